@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import EQUAL, EXACT
-from harness.core import FLOATS, NUMBERS, UNSIGNED
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import EQUAL, EXACT
+from harness.core.dtypes import FLOATS, NUMBERS, UNSIGNED
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("activation")
 

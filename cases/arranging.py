@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from harness.compare import ACCUMULATES, EXACT, Judge
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("arranging")
 

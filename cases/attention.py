@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, EXACT, Judge
-from harness.core import ALL, FLOATS, Array, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, FLOATS, Array
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("attention")
 

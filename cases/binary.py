@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import CLOSE, EQUAL, EXACT, Allowance, Judge, Mask
-from harness.core import (
+from harness.compare.judge import CLOSE, EQUAL, EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import (
     ALL,
     FLOATS,
     FULL_FLOATS,
@@ -22,10 +22,11 @@ from harness.core import (
     UNSIGNED,
     WIDE_UNSIGNED,
     Array,
-    Recipe,
     is_float,
 )
-from harness.generate import ANY, NONZERO, Arguments, Draw, Family, between
+from harness.core.invocation import Recipe
+from harness.generate.draw import ANY, NONZERO, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("binary")
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Allowance, Judge, Mask
-from harness.core import INT_RANGE, INTEGRAL, INTS, Array
-from harness.generate import ANY, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import INT_RANGE, INTEGRAL, INTS, Array
+from harness.generate.draw import ANY, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("bitwise")
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EQUAL, EXACT, Allowance, Judge, Mask
-from harness.core import ALL, NUMBERS, WIDE_UNSIGNED, Array, is_float
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EQUAL, EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import ALL, NUMBERS, WIDE_UNSIGNED, Array, is_float
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("comparison")
 

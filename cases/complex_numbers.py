@@ -1,10 +1,11 @@
-"""Complex numbers made, taken apart and conjugated. They reach an exported model as pairs of reals."""
+"""Complex numbers made, decomposed and conjugated. They reach an exported model as pairs of reals."""
 
 from __future__ import annotations
 
-from harness.compare import EXACT
-from harness.core import ALL, COMPLEX, FULL_FLOATS
-from harness.generate import Arguments, Draw, Family
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL, COMPLEX, FULL_FLOATS
+from harness.generate.draw import Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("complex")
 

@@ -9,9 +9,11 @@ import numpy as np
 
 from cases.rules import matrix_factors as rules
 from cases.rules.matrix_factors import wide
-from harness.compare import Allowance, Judge, Mask
-from harness.core import FLOATS, FULL_FLOATS, INTS, UNSIGNED, Array, TensorSpec
-from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
+from harness.compare.judge import Allowance, Judge, Mask
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, UNSIGNED, Array
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import ANY, OMIT, Domain, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("conditioned")
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.compare import ACCUMULATES
-from harness.core import FULL_FLOATS, NUMBERS
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import ACCUMULATES
+from harness.core.dtypes import FULL_FLOATS, NUMBERS
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("matmul")
 

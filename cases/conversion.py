@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cases.rules.undefined_elements import conversion_undefined
-from harness.compare import EXACT, Judge
-from harness.core import ALL, FLOATS, INTEGRAL, INTS, Enumerated
-from harness.generate import FINITE, OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Judge
+from harness.core.dtypes import ALL, FLOATS, INTEGRAL, INTS
+from harness.core.invocation import Enumerated
+from harness.generate.draw import FINITE, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("conversion")
 
@@ -133,7 +135,7 @@ _BYTES |= {"int8": 1, "uint8": 1, "bool": 1, "uint16": 2, "uint32": 4, "uint64":
 
 @ops.case("view.dtype", "view_copy.dtype", dtypes=tuple(_BYTES), judge=EXACT)
 def view_dtype(d: Draw) -> Arguments:
-    # A byte other than 0 and 1 is no bool: only bool itself may be read as one.
+    # A byte other than 0 and 1 is not a bool: only bool itself may be read as one.
     target = d.choose(*(name for name in _BYTES if name != "bool"), d.dtype)
     size, target_size = _BYTES[d.dtype], _BYTES[target]
     if size == target_size:

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Allowance, Judge, Mask
-from harness.core import FLOATS, INTS, Array, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import ACCUMULATES, Allowance, Judge, Mask
+from harness.core.dtypes import FLOATS, INTS, Array
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("convolution")
 

@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 from cases.rules.undefined_elements import conversion_undefined
-from harness.compare import EXACT, Judge, anything
-from harness.core import ALL, FLOATS, NUMBERS, UNSIGNED, Enumerated, is_float
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Judge, anything
+from harness.core.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
+from harness.core.invocation import Enumerated
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("creation")
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from cases.rules.right_answers import equal, running_index
 from cases.rules.undefined_elements import WRAPPED
-from harness.compare import ACCUMULATES, Allowance, Judge, Mask
-from harness.core import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, Array, is_float
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES, Allowance, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, INTS, NUMBERS, SIGNED_INTS, Array, is_float
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("cumulative")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import EXACT, Judge, anything
-from harness.core import ALL, FLOATS
-from harness.generate import OMIT, Arguments, Draw, Family, between, index_into
+from harness.compare.judge import EXACT, Judge, anything
+from harness.core.dtypes import ALL, FLOATS
+from harness.generate.draw import OMIT, Draw, between, index_into
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("embedding")
 

@@ -13,9 +13,11 @@ import numpy as np
 from cases.rules import matrix_factors as rules
 from cases.rules.matrix_factors import householder, transposed, wide
 from cases.rules.right_answers import equal
-from harness.compare import EXACT, Allowance, Evidence, Judge, Mask, anything
-from harness.core import FULL_FLOATS, Array, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Allowance, Evidence, Judge, Mask, anything
+from harness.core.dtypes import FULL_FLOATS, Array
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("factorization")
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Judge
-from harness.core import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, Array, TensorSpec, is_float
-from harness.generate import ANY, OMIT, Arguments, Domain, Draw, Family, between
+from harness.compare.judge import EXACT, Judge
+from harness.core.dtypes import ALL, BOOL, COMPLEX, FULL_FLOATS, INTS, Array, is_float
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import ANY, OMIT, Domain, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("fourier")
 
@@ -308,7 +310,7 @@ def stft(d: Draw) -> Arguments:
 
 
 def _alignment(d: Draw, arguments: Mapping[str, Any], n_fft: int) -> Any:
-    """Whether frames follow the window: where it is as long as they are, that is no question."""
+    """Whether frames follow the window: where it is as long as they are, that is not a question."""
     whole = arguments["win_length"] in (OMIT, n_fft)
     return d.maybe(lambda: d.choose(False, True) if whole else False, none=True)
 

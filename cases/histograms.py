@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.core import FULL_FLOATS
-from harness.generate import Arguments, Draw, Family, ascending, between
+from harness.core.dtypes import FULL_FLOATS
+from harness.generate.draw import Draw, ascending, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("sorting")
 

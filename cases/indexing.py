@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from cases.rules.index_shapes import broadcast, selected
-from harness.compare import ACCUMULATES, EXACT
-from harness.core import ALL, FLOATS, NUMBERS, TensorSpec
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, index_into, unique_below
+from harness.compare.judge import ACCUMULATES, EXACT
+from harness.core.dtypes import ALL, FLOATS, NUMBERS
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import ANY, OMIT, Draw, index_into, unique_below
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("indexing")
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from harness.compare import ACCUMULATES, EXACT, Judge
-from harness.core import ALL, UNSIGNED, contiguous_strides
-from harness.generate import OMIT, Arguments, Draw, Family, index_into
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, UNSIGNED
+from harness.core.invocation import contiguous_strides
+from harness.generate.draw import OMIT, Draw, index_into
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("indexing")
 

@@ -1,7 +1,7 @@
 """Interpolation: resizing by nearest, linear and cubic weights, and sampling at given coordinates.
 
 Resizing takes a size, a scale, or both; a scale that does not belong to the size is valid and changes the
-result, and so is one whose product with the input's size is no integer.
+result, and so is one whose product with the input's size is not an integer.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from cases.rules.resizing import resized
-from harness.compare import EXACT, Allowance, Judge, Mask
-from harness.core import FLOATS, FULL_FLOATS, INTS, Array
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, Array
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("interpolation")
 

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from harness.compare import EXACT
-from harness.core import ALL, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("joining")
 

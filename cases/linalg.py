@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import ACCUMULATES, Judge
-from harness.core import FLOATS, FULL_FLOATS, INTS, TensorSpec
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES, Judge
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("linalg")
 

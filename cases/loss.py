@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, Judge, anything
-from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED, Array
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, between, index_into
+from harness.compare.judge import ACCUMULATES, Judge, anything
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, SIGNED_INTS, UNSIGNED, Array
+from harness.generate.draw import ANY, OMIT, Draw, between, index_into
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("loss")
 

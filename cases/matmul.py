@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import ACCUMULATES, EXACT, Allowance, Judge, Mask
-from harness.core import ALL, FLOATS, FULL_FLOATS, NUMBERS, Array, TensorSpec, is_float
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import ACCUMULATES, EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, NUMBERS, Array, is_float
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("matmul")
 

@@ -5,9 +5,11 @@ A program returns the number as a 0-d tensor (`harness.core.tensors.output_tenso
 
 from __future__ import annotations
 
-from harness.compare import EXACT
-from harness.core import ALL, FLOATS, Enumerated
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL, FLOATS
+from harness.core.invocation import Enumerated
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("measures")
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import infinite_mean
-from harness.compare import Judge, anything
-from harness.core import FLOATS, Array
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import Judge, anything
+from harness.core.dtypes import FLOATS, Array
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("normalization")
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cases.reduction import dim_list, filled, keepdim, long_or_any_shape
-from harness.core import FLOATS, FULL_FLOATS, TensorSpec
-from harness.generate import FINITE, OMIT, Arguments, Draw, Family
+from harness.core.dtypes import FLOATS, FULL_FLOATS
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import FINITE, OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("norms")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from harness.compare import EXACT
-from harness.core import ALL, INT_RANGE, NUMBERS, WIDE_UNSIGNED, is_float
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL, INT_RANGE, NUMBERS, WIDE_UNSIGNED, is_float
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("padding")
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from cases.rules.undefined_elements import overflowing
-from harness.compare import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
-from harness.generate import OMIT, Draw, Family
+from harness.compare.judge import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Family
 
 ops = Family("pointwise")
 

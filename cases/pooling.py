@@ -12,9 +12,10 @@ from functools import partial
 from typing import Any
 
 from cases.rules.pooling_windows import Windows, adaptive, fractional, index_of, maximum_of, sliding, unpooled
-from harness.compare import ACCUMULATES, Judge
-from harness.core import FLOATS, FULL_FLOATS, NUMBERS
-from harness.generate import OMIT, Arguments, Draw, Family, between, index_into, unique_below
+from harness.compare.judge import ACCUMULATES, Judge
+from harness.core.dtypes import FLOATS, FULL_FLOATS, NUMBERS
+from harness.generate.draw import OMIT, Draw, between, index_into, unique_below
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("pooling")
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import EXACT, Allowance, Judge, Mask
-from harness.core import ALL, FLOATS, PRECISION, Array
-from harness.generate import Arguments, Draw, Family, between
+from harness.compare.judge import EXACT, Allowance, Judge, Mask
+from harness.core.dtypes import ALL, FLOATS, PRECISION, Array
+from harness.generate.draw import Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("quantization")
 

@@ -6,9 +6,11 @@ from typing import Any
 
 from cases.rules import random_draws as rules
 from cases.rules.gamma_draws import dirichlet, gamma
-from harness.compare import Judge, OutputRule
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, Enumerated, TensorSpec, is_float
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import Judge, OutputRule
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, UNSIGNED, is_float
+from harness.core.invocation import Enumerated, TensorSpec
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("random")
 
@@ -147,7 +149,7 @@ def normal_functional(d: Draw) -> Arguments:
     return {"self": _self(d), "mean": d.choose(OMIT, *_MEANS), "std": d.choose(OMIT, *_DEVIATIONS)}
 
 
-# `from` is no name in Python.
+# `from` is not a name in Python.
 _FROM: dict[str, Any] = {"from": lambda d: d.choose(OMIT, 0.0, -1.0)}
 _FROM_5_AT_MOST: dict[str, Any] = {"from": lambda d: d.choose(0, 1, 5, *(() if d.dtype in UNSIGNED else (-3,)))}
 

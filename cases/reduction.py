@@ -7,9 +7,10 @@ from typing import Any
 
 from cases.rules.right_answers import equal, index_along
 from cases.rules.undefined_elements import infinite_mean
-from harness.compare import ACCUMULATES, EXACT, Judge
-from harness.core import ALL, COMPLEX, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
-from harness.generate import ANY, OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.core.dtypes import ALL, COMPLEX, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.generate.draw import ANY, OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("reduction")
 

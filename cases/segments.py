@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.compare import ACCUMULATES
-from harness.core import FLOATS
-from harness.generate import OMIT, Arguments, Draw, Family, between
+from harness.compare.judge import ACCUMULATES
+from harness.core.dtypes import FLOATS
+from harness.generate.draw import OMIT, Draw, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("reduction")
 

@@ -11,9 +11,11 @@ import math
 from collections.abc import Sequence
 from functools import partial
 
-from harness.compare import EXACT
-from harness.core import ALL, TensorSpec, contiguous_strides
-from harness.generate import OMIT, Arguments, Draw, Family
+from harness.compare.judge import EXACT
+from harness.core.dtypes import ALL
+from harness.core.invocation import TensorSpec, contiguous_strides
+from harness.generate.draw import OMIT, Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("shape")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.core import ALL, FLOATS, is_float
-from harness.generate import Arguments, Draw, Family
+from harness.core.dtypes import ALL, FLOATS, is_float
+from harness.generate.draw import Draw
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("softmax")
 

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from cases.rules.right_answers import any_order, equal, indices_along, unique_counts, unique_inverse
-from harness.compare import ACCUMULATES, EXACT, Evidence, Judge, Mask, OutputRule
-from harness.core import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, Array, TensorSpec
-from harness.generate import DISTINCT, OMIT, Arguments, Draw, Family, ascending, between
+from harness.compare.judge import ACCUMULATES, EXACT, Evidence, Judge, Mask, OutputRule
+from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTS, NUMBERS, Array
+from harness.core.invocation import TensorSpec
+from harness.generate.draw import DISTINCT, OMIT, Draw, ascending, between
+from harness.generate.operator_case import Arguments, Family
 
 ops = Family("sorting")
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Simulates a run on 2 to 500 nodes from recorded unit times, and says where it stops scaling and why.
+"""Simulates a run on 2 to 500 nodes from the usual times of operators, and says where it stops scaling and why.
 
-    python ci/cluster_scale.py --out DIR [--run 10x20] [--times DATASET/unit-times.json]
+    python ci/cluster_scale.py --out DIR [--run 10x20]
 
-What decides is the real thing: `harness.app.cluster` cuts the micro-shards, retries what is lost and copies
-stragglers. Only the nodes are simulated, and the time. A node is lost now and then, some are slow, and every
-shard starts a process. DIR gets `cluster_scale.md`, a table, and `cluster_scale.svg`, a plot.
+What decides is the real thing: `harness.cluster` cuts the micro-shards, and retries what is lost. Only the nodes are
+simulated, and the time. A node is lost now and then, some are slow, and every shard starts a process. DIR gets
+`cluster_scale.md`, a table, and `cluster_scale.svg`, a plot.
 """
 
 from __future__ import annotations
@@ -13,21 +13,17 @@ from __future__ import annotations
 import argparse
 import heapq
 import io
-import json
 import random
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.app.cluster.attempts import AttemptReport, Fate
-from harness.app.cluster.cluster_progress import ClusterProgress
-from harness.app.cluster.drive import drive
-from harness.app.cluster.micro_shards import MicroShard, cut
-from harness.app.cluster.schedule import Attempt, Schedule
-from harness.app.cluster.tally import Counts
-from harness.generate import OPERATOR_CASES, load_cases
-from harness.plan import usual_seconds
+from harness.cluster.cluster_progress import ClusterProgress
+from harness.cluster.cluster_run import drive
+from harness.cluster.schedule import Attempt, AttemptReport, Counts, Fate, MicroShard, Schedule, cut
+from harness.generate.case_library import load_cases
+from harness.plan.sharding import usual_seconds
 
 NODES = (2, 4, 8, 16, 32, 64, 125, 250, 500)
 CORES = 4
@@ -73,11 +69,11 @@ class SimulatedNodes:
         self._dies = [self._next_death() for _ in range(self.count)]
         self._places: dict[Attempt, tuple[int, float]] = {}
 
-    def nodes(self, lane: int | None = None) -> Mapping[str, str]:
+    def nodes(self) -> Mapping[str, str]:
         """All of them: what is lost is replaced."""
         return {}
 
-    def slots(self, lane: int | None = None) -> int:
+    def slots(self) -> int:
         """One shard for each core."""
         return self.count * CORES
 
@@ -137,7 +133,6 @@ class Result:
     longest: float
     starting: float
     lost: int
-    copied: int
     missing: int
 
     @property
@@ -166,8 +161,8 @@ def simulate(seconds: Mapping[str, float], nodes: int, world: World, seed: int =
     shards = cut(seconds, nodes * CORES)
     engine = SimulatedNodes(shards, nodes, world, random.Random(seed))
     schedule = Schedule({number: shard.seconds for number, shard in enumerate(shards, start=1)})
-    progress = ClusterProgress([schedule], len(shards), io.StringIO(), lambda: engine.now)
-    drive([schedule], engine, progress, lambda: engine.now)
+    progress = ClusterProgress(schedule, len(shards), io.StringIO(), lambda: engine.now)
+    drive(schedule, engine, progress, lambda: engine.now)
     return Result(
         nodes=nodes,
         shards=len(shards),
@@ -176,35 +171,25 @@ def simulate(seconds: Mapping[str, float], nodes: int, world: World, seed: int =
         longest=world.start + max(seconds.values()),
         starting=len(shards) * world.start / (engine.now * nodes * CORES),
         lost=engine.lost,
-        copied=schedule.copied,
         missing=len(schedule.missing),
     )
 
 
-def unit_seconds(file: Path | None, budget: int, units: int) -> dict[str, float]:
+def unit_seconds(budget: int, units: int) -> dict[str, float]:
     """Seconds that each unit takes with `budget` times 128 cases, with so many units for each operator."""
-    known = json.loads(file.read_text()) if file is not None else {}
-    load_cases()
-    measured: dict[str, list[float]] = {}
-    for name, value in known.items():
-        measured.setdefault(name.partition(" ")[0], []).append(float(value))
-    found = {}
-    for name in OPERATOR_CASES:
-        some = measured.get(name, [usual_seconds(name)])
-        found.update({f"{name} {word}": some[word % len(some)] * budget for word in range(units)})
-    return found
+    return {f"{name} {word}": usual_seconds(name) * budget for name in load_cases() for word in range(units)}
 
 
 def table(results: list[Result]) -> str:
     """Markdown."""
     lines = [
-        "| nodes | cores | shards | minutes | speed-up | efficiency | lost | copies | missing | limit |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        "| nodes | cores | shards | minutes | speed-up | efficiency | lost | missing | limit |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for one in results:
         lines.append(
             f"| {one.nodes} | {one.nodes * CORES} | {one.shards:,} | {one.seconds / 60:.1f} | "
-            f"{one.speed:.0f} | {one.efficiency:.0%} | {one.lost} | {one.copied} | {one.missing} | "
+            f"{one.speed:.0f} | {one.efficiency:.0%} | {one.lost} | {one.missing} | "
             f"{one.limit} |"
         )
     return "\n".join(lines) + "\n"
@@ -253,7 +238,6 @@ def main() -> int:
     """Simulate, and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where to write")
-    parser.add_argument("--times", type=Path, metavar="FILE", help="unit-times.json of a dataset")
     parser.add_argument(
         "--run",
         type=run,
@@ -266,7 +250,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     series, text = {}, "# How a run on a cluster scales\n"
     for budget, units in given.run:
-        seconds = unit_seconds(given.times, budget, units)
+        seconds = unit_seconds(budget, units)
         results = [simulate(seconds, nodes, World()) for nodes in NODES]
         name = f"{128 * budget:,} cases of {len(seconds):,} units"
         series[name] = results

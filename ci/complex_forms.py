@@ -20,12 +20,19 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import onnx
 
-from harness.analyse import ACCEPTED, Asker
-from harness.convert import CONVERTERS, Converter, ConverterEntry, quiet
-from harness.core import COMPLEX, Invocation, match
-from harness.execute import Exportable, export_alone, run_reference
-from harness.generate import OperatorCase, cases_directory, draw_invocations
+from harness.convert.converter import CONVERTERS, Converter, ConverterEntry
+from harness.convert.fast.torch_private import quiet
+from harness.core.dtypes import COMPLEX
+from harness.core.invocation import Invocation
+from harness.core.overloads import match
+from harness.coverage.asker import Asker
+from harness.coverage.survey import ACCEPTED
+from harness.execute.program import Exportable, export_alone
+from harness.execute.reference import run_reference
 from harness.generate.case_library import COMPLEX_FORMS, declared_cases
+from harness.generate.cases_home import cases_directory
+from harness.generate.draws import draw_invocations
+from harness.generate.operator_case import OperatorCase
 
 #: Draws of which PyTorch must take its share.
 _DRAWS = 48

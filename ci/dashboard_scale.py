@@ -21,10 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.generate import load_cases
-from harness.present import write_site
-from harness.record import RunInfo, layout, parquet, write_run_info
-from harness.record.schema import SCHEMA
+from harness.generate.case_library import load_cases
+from harness.present.dashboard.site import write_site
+from harness.record import layout, parquet
+from harness.record.parquet import SCHEMA
+from harness.record.run_info import RunInfo, write_run_info
 
 CONVERTERS, BACKENDS, DTYPES = ("dynamo", "torchscript"), ("ort-cpu", "trt"), ("float32", "float16", "int64")
 CASES = 10
@@ -198,7 +199,7 @@ _SCROLL = """() => new Promise((resolve) => {
 def main() -> None:
     """Run as a script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="where runs and site are written; made anew")
+    parser.add_argument("--work", type=Path, required=True, help="where runs and site are written; made again")
     parser.add_argument("--operators", type=int, default=1_000)
     parser.add_argument("--runs", type=int, default=30)
     parser.add_argument("--keep-runs", action="store_true", help="build from the runs that are there")

@@ -28,8 +28,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.causes import failure_groups
-from harness.generate import draw_cases, load_cases
+from harness.causes.groups import failure_groups
+from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_cases
 from harness.record import store
 
 #: Structures of an operator after which the failures are counted, where a run has as many.

@@ -19,11 +19,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from harness.analyse import ACCEPTED, Asker, excuses, survey
-from harness.analyse.argument_coverage.dtype_points import named
-from harness.core import ALL, WIDE_UNSIGNED, match
-from harness.generate import OperatorCase, Promotion, cases_directory, draw_invocations
+from harness.core.dtypes import ALL, WIDE_UNSIGNED
+from harness.core.overloads import match
+from harness.coverage.asker import Asker
+from harness.coverage.exceptions import excuses
+from harness.coverage.points import named
+from harness.coverage.survey import ACCEPTED, survey
 from harness.generate.case_library import FURTHER_DTYPES, declared_cases
+from harness.generate.cases_home import cases_directory
+from harness.generate.draws import draw_invocations
+from harness.generate.operator_case import OperatorCase
+from harness.generate.promotion import Promotion
 
 #: Draws of which PyTorch must take its share.
 _DRAWS = 48

@@ -15,12 +15,15 @@ import gpu_faults
 import gpu_judging
 from gpu_judging import BESIDE, DEPENDENT, NotRun, Rows
 
-from harness.core import Invocation, IsolatedCalls, Literal, ProcessDied, TensorSpec
-from harness.execute import Settings, Supervisor
-from harness.generate import Replayed
-from harness.plan import Unit, run_unit
-from harness.record import completeness
-from harness.run import BACKENDS, missing_gpu
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
+from harness.generate.sources.recorded import Replayed
+from harness.plan.unit import Unit, run_unit
+from harness.record.progress import completeness
+from harness.run.backend import BACKENDS
+from harness.run.cuda import missing_gpu
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHON = sys.executable

@@ -16,9 +16,9 @@ import onnx
 import psutil
 from onnx import TensorProto, helper
 
-from harness.core import Array
-from harness.run import BACKENDS, Backend, BackendSession, DeviceLost, ShapeRange, missing_gpu
-from harness.run.backend import BackendEntry, register
+from harness.core.dtypes import Array
+from harness.run.backend import BACKENDS, Backend, BackendEntry, BackendSession, DeviceLost, ShapeRange, register
+from harness.run.cuda import missing_gpu
 
 NAME = "gpu-fault:"
 GUILTY = 13.5

@@ -33,11 +33,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import torch
 
-from harness.analyse.capture.call_capture import BOOKKEEPING, CannotKeep, invocation_of
-from harness.analyse.support.call_kinds import attributes_of
-from harness.core import COMPOSITE, Invocation, Literal, TensorSpec, TorchDispatchMode
-from harness.execute import load_model, load_models
-from harness.generate import cases_directory
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
+from harness.execute.models.model_loading import load_model, load_models
+from harness.generate.cases_home import cases_directory
+from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of
+from harness.support.record import attributes_of
 
 #: Nothing is downloaded, whatever a package would like to.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", DIFFUSERS_VERBOSITY="error")
@@ -130,7 +131,7 @@ def main() -> None:
         try:
             counter = calls_of(make)
         except Exception as error:
-            # A package of another version may refuse a configuration; the others count all the same.
+            # A package of another version may refuse a configuration; the others count anyway.
             print(f"{name}: left out: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
             continue
         counted[name] = kind, counter

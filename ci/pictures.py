@@ -19,7 +19,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from harness.present import print_summary, write_site
+from harness.present.dashboard.site import write_site
+from harness.present.terminal_summary import print_summary
 
 PLACE = Path(__file__).parent / "pictures"
 #: Some that fail in different ways, and some that pass.

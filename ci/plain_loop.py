@@ -18,23 +18,25 @@ import onnx
 import psutil
 import torch
 
-from harness.compare import Outcome, OutputComparison, Stage, Verdict, compare
-from harness.convert import Converter, UnsupportedOperator, find_converter
-from harness.core import Invocation, bind, build_tensors
-from harness.execute import (
-    Death,
-    Exportable,
-    Supervisor,
-    Task,
-    emitted_opset,
-    export_request,
-    run_reference,
-)
-from harness.execute.task import WorkerTask
-from harness.generate import draw_examples, judge_of, load_cases
-from harness.plan import Unit, run_unit
-from harness.record import RunInfo, RunWriter, store
-from harness.run import BACKENDS, Backend, UnsupportedModel
+from harness.compare.comparison import compare
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.converter import Converter, UnsupportedOperator, find_converter
+from harness.core.invocation import Invocation
+from harness.core.tensors import bind, build_tensors
+from harness.execute.program import Exportable, export_request
+from harness.execute.reference import run_reference
+from harness.execute.run_steps import emitted_opset
+from harness.execute.supervisor import Death, Supervisor
+from harness.execute.task import Task, WorkerTask
+from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_examples
+from harness.generate.operator_case import judge_of
+from harness.plan.unit import Unit, run_unit
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+from harness.run.backend import BACKENDS, Backend, UnsupportedModel
 
 BACKEND = "ort-cpu"
 

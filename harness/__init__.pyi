@@ -1,10 +1,12 @@
 # The public names of the harness; `__init__.py` loads each at first use.
 
-from .analyse import is_supported as is_supported
-from .app import Session as Session
-from .compare import Verdict as Verdict
-from .execute import Supervisor as Supervisor
-from .generate import load_cases as load_cases
-from .plan import Options as Options, Unit as Unit, make_plan as make_plan, run_unit as run_unit
+from .app.session import Session as Session
+from .compare.verdict import Verdict as Verdict
+from .execute.supervisor import Supervisor as Supervisor
+from .generate.case_library import load_cases as load_cases
+from .plan.options import Options as Options
+from .plan.plan import make_plan as make_plan
+from .plan.unit import Unit as Unit, run_unit as run_unit
+from .support.is_supported import is_supported as is_supported
 
 __version__: str

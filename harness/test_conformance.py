@@ -12,11 +12,16 @@ from typing import Any
 
 import pytest
 
-from harness.analyse import TIMES, Asker, excuses, survey, survey_pairs
-from harness.app import Session
-from harness.core import as_data
-from harness.generate import OPERATOR_CASES, VALUES
-from harness.plan import ModelUnit, Unit
+from harness.app.session import Session
+from harness.core.documents import as_data
+from harness.coverage.asker import Asker
+from harness.coverage.exceptions import excuses
+from harness.coverage.pair_survey import TIMES, survey_pairs
+from harness.coverage.survey import survey
+from harness.generate.draws import VALUES
+from harness.generate.operator_case import OPERATOR_CASES
+from harness.plan.model_unit import ModelUnit
+from harness.plan.unit import Unit
 
 
 def test_conformance(

@@ -6,17 +6,19 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness_runs import ROOT, environment, output, row_of, unary
 
-from harness.compare import Outcome, Stage
-from harness.record import RunInfo, RunWriter, store
+from harness.compare.verdict import Outcome, Stage
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 HOUSE = ROOT / "harness"
-ROOMS = sorted(path.parent.name for path in HOUSE.glob("*/__init__.pyi"))
 #: Commands that read nothing but the record.
 READING = (
     ("failures",),
@@ -39,16 +41,11 @@ def code(*packages: str) -> Iterator[tuple[Path, ast.Module]]:
                 yield file, ast.parse(file.read_text(encoding="utf-8"))
 
 
-def exported(room: str) -> dict[str, str]:
-    """Name → module, relative to the room, of what a facade exports; "" for a module of the room itself."""
-    stub = ast.parse((HOUSE / room / "__init__.pyi").read_text(encoding="utf-8"))
-    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    return {name.asname or name.name: node.module or "" for node in imports for name in node.names}
-
-
-def test_every_room_has_a_facade() -> None:
+def test_every_room_is_a_layer() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = (found["layers"] for found in contracts["contracts"] if found["type"] == "layers")
     folders = {path.name for path in HOUSE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert folders == set(ROOMS)
+    assert folders == set(layers)
     assert {path.name for path in HOUSE.glob("*.py")} == {"__init__.py", "test_conformance.py"}
 
 

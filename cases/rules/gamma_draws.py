@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.Placing` describes."""
+"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.drawn.Placing` describes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from cases.rules.random_draws import distributed
-from harness.compare import Drawn, Evidence, Mask, OutputRule, Placing
-from harness.core import PRECISION, Array
+from harness.compare.drawn import Drawn, Placing
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.core.dtypes import PRECISION, Array
 
 #: Terms of the series and of the continued fraction: enough for arguments below 100.
 _TERMS = 400

@@ -27,8 +27,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cases.rules.right_answers import equal
-from harness.compare import Evidence, Mask, OutputRule
-from harness.core import PRECISION, Array
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.core.dtypes import PRECISION, Array
 
 #: From a case's evidence, one array with a matrix in its last two dims.
 Matrices: TypeAlias = Callable[[Evidence], Array]

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import Evidence, Mask, OutputRule
-from harness.core import Array
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.core.dtypes import Array
 
 #: Per pooled dimension, whether an output position's window holds an input position: an array of shape
 #: (planes or 1, output size, input size).

@@ -1,4 +1,4 @@
-"""Output rules for random operators: the distribution of each, which `harness.compare.Placing` tests."""
+"""Output rules for random operators: the distribution of each, which `harness.compare.drawn.Placing` tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare import DEFAULT, Drawn, Evidence, Mask, OutputRule, Placing
-from harness.core import PRECISION, Array
+from harness.compare.drawn import Drawn, Placing
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.compare.tolerances import DEFAULT
+from harness.core.dtypes import PRECISION, Array
 
 #: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.
 _FARTHEST = 12.0

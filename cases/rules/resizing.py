@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.core import Array
+from harness.core.dtypes import Array
 
 #: Distance from a place, in input places, to its weight.
 _Filter = Callable[[Array], Array]

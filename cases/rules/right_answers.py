@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.compare import Evidence, Mask, OutputRule
-from harness.core import Array
+from harness.compare.judge import Evidence, Mask, OutputRule
+from harness.core.dtypes import Array
 
 
 def _same(a: Array, b: Array) -> Mask:

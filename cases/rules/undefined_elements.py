@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare import Allowance, Mask
-from harness.core import Array
+from harness.compare.judge import Allowance, Mask
+from harness.core.dtypes import Array
 
 
 def conversion_undefined(source: str = "self") -> Allowance:

@@ -1,5 +1,1 @@
 """Wiring: the pytest plug-in, the session and the commands."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

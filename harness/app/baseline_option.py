@@ -8,27 +8,26 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from harness.compare import CaseKey
-from harness.core import as_data, of_data
-from harness.gate import (
+from harness.compare.verdict import CaseKey
+from harness.core.documents import as_data, of_data
+from harness.gate.baseline.file import (
     Baseline,
-    BaselineComparison,
-    BaselineFinding,
-    Rechecked,
-    ReportedDifference,
-    comparison,
     drawing,
     is_baseline,
     of_run,
     read_baseline,
-    reported,
     updated,
-    version_changes,
     write_baseline as write,
 )
-from harness.plan import Options, UsageProblem
+from harness.gate.baseline.gate import BaselineFinding
+from harness.gate.baseline.recheck import Rechecked
+from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, comparison, reported
+from harness.gate.run_diff import version_changes
+from harness.plan.options import Options, UsageProblem
 from harness.present import gate_report as gate
-from harness.record import ResultsError, RunInfo, write_flaky
+from harness.record.json_lines import write_flaky
+from harness.record.layout import ResultsError
+from harness.record.run_info import RunInfo
 
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1

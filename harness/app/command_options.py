@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from harness.analyse import DRAWS
-from harness.execute import load_models
-from harness.plan import Options, UsageProblem
-from harness.record import reason
+from harness.coverage.survey import DRAWS
+from harness.execute.models.model_loading import load_models
+from harness.plan.options import Options, UsageProblem
+from harness.record.layout import reason
 
 #: What ``run.json`` records of the command line; it keeps no paths of this machine.
 RECORDED = (

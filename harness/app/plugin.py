@@ -9,22 +9,29 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.analyse import Survey, coverage_report, default_seconds, excuses, shrink_after_run, tried_report
 from harness.app import baseline_option, command_options
 from harness.app.session import Session, corpus_of
-from harness.compare import RUNS
-from harness.core import of_data
-from harness.generate import load_cases, read_replay
-from harness.plan import Library, ModelUnit, Options, Plan, Unit, UsageProblem, make_plan
-from harness.present import (
-    Afterwords,
-    ProgressLine,
-    generator_report as generator,
-    header,
-    print_summary,
-    reuse_lines,
-)
-from harness.record import ResultsError, RunInfo, read_run_info
+from harness.compare.repeated import RUNS
+from harness.core.documents import of_data
+from harness.coverage.exceptions import excuses
+from harness.coverage.report import coverage_report
+from harness.coverage.seen_pairs import tried_report
+from harness.coverage.survey import Survey
+from harness.gate.diff_inputs import BaselineComparison
+from harness.generate.case_library import load_cases
+from harness.generate.sources.recorded import read_replay
+from harness.plan.model_unit import ModelUnit
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import Plan, make_plan
+from harness.plan.reuse.earlier_runs import Library
+from harness.plan.unit import Unit
+from harness.present import draw_report as generator
+from harness.present.digest import reuse_lines
+from harness.present.session_lines import Afterwords, ProgressLine, header
+from harness.present.terminal_summary import print_summary
+from harness.record.layout import ResultsError
+from harness.record.run_info import RunInfo, read_run_info
+from harness.reproduce.shrink_session import default_seconds, shrink_after_run
 
 #: How pytest begins what it says of an item that no worker process could run.
 _NOT_STARTED = "WorkerFailed: "
@@ -289,6 +296,17 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         config.pluginmanager.register(follower, "conformance-follower")
 
 
+class _Hooks:
+    @pytest.hookspec
+    def conformance_compared(self, comparison: BaselineComparison) -> None:
+        """Hears what there is to say of the run, given its baseline."""
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks of the harness."""
+    pluginmanager.add_hookspecs(_Hooks)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Complete the record. A run without a case is not green."""
@@ -305,6 +323,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     run.close(int(exitstatus), follower.notes if follower is not None else ())
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
+        compared = follower.gate.comparison(read_run_info(run.results_dir))
+        session.config.hook.conformance_compared(comparison=compared)
     ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
     if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)

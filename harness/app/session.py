@@ -17,29 +17,28 @@ from types import TracebackType
 from typing import Any
 
 import harness
-from harness.analyse import Divergence, DivergeTask, divergence_entries, find_divergence
 from harness.app.baseline_option import report_of
-from harness.compare import Verdict
-from harness.convert import find_converter
-from harness.execute import Supervisor
-from harness.gate import Baseline, Rechecked, drawing, rechecked
-from harness.generate import Corpus, FromCorpus, Memory, Notice, Remembered
-from harness.plan import (
-    Library,
-    ModelUnit,
-    Plan,
-    Unit,
-    basis,
-    conclude,
-    notes,
-    run_model_unit,
-    run_reusing,
-    run_unit,
-    write_details,
-)
-from harness.present import evidence_of_row
-from harness.record import OPTION, RunInfo, RunWriter, layout, recorded, store
-from harness.run import BACKENDS, runtime_distributions
+from harness.compare.verdict import Verdict
+from harness.convert.converter import find_converter
+from harness.execute.supervisor import Supervisor
+from harness.gate.baseline.file import Baseline, drawing
+from harness.gate.baseline.recheck import Rechecked, rechecked
+from harness.generate.regressions.corpus_store import Corpus
+from harness.generate.regressions.remember import Memory, Remembered
+from harness.generate.sources.corpus import FromCorpus
+from harness.generate.sources.source import Notice
+from harness.models.divergence import Divergence, divergence_entries, find_divergence
+from harness.models.divergence_task import DivergeTask
+from harness.plan.model_unit import ModelUnit, run_model_unit, write_details
+from harness.plan.plan import Plan
+from harness.plan.reuse.earlier_runs import Library, conclude, notes, run_reusing
+from harness.plan.reuse.fingerprint import basis
+from harness.plan.unit import Unit, run_unit
+from harness.present.evidence import evidence_of_row
+from harness.record import layout, store
+from harness.record.run_info import OPTION, RunInfo, recorded
+from harness.record.writer import RunWriter
+from harness.run.backend import BACKENDS, runtime_distributions
 
 
 class UnitSummary:

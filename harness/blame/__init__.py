@@ -1,5 +1,1 @@
 """Whose defect a failure is: witnesses, and the table that decides."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

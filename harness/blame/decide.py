@@ -2,7 +2,7 @@
 
 A table is read from the top; the first row that holds decides, and where none does the blame is unknown.
 Failures that need no witness are decided `at_once`. What "the backend's answer" and the like mean is said by
-`harness.blame.testimony.Finding`. Runtimes that share an engine with the failing backend may clear it of
+`harness.compare.diagnosis.Finding`. Runtimes that share an engine with the failing backend may clear it of
 nothing by agreeing with it: such rows ask for an independent one.
 """
 
@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.blame.testimony import Charge, Decision, Finding as F, Role as R, Testimony
-from harness.compare import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage, normalise
-from harness.execute import OWN_FAULT
+from harness.blame.testimony import Charge, Decision
+from harness.compare.diagnosis import Finding as F, Role as R, Testimony
+from harness.compare.signatures import normalise
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
+from harness.execute.task import OWN_FAULT
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.blame.decide import decide
-from harness.blame.relevance import may_change
-from harness.blame.testimony import (
-    Asking,
-    Blamed,
-    BlameTask,
-    Decision,
-    Finding,
-    Role,
-    Testimony,
-)
+from harness.blame.inquiry import may_change
+from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
-from harness.blame.witnesses.repeated_call import repeat_call
-from harness.compare import CONVERTER, UNKNOWN, Outcome, draws
-from harness.convert import Converter
-from harness.core import one_line
-from harness.execute import WorkerProcess
-from harness.run import DeviceLost
+from harness.blame.witnesses.pytorch import repeat_call
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.drawn import draws
+from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
+from harness.convert.converter import Converter
+from harness.core.documents import one_line
+from harness.execute.worker import WorkerProcess
+from harness.run.backend import DeviceLost
 
 
 def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:

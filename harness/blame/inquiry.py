@@ -1,38 +1,89 @@
-"""Which failures of a unit are looked into, and what the others inherit.
+"""What a graph is made of, whatever its sizes, dtypes and numbers are.
 
-Of the wrong results of a structure that say the same one is looked into. Where it is the graph's or the
-runtime's the others inherit; else each is looked into by itself, since PyTorch's own errors and what a
-specification leaves open hang on the values. Of structures whose graphs are of the same kind a few are looked
+Whether what a witness may still say could change the blame. Pure.
+
+Which failures of a unit are examined, and what the others inherit.
+
+Of the wrong results of a structure that say the same one is examined. Where it is the graph's or the
+runtime's the others inherit; else each is examined by itself, since PyTorch's own errors and what a
+specification leaves open depend on the values. Of structures whose graphs are of the same kind a few are looked
 into first, and where these agree on the graph or the runtime the rest inherits as well. A model that cannot
 be loaded or run fails by its structure: of the failures that say the same, the smallest structures are looked
-into and some whose graphs are of other kinds; where these agree the rest inherits, else more are looked into.
+into and some whose graphs are of other kinds; where these agree the rest inherits, else more are examined.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import cache
+from itertools import combinations, islice
 from typing import TypeAlias
 
-from harness.blame.decide import at_once
-from harness.blame.graph_kinds import graph_kind
+import onnx
+from onnx import AttributeProto
+
+from harness.blame.decide import at_once, decide, telling_findings
 from harness.blame.root_cause import diagnose
-from harness.blame.testimony import (
-    Asking,
-    Blamed,
-    BlameTask,
-    Charge,
-    Complaint,
-    Decision,
-    Finding,
-    Role,
-    Testimony,
-)
-from harness.compare import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage, normalise
-from harness.core import Invocation, preload_in_fork_server
-from harness.execute import Death, Group, Result, Supervisor, Task, WorkerFailed
+from harness.blame.testimony import Asking, Blamed, BlameTask, Charge, Complaint, Decision
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.signatures import normalise
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.core.isolation import preload_in_fork_server
+from harness.execute.submodel import all_nodes
+from harness.execute.supervisor import Death, Supervisor, WorkerFailed
+from harness.execute.task import Group, Result, Task
+
+#: Attributes that say how an operator is meant; others have numbers of the call.
+_TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}
+
+
+def graph_kind(model: bytes) -> Hashable:
+    """The operators of a serialised model, in order, with attributes that are words or whole numbers."""
+    return tuple(
+        (node.domain, node.op_type, frozenset(_telling(a) for a in node.attribute))
+        for node in all_nodes(onnx.load_model_from_string(model))
+    )
+
+
+def _telling(attribute: AttributeProto) -> tuple[str, Hashable]:
+    field = _TELLING.get(attribute.type)
+    return attribute.name, getattr(attribute, field) if field else None
+
+
+#: What is testified, without words.
+_Heard = frozenset[tuple[Role, Finding, bool]]
+#: Of what other witnesses may say in addition, so many things at once; no row asks for more.
+_AT_ONCE = 2
+
+
+def may_change(outcome: Outcome, heard: Sequence[Testimony], role: Role, others: Iterable[Role]) -> bool:
+    """Whether a testimony of a witness in `role` may make another blame of `heard`, or of that and what
+    witnesses in `others` may say."""
+    known = frozenset((t.role, t.finding, t.independent) for t in heard)
+    return _may_change(outcome, known, role, frozenset(others) - {role})
+
+
+@cache
+def _may_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[Role]) -> bool:
+    besides = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
+    findings = telling_findings(outcome, role)
+    return any(
+        _blame(outcome, known | {*some, (role, finding, True)}) != _blame(outcome, known | {*some})
+        for count in range(_AT_ONCE + 1)
+        for some in combinations(besides, count)
+        for finding in findings
+    )
+
+
+@cache
+def _blame(outcome: Outcome, known: _Heard) -> str:
+    stage = Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN
+    said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
+    return decide(Charge(stage, outcome, "", ""), said).blame
+
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
@@ -41,13 +92,13 @@ preload_in_fork_server("harness.blame.preloaded_witnesses")
 _PATIENCE = 1 / 3
 #: Deaths after which a witness is asked no more within a task; a hang counts as so many.
 _BARRED_AT = 3
-#: Of the failures to load or run that say the same, structures looked into.
+#: Of the failures to load or run that say the same, structures examined.
 _STRUCTURES = 3
 #: The same where these are not all blamed on the same.
 _STRUCTURES_AT_ODDS = 16
-#: Of the wrong results of one kind, cases looked into.
+#: Of the wrong results of one kind, cases examined.
 _MISMATCHES = 64
-#: Of these, structures whose graphs are of the same kind that are looked into first.
+#: Of these, structures whose graphs are of the same kind that are examined first.
 _OF_A_KIND = 3
 #: Of either, structures that witnesses export again.
 _THOROUGH = 2
@@ -92,9 +143,9 @@ def _known_at_once(result: Result, converter: str) -> Decision | None:
 def with_blame(
     results: Sequence[Result], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
 ) -> list[Result]:
-    """The failures of `task` with whose they are, and whose all that is wrong besides is.
+    """The failures of `task` with whose they are, and whose all that is wrong in addition is.
 
-    `exemplified` has the kinds of failure of the operator of which an example has been looked into, and gets
+    `exemplified` has the kinds of failure of the operator of which an example has been examined, and gets
     those that come.
     """
     exemplified = set() if exemplified is None else exemplified
@@ -133,7 +184,7 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     """What witnesses say of each complaint, by index.
 
     A witness that kills the process is passed over for the complaint at hand, and for all others where
-    it does so repeatedly or hangs. A complaint that cannot be looked into at all is absent.
+    it does so repeatedly or hangs. A complaint that cannot be examined at all is absent.
     """
     found: dict[int, Blamed] = {}
     deaths: Counter[str] = Counter()
@@ -168,7 +219,7 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
 
 def _graph_kinds(members: Sequence[int], results: Sequence[Result]) -> dict[int, Hashable]:
     """The kind of graph of each structure that `members` are cases of, or the structure itself where all
-    structures are looked into anyway."""
+    structures are examined anyway."""
     models = {results[i].case[0]: results[i].model for i in members}
     if results[members[0]].outcome is not Outcome.MISMATCH or len(models) <= _OF_A_KIND:
         return dict(zip(models, models, strict=True))
@@ -214,7 +265,7 @@ def _complaints(
         new = [i for i in firsts if i in open_ones and results[i].case[0] not in known]
         chosen = (new or open_ones)[: max(_MISMATCHES - len(known), 0)]
     else:
-        # Where they do not agree, it hangs on more than the message.
+        # Where they do not agree, it depends on more than the message.
         agreed = len(set(known.values())) == 1
         new = [] if agreed else [i for i in firsts if results[i].case[0] not in known]
         chosen = new[: max(_STRUCTURES_AT_ODDS - len(known), 0)]
@@ -262,12 +313,12 @@ def _inherit(
     graphs: Mapping[int, Hashable],
     found: dict[int, Decision],
 ) -> None:
-    """What those that were not looked into have from those that were and fail in the same way.
+    """What those that were not examined have from those that were and fail in the same way.
 
-    Only what is a matter of structure is inherited, and only where all that were looked into agree: first
+    Only what is a matter of structure is inherited, and only where all that were examined agree: first
     those of the same structure, then those of the same kind of graph, then all. Of these it is that of a call
     in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
-    A wrong dtype or shape does not hang on values, but on the dtype.
+    A wrong dtype or shape does not depend on values, but on the dtype.
     """
     looked = {i: found[i] for i in members if i in found}
     dtypes = {i: _invocation(results[i], groups).dtype for i in looked}

@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, Invocation, is_float
+from harness.core.dtypes import Array, is_float
+from harness.core.invocation import Invocation
 
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.
@@ -46,7 +47,7 @@ class OpenQuestion:
         repair: Changes a model so that the nodes in it that ask the question do as the graph assumes.
         calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
             None where no input decides it: then every element of the output is open, or `repair` says whether
-            the failure hangs on it.
+            the failure depends on it.
     """
 
     operators: frozenset[str]

@@ -1,4 +1,8 @@
-"""Where a defect is, and what is wrong there: the two halves of a root cause.
+"""All that is known of a failure when its place is sought: typed facts, of whoever knows them.
+
+Where in a converter a defect is, by what the record says of a failure.
+
+Where a defect is, and what is wrong there: the two halves of a root cause.
 
 | blame | place |
 | --- | --- |
@@ -11,37 +15,375 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from harness.blame.converter_place import (
-    Place,
-    converter_place,
-    makes_complex,
-    takes_for_numbers,
-    unpromoted,
-)
-from harness.blame.failure_facts import BEFORE_BACKEND, FailureFacts, is_lossy
+import numpy as np
+
 from harness.blame.testimony import Decision
-from harness.compare import (
-    BACKEND,
-    CONVERTER,
-    NAN_POSITIONS,
-    OVERFLOW,
-    PYTORCH,
-    SPEC,
-    Detail,
-    Diagnosis,
-    Outcome,
-    Stage,
-    elements,
-    faults,
-)
+from harness.compare import diagnosis, elements
+from harness.compare.diagnosis import Detail, Diagnosis
+from harness.compare.output_comparison import NAN_POSITIONS, OVERFLOW, OutputProblem
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
-from harness.core import Invocation
-from harness.execute import Result
+from harness.convert.conversion_calls import emitting_function, left_to
+from harness.convert.conversion_sources import ConversionFunction
+from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
+from harness.convert.written_schemas import takes_numbers
+from harness.core.invocation import Invocation
+from harness.execute.task import Result
+from harness.generate.call_traits import CallTraits, call_traits
+from harness.generate.operator_family import family_name, is_alias, packet_of
 from harness.run import ort_messages as ort
+
+#: Where the backend has no part in the failure yet.
+BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
+#: What these say is the same for every defect ("killed by SIGSEGV"): only the operator tells.
+SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureFacts:
+    """What tells the place of a failure, and what is wrong there.
+
+    Attributes:
+        problem: What the comparison found; None for a failure before it.
+        words: Of an exporter, checker or runtime, normalised; "" where the comparison failed.
+        message: What its own message names; see `harness.convert.exporter_messages.message_facts`.
+        rule: The row of the decision table that decided.
+        statements: Statement → facts of the first testimony with it.
+        by_operator: Whether many defects fail so, so that only the operator tells.
+    """
+
+    overload: str
+    converter: str
+    backend: str
+    stage: Stage
+    outcome: Outcome
+    problem: OutputProblem | None
+    words: str
+    message: tuple[str, ...]
+    rule: str
+    statements: Mapping[str, Mapping[str, Any]]
+    call: CallTraits
+    by_operator: bool
+
+    @classmethod
+    def of(cls, result: Result, invocation: Invocation, converter: str, decision: Decision) -> FailureFacts:
+        """The facts of a failed result."""
+        problem = result.comparison.problems[0] if result.comparison and result.comparison.problems else None
+        words = "" if problem else exporter.common_words(result.message)
+        statements: dict[str, Mapping[str, Any]] = {}
+        for testimony in decision.testimony:
+            statements.setdefault(testimony.statement, testimony.facts)
+        # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to
+        # it.
+        symptom = decision.blame == "converter" and result.stage not in BEFORE_BACKEND
+        return cls(
+            overload=invocation.overload,
+            converter=converter,
+            backend=result.backend,
+            stage=result.stage,
+            outcome=result.outcome,
+            problem=problem,
+            words=words,
+            message=() if problem else exporter.message_facts(result.message),
+            rule=decision.rule,
+            statements=statements,
+            call=call_traits(invocation),
+            by_operator=result.outcome in SPEECHLESS or symptom or exporter.is_generic(words),
+        )
+
+    @property
+    def kind(self) -> str:
+        """What the comparison found: one of `harness.compare.output_comparison`; "" for a failure before it."""
+        return self.problem.kind if self.problem else ""
+
+    @property
+    def dtypes(self) -> tuple[str, str] | None:
+        """PyTorch's dtype and the backend's, where these differ."""
+        return (self.problem.expected, self.problem.got) if self.problem and self.kind == "dtype" else None
+
+    @property
+    def shape_fault(self) -> str:
+        """How a result's shape differs; "" where it does not, or in sizes only."""
+        if self.problem is None or self.kind != "shape":
+            return ""
+        return _shape_fault(self.problem.expected, self.problem.got)
+
+    @property
+    def element(self) -> str:
+        """The kind of the first wrong element; "" for none that tells something."""
+        if self.problem is None or self.kind in ("dtype", "shape") or not self.problem.dtype:
+            return ""
+        return elements.wrong_element(self.problem.expected, self.problem.got, self.problem.dtype)
+
+    @property
+    def packet(self) -> str:
+        """``aten.add``."""
+        return self.overload.rpartition(".")[0]
+
+    @property
+    def family(self) -> str:
+        """The operator under the name that its aliases and dimensions share."""
+        return family_name(self.packet)
+
+    @property
+    def translated(self) -> str:
+        """The one operator that computes in what the call is decomposed to; "" for several or none."""
+        operators = self.statements.get("program", {}).get("operators", ())
+        computing = [name for name in operators if not moves_only(name)]
+        return computing[0] if len(computing) == 1 else ""
+
+
+def _shape_fault(expected: Sequence[int], got: Sequence[int]) -> str:
+    if len(expected) != len(got):
+        return "too-few-dimensions" if len(got) < len(expected) else "too-many-dimensions"
+    return "emptied" if any(g == 0 != e for e, g in zip(expected, got, strict=True)) else ""
+
+
+#: Operators that only move elements, or make constants.
+_MOVES = (
+    *("aten._unsafe_", "aten.unsafe_", "aten.view", "aten.reshape.", "aten.expand.", "aten.permute."),
+    *("aten.squeeze.", "aten.unsqueeze.", "aten.clone.", "aten.alias.", "aten.slice.", "aten.select."),
+    *("aten.cat.", "aten.full.", "aten._to_copy.", "aten.scalar_tensor.", "aten.arange."),
+    *("aten.constant_pad_nd.", "aten.t.", "aten.transpose.", "aten.lift_fresh_copy."),
+    *("prims.convert_element_type.", "prims.broadcast_in_dim.", "prims.device_put.", "prims.iota."),
+    "_operator.",
+)
+
+
+def moves_only(operator: str) -> bool:
+    """Whether an operator of a decomposed program computes nothing."""
+    return f"{operator}.".startswith(_MOVES)
+
+
+def is_lossy(right: str, wrong: str) -> bool:
+    """Whether a dtype does not hold all values of another; both by name."""
+    held, holding = (name.replace("bfloat16", "float16") for name in (right, wrong))
+    try:
+        return not np.can_cast(np.dtype(held), np.dtype(holding))
+    except TypeError:
+        return True
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a defect is: whose it is, and what of theirs.
+
+    Attributes:
+        component: ``ort-cpu``, ``torchlib``, ``TorchScript``, ``PyTorch``, ``ONNX``; ``rule`` for a user's; a
+            converter's name where its library is not known, with the backend where nobody is blamed.
+        name: An operator, a function, a pass.
+        file: Of a function, relative to the folder of its package; "" where there is none.
+        choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
+    """
+
+    component: str
+    name: str
+    file: str = ""
+    choice: str = ""
+
+
+#: How a place is named where the converter decomposes the operator: the function is known to who runs it.
+UNKNOWN_FUNCTION = "conversion of "
+_PROMOTION = "torch/csrc/jit/passes/onnx/scalar_type_analysis.cpp"
+#: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
+#: operator's own where nothing converts the operator.
+_INFERENCE = "torch/csrc/jit/passes/onnx/shape_type_inference.cpp"
+#: Steps of an export, as a place.
+_STEPS = {
+    exporter.CAPTURE: "torch.export",
+    exporter.DECOMPOSITION: "decomposition of the program",
+    exporter.TRANSLATION: "translation of the program",
+    exporter.OPTIMISER: "optimiser",
+}
+_SHORT = ("float16", "bfloat16")
+
+
+def converter_place(facts: FailureFacts) -> Place:
+    """The conversion function, pass or step of a failure that the converter is blamed for."""
+    if unpromoted(facts):
+        return Place(facts.converter, "type promotion")
+    if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
+        return _of_export(facts)
+    if facts.stage is Stage.CHECK:
+        return _of_invalid(facts)
+    if facts.rule == "constant-result" and facts.converter == "torchscript":
+        return Place(facts.converter, "tracing of the program")
+    # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
+    # those that are floats by its schema: attributes.
+    rounded = facts.rule == "fewer-bits" and "rounded-arguments" in facts.statements
+    if rounded and facts.converter != "torchscript" and takes_numbers(facts.overload):
+        return Place(facts.converter, "numbers of the call")
+    if takes_for_numbers(facts):
+        return Place(facts.converter, "type promotion")
+    named, own = ort.refused_node(facts.words), _own(facts)
+    emitting = emitting_function(facts.converter, own, named, facts.packet) if named and own else None
+    return _of(facts, emitting, "") if emitting else _function(facts, facts.family)
+
+
+def _own(facts: FailureFacts) -> ConversionFunction | None:
+    """The function that the call of a facts is translated with."""
+    return own_function(facts.converter, facts.overload, of_complex="complex" in facts.call.conditions)
+
+
+def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
+    """The last function in the facts of those that leave their operator to another."""
+    met = [function]
+    while (following := left_to(converter, met[-1])) not in met:
+        met.append(following)
+    return met[-1]
+
+
+def takes_for_numbers(facts: FailureFacts) -> bool:
+    """Whether TorchScript gives a result the dtype that numbers would have, as it does where all tensors are
+    0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
+    only_scalars = "only-scalars" in facts.call.conditions
+    return facts.converter == "torchscript" and facts.dtypes is not None and only_scalars
+
+
+def unpromoted(facts: FailureFacts) -> str:
+    """The fault of PyTorch's exporter where it makes dtypes explicit; "" where that is not in question.
+
+    A pass of it casts operands to the dtype that PyTorch's kernel computes in. It leaves the sums of 16-bit
+    numbers there, and does not know the operators by their other names.
+    """
+    if facts.converter != "dynamo":
+        return ""
+    if facts.dtypes is not None and facts.dtypes[0] in _SHORT and facts.dtypes[1] == "float32":
+        return "leaves-16-bits-in-float32"
+    if not is_alias(facts.packet):
+        return ""
+    # A number that is not an integer becomes one beside integers, and so does a quotient.
+    arithmetic = facts.overload.endswith((".Scalar", ".Tensor"))
+    wrong = facts.kind in ("values", "sign of zero") or exporter.changes_number(facts.words)
+    number = arithmetic and wrong and facts.element not in (elements.NARROW, elements.DIGITS)
+    second = facts.message[:1] == (exporter.NODE,) and exporter.SECOND in facts.message[2:]
+    unfit = exporter.operand_dtypes_differ(facts.words) or second
+    unlike = facts.dtypes is not None or (facts.stage is Stage.CHECK and unfit)
+    return "unknown-alias" if unlike or number else ""
+
+
+def _of_invalid(facts: FailureFacts) -> Place:
+    """Where a node comes from that the checker rejects: the function that emits it.
+
+    Two functions that each lack the same cast are two defects, and those that leave the node to one helper
+    have one. Where nothing that is called emits it, as where the operator is decomposed first, a dtype that
+    an operator does not have is a matter of all that emit it. The rest is one function's where functions of
+    all kinds emit the operator; few emit such as ``Conv``, and those share what is wrong. A number of inputs
+    may be an optimiser's.
+    """
+    of_schema, found = exporter.node_with_wrong_inputs(facts.words), exporter.emitted_node(facts.words)
+    if of_schema:
+        return Place(facts.converter, f"{of_schema} nodes")
+    # A pass that makes the dtypes of operands equal casts bfloat16 to complex numbers.
+    if facts.converter == "torchscript" and exporter.is_unsupported_cast(facts.words):
+        return Place(facts.converter, "type promotion")
+    kind, *names = facts.message or ("",)
+    of_node = names[0] if kind == exporter.NODE else ""
+    emitting = _emitting(facts, found, of_node) if found else None
+    if emitting:
+        return Place(emitting.library, emitting.name, emitting.file)
+    of_function = _USUAL if exporter.lacks_dtype(facts.words) else _COMMON
+    if facts.by_operator or not found or of_function.fullmatch(found):
+        return _function(facts, family_name(f"aten.{of_node}") if of_node else facts.family)
+    return Place(facts.converter, f"{found} nodes")
+
+
+def _emitting(facts: FailureFacts, operator: str, of_node: str) -> ConversionFunction | None:
+    """The function that emits an ONNX operator for a call.
+
+    Where the call is decomposed, that of the PyTorch operator that a node is named after, or of the one that
+    the ONNX operator is named like.
+    """
+    families = [family_name(f"{of}.{of_node}") for of in ("aten", "prims")] if of_node else [facts.family]
+    function = (
+        _own(facts)
+        or next(filter(None, (function_of_family(facts.converter, family) for family in families)), None)
+        or own_function(facts.converter, f"aten.{operator.lower()}.default")
+    )
+    return function and emitting_function(facts.converter, function, operator, facts.packet)
+
+
+#: Operators that most functions emit, each with dtypes of its own choice.
+_USUAL = re.compile("Add|Concat|Div|Mul|SequenceConstruct|Sub|Where")
+#: Operators that functions of all kinds emit to bring tensors into form.
+_COMMON = re.compile(
+    "Add|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
+    "|Scatter.*|SequenceConstruct|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
+)
+
+
+def _of_export(facts: FailureFacts) -> Place:
+    """Where an export ends that gives no model."""
+    missing = exporter.unconverted_operator(facts.words)
+    if missing:
+        return Place(facts.converter, f"no conversion of {missing}")
+    if makes_complex(facts):
+        return Place(facts.converter, "type promotion")
+    kind, name = facts.message if len(facts.message) == 2 else ("", "")
+    divides = facts.converter == "torchscript" and exporter.is_division_signal(facts.words)
+    if divides and function_of_family(facts.converter, facts.family):
+        return Place(facts.converter, _INFERENCE.rpartition("/")[2], _INFERENCE)
+    if facts.message[:1] == (exporter.ASKING,):
+        return Place(facts.converter, f"torch.export, {facts.message[1]}", f"torch/{facts.message[2]}")
+    function = exporter.function_in(facts.words)
+    if function:
+        return _of(facts, function_named(facts.converter, function), function)
+    if kind == exporter.SYMBOLIC:
+        return _function(facts, family_name(f"aten.{name}"))
+    if kind == exporter.NO_OP:
+        return Place(facts.converter, "schemas of operators")
+    if kind == exporter.FILE:
+        return Place(facts.converter, name.rpartition("/")[2], name)
+    return _of_step(facts, name if kind == exporter.STEP else "")
+
+
+def _of_step(facts: FailureFacts, step: str) -> Place:
+    """Where an export ends of which at most the step is known."""
+    operator = exporter.operator_in(facts.words)
+    if step == exporter.TRANSLATION and operator:
+        return _function(facts, family_name(operator))
+    if step and not (step == exporter.TRANSLATION and facts.by_operator):
+        of_family = f"{_STEPS[step]} of {facts.family}"
+        return Place(facts.converter, of_family if facts.by_operator else _STEPS[step])
+    if not facts.by_operator:
+        return Place(facts.converter, "export")
+    own = _own(facts)
+    if own and exporter.is_pythons(facts.words):
+        return _of(facts, left_to(facts.converter, own), own.name)
+    return _function(facts, facts.family)
+
+
+def makes_complex(facts: FailureFacts) -> bool:
+    """Whether TorchScript's pass that makes the dtypes of operands equal takes bfloat16 for complex numbers,
+    or cannot say what comes of it, before the checker sees any."""
+    if facts.converter != "torchscript" or facts.stage is not Stage.CONVERT:
+        return False
+    complex_ = facts.message == (exporter.COMPLEX,) and "complex" not in facts.call.conditions
+    return complex_ or facts.message == (exporter.FILE, _PROMOTION)
+
+
+def _function(facts: FailureFacts, family: str) -> Place:
+    """The conversion function of a family; where it is not known, as of what is decomposed first, all that
+    converts the operator."""
+    found = _own(facts) if family == facts.family else None
+    if found and facts.stage not in (Stage.REFERENCE, Stage.CONVERT):
+        # What a wrapper gives is wrong wherever the wrapped function is called.
+        found = _left_to(facts.converter, found)
+    found = found or function_of_family(facts.converter, family)
+    if found is None and facts.translated:
+        found = function_of_family(facts.converter, family_name(packet_of(facts.translated)))
+    return _of(facts, found, f"{UNKNOWN_FUNCTION}{family}")
+
+
+def _of(facts: FailureFacts, function: ConversionFunction | None, otherwise: str) -> Place:
+    if function is None:
+        return Place(facts.converter, otherwise)
+    function = standing_for(facts.converter, function)
+    return Place(function.library, function.name, function.file)
 
 
 class Fault(NamedTuple):
@@ -78,6 +420,7 @@ def diagnose(result: Result, invocation: Invocation, converter: str, decision: D
             lossy=lossy,
             refusal=f"{result.backend}: {facts.words}" if refused else "",
         ),
+        difference=facts.problem.difference if facts.problem else None,
         facts=decision.facts,
         testimony=decision.testimony,
         inherited_from=decision.inherited_from,
@@ -85,7 +428,7 @@ def diagnose(result: Result, invocation: Invocation, converter: str, decision: D
 
 
 #: What is said of single elements of a result, by which the algorithms of an operator may differ.
-_OF_ELEMENTS = faults.OF_VALUES | {"loses-nan", "leaves-range"}
+_OF_ELEMENTS = diagnosis.OF_VALUES | {"loses-nan", "leaves-range"}
 #: Rules of the decision table by which an optimiser is to blame.
 BY_PASS = frozenset({"graph-optimisation", "optimiser-breaks-graph"})
 #: Passes that do more than one thing.
@@ -101,7 +444,7 @@ def passes_of(facts: FailureFacts) -> str:
 def _own_fault(facts: FailureFacts) -> Fault:
     """What a comparison found, or the words of whoever refused."""
     if facts.problem is not None:
-        return Fault(faults.OF_PROBLEM[facts.problem.kind])
+        return Fault(diagnosis.OF_PROBLEM[facts.problem.kind])
     if facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         return Fault(str(facts.outcome), facts.words)
     return Fault("fails", facts.words)
@@ -116,13 +459,13 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
     if facts.rule in BY_PASS:
         # What a pass does to a graph is one thing, whatever elements it shows in.
         own = _own_fault(facts)
-        fault = Fault("values") if own.name in faults.OF_VALUES else own
+        fault = Fault("values") if own.name in diagnosis.OF_VALUES else own
         of_family = bool(_OF_ALL_KINDS.search(passes_of(facts)))
         return replace_symptom(fault, facts.family) if of_family else fault
     if blame == CONVERTER:
         return _of_converter(facts)
     own = _own_fault(facts)
-    if blame == PYTORCH and own.name in faults.OF_VALUES:
+    if blame == PYTORCH and own.name in diagnosis.OF_VALUES:
         return Fault("values")
     if blame == BACKEND and facts.problem is None and ort.missing_kernel(facts.words):
         return Fault("no-kernel")
@@ -148,7 +491,7 @@ def _of_converter(facts: FailureFacts) -> Fault:
     if makes_complex(facts):
         return Fault("undefined-dtype")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return _of_export(facts)
+        return _of_export_of_root_cause(facts)
     if facts.rule == "constant-result" and facts.converter == "torchscript":
         return Fault("constant-result")
     if takes_for_numbers(facts):
@@ -161,7 +504,7 @@ def _of_converter(facts: FailureFacts) -> Fault:
     return _of_model(facts)
 
 
-def _of_export(facts: FailureFacts) -> Fault:
+def _of_export_of_root_cause(facts: FailureFacts) -> Fault:
     if exporter.unconverted_operator(facts.words):
         return Fault("no-conversion")
     if "scalar" in facts.call.conditions and exporter.lost_its_way(facts.words):
@@ -186,7 +529,7 @@ def _of_model(facts: FailureFacts) -> Fault:
 def _of_result(facts: FailureFacts) -> Fault:
     """What is wrong with the elements or the shape of a result."""
     own = _own_fault(facts)
-    of_values = own.name in faults.OF_VALUES
+    of_values = own.name in diagnosis.OF_VALUES
     if facts.element == elements.DIGITS:
         # A result of float64 that is asked for of others must be computed in it. Where a part of the call has
         # no more digits than float32, that says nothing.

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from harness.compare import (
-    Finding as Finding,
-    Outcome,
-    Role as Role,
-    Stage,
-    Testimony as Testimony,
-)
-from harness.execute import Group, Settings
+from harness.compare.diagnosis import Testimony
+from harness.compare.verdict import Outcome, Stage
+from harness.execute.task import Group, Settings
 
 
 @dataclass(frozen=True)

@@ -1,48 +1,272 @@
-"""One failing case in the worker process, with what witnesses need to look at it."""
+"""Models that witnesses load again, loaded once.
+
+A call with other numbers in its tensors.
+
+What a converter makes of a structure before its own optimiser, and of what.
+
+What the export before the exporter's optimiser gives.
+
+Which outputs and elements of a wrong result are in question, and what becomes of them node by node.
+
+One failing case in the worker process, with what witnesses need to look at it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TypeVar, cast
+from typing import Self, TypeVar, cast
 
 import numpy as np
 import onnx
+from torch.export import ExportedProgram
 
-from harness.blame.changed_inputs import finite, with_inputs
-from harness.blame.loaded_models import LoadedModels
-from harness.blame.testimony import Complaint, Finding
-from harness.blame.translation import TranslatedStructure, translate
-from harness.compare import (
-    CLOSE,
-    Evidence,
-    Mask,
-    Outcome,
-    OutputComparison,
-    compare,
-    draws,
-    first_wrong,
-    kind_of,
-    same_kind,
-    showing,
-    tolerance_of,
-    wrong_elements,
-)
-from harness.convert import Converter
-from harness.core import PRECISION, Array, Invocation, describe_error
-from harness.execute import (
-    Exportable,
-    Reference,
-    Settings,
-    StepFailure,
-    export_alone,
-    narrowing,
-    outputs_or_failure,
-    run_reference,
-)
-from harness.generate import judge_of
-from harness.run import BACKENDS, Backend, HasPlain
+from harness.blame.nodes.judged_nodes import form_of
+from harness.blame.nodes.node_steps import RANDOM
+from harness.blame.nodes.walk import Walk, WrongStep
+from harness.blame.testimony import Complaint
+from harness.compare.comparison import compare, wrong_elements
+from harness.compare.diagnosis import Finding
+from harness.compare.drawn import draws, same_kind
+from harness.compare.judge import CLOSE, Evidence, Mask
+from harness.compare.nearness import tolerance_of
+from harness.compare.output_comparison import OutputComparison, kind_of, showing
+from harness.compare.repeated import first_wrong
+from harness.compare.verdict import Outcome
+from harness.convert.converter import Converter, HasProgram, HasUnoptimised
+from harness.core.documents import describe_error
+from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.tensors import build_tensor
+from harness.execute.program import Exportable, export_alone, export_request
+from harness.execute.reference import Reference, run_reference
+from harness.execute.run_steps import StepFailure, narrowing, outputs_or_failure
+from harness.execute.submodel import all_nodes
+from harness.execute.task import Settings
+from harness.execute.torch_call import to_numpy
+from harness.generate.operator_case import judge_of
+from harness.run.backend import BACKENDS, Backend, BackendSession, HasPlain, ShapeRange
+
+#: Loaded models that are kept: of what a witness loads, most is loaded again soon or never.
+_KEPT = 256
+#: Bytes of a model above which it is not kept.
+_LARGE = 2**20
+
+_Key = tuple[int, bytes]
+
+
+@dataclass
+class LoadedModels:
+    """The latest models that backends have loaded.
+
+    A model that draws at random is loaded each time: what it draws depends on what was drawn before. So is one
+    that the backend fails to load.
+    """
+
+    _kept: OrderedDict[_Key, tuple[Backend, BackendSession]] = field(default_factory=OrderedDict)
+
+    def of(self, backend: Backend) -> Backend:
+        """`backend`, which loads a model that it has loaded lately no more."""
+        return _LoadingOnce(backend, self)
+
+    def load(self, backend: Backend, model: onnx.ModelProto) -> BackendSession:
+        """See `Backend.load`."""
+        content = model.SerializeToString(deterministic=True)
+        if len(content) > _LARGE or any(node.op_type in RANDOM for node in all_nodes(model)):
+            return backend.load(model, None)
+        # The backend is kept, too, so that its identity is not another's.
+        key = id(backend), content
+        if key not in self._kept:
+            self._kept[key] = backend, backend.load(model, None)
+        self._kept.move_to_end(key)
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return self._kept[key][1]
+
+
+class _LoadingOnce:
+    def __init__(self, backend: Backend, models: LoadedModels) -> None:
+        self.name, self.device, self.version = backend.name, backend.device, backend.version
+        self._backend, self._models = backend, models
+
+    def narrows(self, dtype: str) -> str | None:
+        return self._backend.narrows(dtype)
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        return self._models.load(self._backend, model) if shapes is None else self._backend.load(model, shapes)
+
+
+#: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
+_STAND_INS = tuple(1 + 0.25 * n for n in range(13))
+
+
+def with_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
+    """`invocation` with the storage of every tensor changed to an array of its shape and dtype, or to itself
+    where nothing is to change; complex ones stay."""
+
+    def changed(spec: TensorSpec) -> TensorSpec:
+        flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
+        before = to_numpy(build_tensor(flat))
+        after = change(before)
+        if after is before or before.dtype.kind == "c":
+            return spec
+        wide = after.astype(np.float64) if str(after.dtype) == "bfloat16" else after
+        return replace(spec, values=Literal(tuple(wide.tolist())))
+
+    return invocation.map_tensors(changed)
+
+
+def finite(values: Array) -> Array:
+    """`values` with small numbers in place of infinities and NaN; itself where there are none."""
+    if str(values.dtype) not in PRECISION:
+        return values
+    odd = ~np.isfinite(values.astype(np.float64))
+    if not odd.any():
+        return values
+    after = values.copy()
+    after[odd] = np.resize(_STAND_INS, int(odd.sum())).astype(values.dtype)
+    return after
+
+
+@dataclass(frozen=True)
+class TranslatedStructure:
+    """A graph, and PyTorch's of which it is the translation; None where the converter does not tell."""
+
+    model: onnx.ModelProto
+    program: ExportedProgram | None = None
+
+
+def translate(converter: Converter, structure: Exportable, *, opset: int | None, dynamic: bool) -> TranslatedStructure:
+    """Export with `converter`, without its optimiser if it has one; raises what the converter raises."""
+    if isinstance(converter, HasUnoptimised):
+        converter = converter.unoptimised()
+    if not isinstance(converter, HasProgram):
+        return TranslatedStructure(export_alone(converter, structure, opset=opset, dynamic=dynamic))
+    found = converter.program(export_request([structure], opset=opset, dynamic=dynamic))
+    return TranslatedStructure(found.model_proto, found.exported_program)
+
+
+#: Computes each operator as its text says, in the dtypes that the graph has.
+REFERENCE = "onnx-reference"
+
+
+def before_optimiser(trial: Trial) -> tuple[Finding, str]:
+    """What becomes of the export before the optimiser, and in which backend.
+
+    A runtime may compute with more bits within a function than the graph has, and be right by that alone. So
+    what is right in the failing backend counts as wrong where the reference evaluator gives the wrong result.
+    Raises what the converter raises.
+    """
+    model, accused = trial.translation.model, trial.complaint.backend
+    finding, _ = trial.find(trial.ask(trial.accused, model))
+    if finding is Finding.RIGHT and accused != REFERENCE:
+        by_definition, _ = trial.find(trial.ask(trial.backend(REFERENCE), model))
+        if by_definition is Finding.SAME:
+            return by_definition, REFERENCE
+    return finding, accused
+
+
+#: How much nearer an answer is to the backend's than PyTorch's is, to be the same.
+_NEARER = 100
+
+
+@dataclass(frozen=True, eq=False)
+class ElementsInQuestion:
+    """The outputs and elements that a failure is about.
+
+    Attributes:
+        names: Of the outputs in the graph.
+        expected: PyTorch's outputs.
+        got: The failing backend's.
+        masks: The elements; None for an output of another form.
+        indices: Of the outputs among all.
+    """
+
+    trial: Trial
+    names: tuple[str, ...]
+    expected: tuple[Array, ...]
+    got: tuple[Array, ...]
+    masks: tuple[Mask | None, ...]
+    indices: tuple[int, ...]
+
+    @classmethod
+    def of(cls, trial: Trial) -> Self | None:
+        """Those of a wrong result; None where the backend gives another number of outputs."""
+        assert trial.got is not None
+        expected, got = trial.reference.expected, trial.got
+        if len(expected) != len(got):
+            return None
+        names = [o.name for o in trial.model.graph.output]
+        unlike = [form_of(e) != form_of(g) for e, g in zip(expected, got, strict=True)]
+        # A wrong form ends the comparison: it is what is in question.
+        asked = [i for i, w in enumerate(trial.wrong) if (unlike[i] if any(unlike) else w.any())]
+        if any(unlike) and trial.comparison is not None and trial.comparison.problems:
+            # Outputs that are wrong in another way are another failure.
+            asked = [i for i in asked if i in trial.comparison.problems[0].outputs]
+        return cls(
+            trial=trial,
+            names=tuple(names[i] for i in asked),
+            expected=tuple(expected[i] for i in asked),
+            got=tuple(got[i] for i in asked),
+            masks=tuple(None if unlike[i] else trial.wrong[i] for i in asked),
+            indices=tuple(asked),
+        )
+
+    @property
+    def of_form(self) -> bool:
+        """Whether a shape or dtype is in question."""
+        return any(mask is None for mask in self.masks)
+
+    @property
+    def counts(self) -> list[int]:
+        """Of each output, how many elements; 1 for a form."""
+        return [1 if mask is None else int(mask.sum()) for mask in self.masks]
+
+    def left(self, found: Walk) -> list[int]:
+        """Of each output, how many elements are wrong behind a walk; 1 for a wrong form."""
+        counts: list[int] = []
+        for i, name, e, mask in zip(self.indices, self.names, self.expected, self.masks, strict=True):
+            final = found.values[name]
+            if mask is None or form_of(e) != form_of(final):
+                counts.append(int(form_of(e) != form_of(final)))
+                continue
+            outputs = list(self.trial.reference.expected)
+            outputs[i] = final
+            wrong = wrong_elements(self.trial.judge, self.trial.reference, outputs)[i]
+            counts.append(int((wrong & mask).sum()))
+        return counts
+
+    def gives_the_same(self, found: Walk) -> bool:
+        """Whether a walk gives the failing backend's answer: elements are mostly far nearer to it than it is
+        to PyTorch's."""
+        for e, got, name, mask in zip(self.expected, self.got, self.names, self.masks, strict=True):
+            final = found.values[name]
+            if form_of(final) != form_of(got):
+                return False
+            if mask is None or form_of(e) != form_of(got):
+                continue
+            with np.errstate(all="ignore"):
+                o, g, p = (a[mask].astype(np.float64) for a in (final, got, e))
+                near = (o == g) | (np.isnan(o) & np.isnan(g)) | (_NEARER * np.abs(o - g) <= np.abs(p - g))
+            if 2 * int(near.sum()) <= near.size:
+                return False
+        return True
+
+    def among_wrong(self, fault: WrongStep) -> WrongStep:
+        """A wrong node with those of its wrong elements alone that are in question, if some are.
+
+        Others the comparison may have excused, which a definition does not.
+        """
+        masks = dict(zip(self.names, self.masks, strict=True))
+        wrong = []
+        for name, mask in zip(fault.definition.step.outputs, fault.wrong, strict=True):
+            asked = masks.get(name)
+            both = mask & asked if asked is not None and asked.shape == mask.shape else mask
+            wrong.append(both if both.any() else mask)
+        return replace(fault, wrong=tuple(wrong))
+
 
 T = TypeVar("T")
 
@@ -344,7 +568,7 @@ def _short(error: Exception) -> str:
 
 
 #: How much nearer another answer must be to count as the same.
-_NEARER = 100
+_NEARER_of_trial = 100
 
 
 def _form(array: Array) -> tuple[tuple[int, ...], str]:
@@ -373,7 +597,7 @@ def _is_rather(other: Array, one: Array, than: Array) -> Mask:
         o, a, e = (array.astype(np.float64).astype(np.longdouble) for array in (other, one, than))
         distance, apart = np.abs(o - a), np.abs(e - a)
         near = distance <= tolerance.allowed(a)
-        rather = (near & (2 * distance < apart)) | (_NEARER * distance <= apart)
+        rather = (near & (2 * distance < apart)) | (_NEARER_of_trial * distance <= apart)
         # From an infinity or NaN every number is as far: half of the digits must be the same.
         rather = np.where(np.isfinite(e), rather, distance <= np.abs(a) * 2.0 ** (-PRECISION[dtype] / 2))
         return np.asarray(same | (rather & np.isfinite(o) & np.isfinite(a)))

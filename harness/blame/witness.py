@@ -2,7 +2,7 @@
 
 A witness is a function in a file of `harness.blame.witnesses`, marked with `witness`. It looks at a failing
 case in the worker process, where it may raise, crash or hang: that goes on record, and the others are asked
-all the same. Of a case that it cannot take it says nothing, by a check of its own.
+anyway. Of a case that it cannot take it says nothing, by a check of its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from enum import Enum
 from functools import cache
 from typing import TypeAlias
 
-from harness.blame.testimony import Role, Testimony
 from harness.blame.trial import Trial
-from harness.execute import Settings
-from harness.run import BACKENDS
+from harness.compare.diagnosis import Role, Testimony
+from harness.execute.task import Settings
+from harness.run.backend import BACKENDS
 
 
 class Turn(Enum):
@@ -59,7 +59,7 @@ FACTORIES: list[Factory] = []
 
 
 def add_witnesses(factory: Factory) -> Factory:
-    """Add the witnesses that a run with some settings has; for those that hang on the settings."""
+    """Add the witnesses that a run with some settings has; for those that depend on the settings."""
     FACTORIES.append(factory)
     return factory
 

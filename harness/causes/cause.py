@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.compare import Detail, Outcome, Stage
+from harness.compare.diagnosis import Detail
+from harness.compare.verdict import Outcome, Stage
 
 #: The columns that tell the root cause of a failed row.
 CAUSE_COLUMNS = ("blame", "component", "place", "fault", "detail", "rule")
@@ -30,8 +31,8 @@ class RootCause:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         component: Whose code is wrong: ``torchlib``, ``ort-cpu``, ``PyTorch``.
         place: What of theirs: a function, a kernel, a pass.
-        fault: What is wrong there, one of `harness.compare.faults.FAULTS`.
-        symptom: What tells it from others with this fault; see `harness.compare.Detail`.
+        fault: What is wrong there, one of `harness.compare.diagnosis.FAULTS`.
+        symptom: What tells it from others with this fault; see `harness.compare.diagnosis.Detail`.
         choice: The algorithm of the place that calls ask for; "" for all.
         rule: The user's conversion functions that took part; "" for none.
     """

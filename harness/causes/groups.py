@@ -17,17 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.cause import BEFORE_BACKEND, CAUSE_COLUMNS, RootCause, severity
-from harness.causes.known_issues import KnownIssue, call as call
-from harness.causes.priority import failing_pairs, failure_priority
-from harness.causes.problem_rows import PROBLEMS, each_problem
-from harness.causes.rows import CodedRows
-from harness.causes.rules import CauseFacts, united
-from harness.causes.use import Pair, model_use
-from harness.compare import SPEC, Outcome, Stage
-from harness.convert import function_named
-from harness.core import InvalidInvocation, Invocation
-from harness.generate import CONDITIONS
-from harness.record import LocatedFailure, Minimal, Numbers
+from harness.causes.known_issues import KnownIssue, call
+from harness.causes.priority import Pair, failing_pairs, failure_priority, model_use
+from harness.causes.rows import PROBLEMS, CodedRows, each_problem
+from harness.causes.rules import RULES, CauseFacts, Rule, united
+from harness.compare.verdict import SPEC, Outcome, Stage
+from harness.convert.function_families import function_named
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.generate.call_traits import CONDITIONS
+from harness.record.json_lines import LocatedFailure, Minimal
+from harness.record.numbered import Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage", "outcome"),
@@ -88,7 +87,7 @@ class FailureGroup:
         minimal: What a case of the group was shrunk to and belongs to it, too; None where none was.
         known: Entries of the list of known defects that match.
         line: Of the converter, to which one of the cases was traced; None where none was.
-        callers: How many models (`harness.causes.use`) call one of its operators in a dtype of its ordinary
+        callers: How many models (`harness.causes.priority`) call one of its operators in a dtype of its ordinary
             cases, or of its edge cases where there are no others.
         priority: From 0 to 1; see `harness.causes.priority`.
     """
@@ -175,6 +174,7 @@ def failure_groups(
     *,
     located: Sequence[LocatedFailure] = (),
     by_overload: bool = False,
+    rules: Sequence[Rule] = RULES,
 ) -> list[FailureGroup]:
     """Group the failures among a record's rows by their cause, in order of priority, those of nobody last.
 
@@ -186,6 +186,7 @@ def failure_groups(
         known: Known defects, to be named with the groups that they match.
         located: Lines of converters that cases of the same runs were traced to.
         by_overload: Whether the failures of each operator are grouped as if there were no other.
+        rules: What unites root causes.
     """
     table = verdicts.select(COLUMNS)
     failed = pc.is_in(table["outcome"], pa.array(FAILURES))
@@ -203,7 +204,7 @@ def failure_groups(
         together = [[number] for number in range(len(causes))]
         together = _by_part(cause_facts(rows, causes, cause, origin), (packed // size).tolist())
     else:
-        together = united(cause_facts(rows, causes, cause, origin))
+        together = united(cause_facts(rows, causes, cause, origin), rules)
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, members in enumerate(together):
         group_of[members] = number

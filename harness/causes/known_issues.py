@@ -36,10 +36,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.rows import CodedRows, Condition
-from harness.compare import Outcome, Stage
-from harness.core import InvalidInvocation, Invocation, overloads as schema
-from harness.generate import CaseFileError, cases_directory
-from harness.record import ResultsError, reason, store
+from harness.compare.verdict import Outcome, Stage
+from harness.core import overloads as schema
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.generate.cases_home import CaseFileError, cases_directory
+from harness.record import store
+from harness.record.layout import ResultsError, reason
 
 FILE = "known_issues.toml"
 #: What `no_longer_failing` looks at.
@@ -130,7 +132,7 @@ def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
         raise ResultsError(f"cannot read {path}: {reason(error)}") from None
     entries = data.pop("issue", [])
     if data or not isinstance(entries, list):
-        wrong = f"unknown key {next(iter(data))!r}" if data else "`issue` is no list"
+        wrong = f"unknown key {next(iter(data))!r}" if data else "`issue` is not a list"
         raise ResultsError(f"{path}: {wrong}; it holds [[issue]] entries only")
     return tuple(_entry(path, number, entry) for number, entry in enumerate(entries, start=1))
 
@@ -223,7 +225,7 @@ def _entry(path: Path, number: int, data: Any) -> KnownIssue:
         try:
             re.compile(values.get(name, ""))
         except re.error as error:
-            raise wrong(f"{name!r} is no regular expression: {error}") from None
+            raise wrong(f"{name!r} is not a regular expression: {error}") from None
     return KnownIssue(**values)
 
 

@@ -1,10 +1,14 @@
-"""What to mend first: how many models meet a failure, how quietly it fails, how ordinary its trigger is.
+"""How much an operator is used: which models call it, in which dtypes and with which attributes.
+
+The models are those of ``cases/operator_use.json``, which ``python ci/operator_use.py`` makes.
+
+What to mend first: how many models meet a failure, how quietly it fails, how ordinary its trigger is.
 
     priority = silence of the outcome × max(use in ordinary cases, EDGE × use in all cases)
 
-**Use** is the share of models (`harness.causes.use`) that call one of the failing operators in a
+**Use** is the share of models (`harness.causes.priority`) that call one of the failing operators in a
 dtype in which it fails. **Silence** is `SILENCE`: wrong numbers reach a user's users, a refusal is read at
-once. **Ordinary** is what `harness.generate.call_traits` says of a case: an edge case, such as NaN in a 0-d
+once. **Ordinary** is what `harness.generate.call_traits.call_traits` says of a case: an edge case, such as NaN in a 0-d
 tensor, counts `EDGE` as much as plain values do.
 
 The priority of an operator is the same with the share of its cases that fail in place of the silence.
@@ -12,14 +16,109 @@ The priority of an operator is the same with the share of its cases that fail in
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from harness.causes.rows import CodedRows
-from harness.causes.use import Pair, UseWeights
-from harness.compare import Outcome
-from harness.record import Numbers
+from harness.compare.verdict import Outcome
+from harness.generate.cases_home import CaseFileError, cases_directory
+from harness.record.layout import ResultsError, reason
+from harness.record.numbered import Numbers
+
+FILE = "operator_use.json"
+#: An overload and the dtype under which the record files a case.
+Pair: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class UseWeights:
+    """Models and their calls.
+
+    Attributes:
+        models: Name and kind of each: ``("timm/resnet18", "vision")``.
+        calls: Overload → dtype → number of a model → how often one forward pass calls it.
+        attributes: Overload → argument → value as JSON → calls; only those that are not tensors and no sizes.
+    """
+
+    models: tuple[tuple[str, str], ...] = ()
+    calls: Mapping[str, Mapping[str, Mapping[int, int]]] = field(default_factory=dict, hash=False)
+    attributes: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict, hash=False)
+
+    def callers(self, pairs: Iterable[Pair]) -> frozenset[int]:
+        """The models that call one of some overloads in its dtype."""
+        calls = (self.calls.get(overload, {}).get(dtype, {}) for overload, dtype in pairs)
+        return frozenset(number for models in calls for number in models)
+
+    def callers_of(self, overload: str) -> frozenset[int]:
+        """The models that call an overload in whichever dtype."""
+        return frozenset(number for models in self.calls.get(overload, {}).values() for number in models)
+
+    def share(self, callers: int) -> float:
+        """How likely a further model is to be among the callers, if so many are; never 0 nor 1."""
+        return (callers + 0.5) / (len(self.models) + 1)
+
+    def pairs_of(self, model: int) -> set[Pair]:
+        """What one model calls."""
+        return {
+            (overload, dtype)
+            for overload, dtypes in self.calls.items()
+            for dtype, models in dtypes.items()
+            if model in models
+        }
+
+    def without(self, model: int) -> UseWeights:
+        """What the other models call, as if this one had never been looked at."""
+        calls = {
+            overload: {
+                dtype: {number: times for number, times in models.items() if number != model}
+                for dtype, models in dtypes.items()
+            }
+            for overload, dtypes in self.calls.items()
+        }
+        return replace(self, models=tuple(m for n, m in enumerate(self.models) if n != model), calls=calls)
+
+
+@cache
+def model_use() -> UseWeights:
+    """What the package's file says; nothing where there is no such file, and then all weigh the same.
+
+    Raises:
+        ResultsError: the file is damaged.
+    """
+    try:
+        path = cases_directory() / FILE
+    except CaseFileError:
+        return UseWeights()
+    if not path.exists():
+        return UseWeights()
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        return _read(data)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultsError(
+            f"{path} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew"
+        ) from None
+
+
+def _read(data: Mapping[str, Any]) -> UseWeights:
+    operators: Mapping[str, Any] = data["operators"]
+    return UseWeights(
+        tuple((name, kind) for name, kind in data["models"]),
+        {
+            overload: {
+                dtype: {int(number): times for number, times in models.items()}
+                for dtype, models in about["calls"].items()
+            }
+            for overload, about in operators.items()
+        },
+        {overload: about["attributes"] for overload, about in operators.items()},
+    )
+
 
 #: How much a failure of a kind counts. A crash and a hang take the program with them, but are noticed.
 SILENCE = {

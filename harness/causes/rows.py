@@ -1,9 +1,13 @@
-"""Rows of the record as numbers: a hundred thousand of them are grouped without a look at each."""
+"""Failed rows with a row for each problem of their cases, so that none hides behind the first one.
+
+Rows of the record as numbers: a hundred thousand of them are grouped without a look at each.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -13,9 +17,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
-from harness.compare import Detail
-from harness.core import without_escapes
-from harness.record import Numbers, numbered_column
+from harness.compare.diagnosis import Detail
+from harness.compare.output_comparison import problems_of
+from harness.core.documents import without_escapes
+from harness.record.numbered import Numbers, numbered_column
+
+#: The column that says what else is wrong.
+PROBLEMS = "problems"
+
+
+def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
+    """Rows with one more behind them for each further problem, and which row of `rows` each is about.
+
+    Args:
+        rows: Of the record, with `PROBLEMS`, which the result lacks.
+    """
+    plain = rows.drop_columns([PROBLEMS])
+    places = np.arange(rows.num_rows)
+    with_more = np.flatnonzero(pc.not_equal(rows[PROBLEMS], "").to_numpy())
+    if not len(with_more):
+        return plain, places
+    more: list[dict[str, str]] = []
+    origin: list[int] = []
+    texts = rows[PROBLEMS].take(pa.array(with_more)).to_pylist()
+    for place, text in zip(with_more.tolist(), texts, strict=True):
+        for problem in problems_of(text)[1:]:
+            more.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
+            origin.append(place)
+    added = plain.take(pa.array(origin))
+    for name in {name for problem in more for name in problem}:
+        words = pa.array([problem.get(name, "") for problem in more], pa.string())
+        column = words.cast(plain.schema.field(name).type)
+        added = added.set_column(added.column_names.index(name), name, column)
+    return pa.concat_tables([plain, added.cast(plain.schema)]), np.concatenate([places, origin])
+
 
 #: A column of text, and what must hold of it.
 Condition: TypeAlias = tuple[str, Callable[[str], object]]

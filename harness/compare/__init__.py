@@ -1,5 +1,1 @@
 """Which outputs are right, and what to call what became of a case."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,6 @@
-"""A backend's outputs beside PyTorch's: are they right, and how far apart are they?
+"""What complex arithmetic leaves open: the parts of a result of which an operand is infinite or NaN.
+
+A backend's outputs beside PyTorch's: are they right, and how far apart are they?
 
 Shapes and dtypes must agree; integers, booleans and whatever an operator moves or selects must be equal;
 what an operator computes in floating point is held to the rules of `harness.compare.nearness`.
@@ -12,21 +14,49 @@ from typing import Any
 
 import numpy as np
 
-from harness.compare.complex_infinities import WHY, open_parts
-from harness.compare.drawn import Drawn
+from harness.compare.diagnosis import Difference
+from harness.compare.drawn import Drawn, Placing
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
-from harness.compare.nearness import (
-    Excuses,
-    Oracle,
-    largest_finite,
-    right_elements,
-    tolerance_of,
-    ulp,
+from harness.compare.nearness import Excuses, Oracle, largest_finite, right_elements, tolerance_of, ulp
+from harness.compare.output_comparison import (
+    VALUES,
+    ZERO_SIGN,
+    OutputComparison,
+    OutputProblem,
+    distinct,
+    kind_of,
+    merged,
+    showing,
 )
-from harness.compare.output_comparison import OutputComparison, OutputProblem, distinct, merged
-from harness.compare.problem_kinds import VALUES, ZERO_SIGN, kind_of, showing
 from harness.compare.tolerances import Tolerance, needed_tolerance
-from harness.core import PRECISION, Array
+from harness.core.dtypes import PRECISION, Array
+
+WHY = (
+    "An operand of a complex product or quotient is infinite or NaN: which part of the result is infinite "
+    "and which is NaN, neither PyTorch's documentation nor ONNX says, and PyTorch's own kernels differ."
+)
+
+
+def open_parts(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array) -> Mask | None:
+    """The parts of each result of an operand that is not finite, where PyTorch's is not finite and one of
+    the two results has a NaN; None for none.
+
+    Sums count, too: PyTorch's multiply by a complex `alpha`, be it 1. A part that is finite in both results
+    does not: nothing that is not finite went into it.
+    """
+    if judge.exact or not (judge.accumulates or judge.terms) or not expected.shape or expected.shape[-1] != 2:
+        return None
+    operands = [np.asarray(a) for a in arguments.values() if isinstance(a, np.ndarray | complex | float)]
+    if not any(map(np.iscomplexobj, operands)) or all(map(_is_finite, operands)):
+        return None
+    is_nan = (np.isnan(expected) | np.isnan(got)).any(-1, keepdims=True)
+    finite = np.isfinite(expected)
+    return is_nan & ~finite.all(-1, keepdims=True) & ~(finite & np.isfinite(got))
+
+
+def _is_finite(operand: Array) -> bool:
+    return operand.dtype.kind not in "fcV" or bool(np.isfinite(operand).all())
+
 
 #: How far from a half a real number up to 255 may be and still be rounded either way: float32 coordinates.
 _ROUNDING = 2.0**-6
@@ -42,7 +72,8 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
     total = sum(array.size for array in expected)
     if len(got) != len(expected):
         detail = f"expected {len(expected)}, got {len(got)}"
-        return _structural([OutputProblem("number of outputs", detail)], total)
+        difference = Difference(expected=str(len(expected)), got=str(len(got)))
+        return _structural([OutputProblem("number of outputs", detail, difference=difference)], total)
     unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
     structural = []
     for i, (e, g) in enumerate(zip(expected, got, strict=True)):
@@ -207,7 +238,7 @@ def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     if isinstance(rule, Drawn):
         placing = rule.place(evidence, output)
         wrong, why = placing.wrong, "drawn at random"
-        problem = OutputProblem(VALUES, placing.said(got, output), (output,)) if wrong.any() else None
+        problem = _drawn(placing, got, output) if wrong.any() else None
     else:
         wrong, why = rule(evidence, output), _OTHER
         problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
@@ -323,7 +354,13 @@ def _unequal(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: A
 def _differing(kind: str, output: int, expected: Any, got: Any) -> OutputProblem:
     """Outputs that differ in their dtype or shape."""
     detail = f"output {output}: expected {expected}, got {got}"
-    return OutputProblem(kind, detail, (output,), expected=expected, got=got)
+    difference = Difference(output, expected=str(expected), got=str(got))
+    return OutputProblem(kind, detail, (output,), expected=expected, got=got, difference=difference)
+
+
+def _drawn(placing: Placing, got: Array, output: int) -> OutputProblem:
+    """Numbers drawn at random that cannot be, or are spread in another way."""
+    return OutputProblem(VALUES, placing.said(got, output), (output,), difference=Difference(output))
 
 
 def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> OutputProblem:
@@ -332,8 +369,15 @@ def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> 
     where = f"[{','.join(str(int(i)) for i in place)}]" if place else ""
     e, g = expected[place], got[place]
     detail = f"output {output}{where}: expected {e!s}, got {g!s}"
-    numbers = (_number(e), _number(g))
-    return OutputProblem(kind, detail, (output,), expected=numbers[0], got=numbers[1], dtype=str(expected.dtype))
+    return OutputProblem(
+        kind,
+        detail,
+        (output,),
+        expected=_number(e),
+        got=_number(g),
+        dtype=str(expected.dtype),
+        difference=Difference(output, tuple(map(int, place)), str(e), str(g)),
+    )
 
 
 def _number(element: Any) -> Any:

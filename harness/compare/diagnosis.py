@@ -1,4 +1,8 @@
-"""What is known of whose defect a failure is: facts, as data. `harness.present` makes the sentences.
+"""What may be wrong at a place: the closed set of faults of root causes, as stable ids.
+
+What each means is said to people by `harness.present.evidence.FAULTS`.
+
+What is known of whose defect a failure is: facts, as data. `harness.present` makes the sentences.
 
 Testimony   what a witness found: role, finding, statement, and named facts
 Diagnosis   whose defect it is, by which rule, where and what, and all testimonies
@@ -13,7 +17,59 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from harness.core import as_data, of_data
+from harness.core.documents import as_data, of_data
+
+#: What a comparison finds wrong with elements.
+OF_VALUES = frozenset({"values", "nan-positions", "infinities", "sign-of-zero"})
+#: What is wrong with the shape of a result.
+OF_SHAPE = frozenset({"shape", "unfit-shapes", "too-few-dimensions", "too-many-dimensions", "emptied"})
+#: Of a backend's kernel, by its operator's definition.
+OF_KERNEL = frozenset(
+    {
+        *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
+        *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
+        *("loses-sign-of-zero", "flushes-small-numbers", "inexact", "inexact-float64", "float64-in-float32"),
+        *("wrong-numbers", "number-of-results"),
+    }
+)
+#: Of a converter.
+OF_CONVERTER = frozenset(
+    {
+        *("no-conversion", "computes-in-another-dtype", "larger-dtype", "undefined-dtype", "loses-nan"),
+        *(
+            "as-exact-as-float32",
+            "leaves-range",
+            "ignores-argument",
+            "rests-on-open-question",
+            "constant-result",
+        ),
+        *("scalars-as-numbers", "no-dimensions", "integer-division-by-zero", "wrong-list-length"),
+        *("unfit-inputs", "asks-unfit", "leaves-16-bits-in-float32", "unknown-alias", "no-bool-as-number"),
+        "no-such-overload",
+    }
+)
+FAULTS = frozenset(
+    {
+        *(*OF_VALUES, *OF_SHAPE, *OF_KERNEL, *OF_CONVERTER),
+        # Of any: the specification leaves it open; a runtime or exporter says it in words of its own, which
+        # `Detail.symptom` has; an ending without words.
+        *("left-open", "fails", "no-kernel", "dtype", "count", "crash", "timeout"),
+    }
+)
+
+#: What `harness.compare.output_comparison` calls a problem → its fault. Small numbers that become zero are wrong
+#: like others, and large ones that become infinite like infinities.
+OF_PROBLEM = {
+    "number of outputs": "count",
+    "dtype": "dtype",
+    "shape": "shape",
+    "values": "values",
+    "NaN positions": "nan-positions",
+    "infinities": "infinities",
+    "overflow to infinity": "infinities",
+    "subnormals flushed to zero": "values",
+    "sign of zero": "sign-of-zero",
+}
 
 
 class Finding(StrEnum):
@@ -122,6 +178,8 @@ class Testimony:
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     independent: bool = True
 
+    __test__ = False  # Not for pytest.
+
 
 @dataclass(frozen=True)
 class Detail:
@@ -160,6 +218,23 @@ def _detail(text: str) -> Detail:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """The first thing that is wrong with outputs, as scripts and pages show it.
+
+    Attributes:
+        output: Index of the output; None where the number of outputs is wrong.
+        element: Its index in the output; () for a scalar, a dtype or a shape.
+        expected: PyTorch's number, dtype, shape or count, as text; "" where no one value is right.
+        got: The backend's.
+    """
+
+    output: int | None = None
+    element: tuple[int, ...] = ()
+    expected: str = ""
+    got: str = ""
+
+
+@dataclass(frozen=True)
 class Diagnosis:
     """Whose defect a failure is, where it is and what is wrong there.
 
@@ -170,8 +245,9 @@ class Diagnosis:
             ``ONNX``, or ``rule`` for a user's conversion function.
         place: What of theirs: a function, a kernel, a pass, an operator.
         file: Of a function, relative to the folder of its package; "" where there is none.
-        fault: What is wrong there, one of `harness.compare.faults.FAULTS`.
+        fault: What is wrong there, one of `harness.compare.diagnosis.FAULTS`.
         detail: What else tells the root cause.
+        difference: What is wrong with the outputs; None where none were compared.
         facts: What the sentence of the rule needs, by name.
         testimony: What all witnesses found, the most telling first.
         inherited_from: The case that was examined in place of this one, which fails in the same way; "" where
@@ -185,15 +261,16 @@ class Diagnosis:
     file: str = ""
     fault: str = ""
     detail: Detail = Detail()
+    difference: Difference | None = None
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     testimony: tuple[Testimony, ...] = ()
     inherited_from: str = ""
 
     @property
     def json(self) -> str:
-        """What the columns of the record do not say: rule's facts, testimonies, inheritance."""
+        """What the columns of the record do not say: the difference, the rule's facts, testimonies, inheritance."""
         data = as_data(self)
-        kept = {name: data[name] for name in ("rule", "file", "facts", "testimony", "inherited_from")}
+        kept = {name: data[name] for name in ("rule", "file", "difference", "facts", "testimony", "inherited_from")}
         return json.dumps({name: value for name, value in kept.items() if value}, default=str)
 
     @classmethod
@@ -210,6 +287,12 @@ class Diagnosis:
         columns = {name: row[name] for name in ("blame", "component", "place", "fault")}
         detail = json.loads(row["detail"]) if row["detail"] else {}
         return of_data(cls, {"rule": "", **told, **columns, "detail": detail})
+
+
+def recorded_difference(diagnosis: str) -> Difference:
+    """The difference in a column ``diagnosis``; an empty one where no outputs were compared."""
+    found = json.loads(diagnosis).get("difference") if diagnosis else None
+    return of_data(Difference, found) if found else Difference()
 
 
 def testimony_of(diagnosis: Diagnosis, statement: str) -> Testimony | None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from harness.compare.judge import Evidence, Judge, Mask
-from harness.core import Array
+from harness.core.dtypes import Array
 
 #: How seldom a correct generator may be called wrong: a probability per output.
 FALSE_ALARM = 1e-9

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.compare.tolerances import Tolerance
-from harness.core import PRECISION, Array
+from harness.core.dtypes import PRECISION, Array
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

@@ -67,7 +67,7 @@ import numpy as np
 
 from harness.compare.judge import Judge, Mask
 from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
-from harness.core import PRECISION, Array
+from harness.core.dtypes import PRECISION, Array
 
 #: What a rule excuses → elements that no rule before it accepts.
 Excuses: TypeAlias = Mapping[str, int]

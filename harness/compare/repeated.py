@@ -9,7 +9,7 @@ from harness.compare.comparison import compare
 from harness.compare.drawn import draws
 from harness.compare.judge import Judge
 from harness.compare.nearness import Oracle
-from harness.core import Array
+from harness.core.dtypes import Array
 
 #: How often a case is run at most when a failure of it is looked for again.
 RUNS = 1000

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from harness.compare.problem_kinds import PROBLEMS
-from harness.core import without_escapes
+from harness.compare.output_comparison import PROBLEMS
+from harness.core.documents import without_escapes
 
 #: Longest signature, in characters.
 LIMIT = 200
@@ -97,7 +97,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bFakeTensor\((?:[^()]|\([^()]*\))*\)", "FakeTensor"),
         (r"\s*Tried overloads: .*", ""),
         (r"(?<=\w)\.? (?:self|other|input):$", ""),
-        # onnx: which input is no part of the defect.
+        # onnx: which input is not part of the defect.
         (r"(\(op_type:\w+\)): [\w<>]+ typestr: [\w<>]+, has unsupported type\b.*", r"\1: unsupported type"),
         (r"(\(op_type:\w+\)): [\w<>]+ has (inconsistent|unsupported) type\b.*", r"\1: \2 type"),
         # ONNX Runtime.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from harness.core import Array
+from harness.core.dtypes import Array
 
 
 @dataclass(frozen=True)

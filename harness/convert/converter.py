@@ -13,9 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 import onnx
 import torch
 
-from harness.convert.rules.rule_book import RuleBook
-from harness.convert.skeleton import Skeleton, SkeletonWanted
-from harness.core import ExportSnippet, ExportWanted, Registry, Unavailable
+from harness.convert.rules.rule import RuleBook
+from harness.convert.rules.template import Skeleton, SkeletonWanted
+from harness.core.plugins import Registry, Unavailable
+from harness.core.snippet import ExportSnippet, ExportWanted
 
 
 class UnsupportedOperator(Exception):
@@ -137,7 +138,7 @@ class ConverterEntry:
         snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
             is none.
         tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
-        issue_form: What that tracker asks for, as in `harness.run.BackendEntry`.
+        issue_form: What that tracker asks for, as in `harness.run.backend.BackendEntry`.
         decomposes: Whether it takes an operator without a conversion of its own apart, as PyTorch decomposes
             it, and converts the parts.
         witness: Place among the converters that are asked about another's failure, the lowest first; None for
@@ -194,7 +195,7 @@ class ConvertsParts(Protocol):
     def convert_parts(
         self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
     ) -> Iterator[PartialResult] | None:
-        """Export a program of `harness.convert.OperatorCalls`.
+        """Export a program of `harness.convert.operator_calls.OperatorCalls`.
 
         Args:
             request: Of the whole program.

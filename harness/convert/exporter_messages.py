@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from harness.compare import normalise
-from harness.generate import without_dimensions
+from harness.compare.signatures import normalise
+from harness.generate.operator_family import without_dimensions
 
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
@@ -155,7 +155,7 @@ def is_generic(words: str) -> bool:
 _MIXED_OPERANDS = re.compile(r"inconsistent type$|op_type:(?:And|Not|Or|Xor)\): unsupported type$")
 #: A cast that is missing leaves a node operands of two dtypes, or the call a result of another one.
 _MIXED = re.compile(r"\(op_type:\w+\): (?:inconsistent type$|\[TypeInferenceError\] .*\belement type\b)", re.I)
-#: A node that is no arithmetic infers its shape from an input that has the dtype, or asks for it.
+#: A node that is not arithmetic infers its shape from an input that has the dtype, or asks for it.
 _WRONG_TYPE = re.compile(r"ParseData type mismatch|Only supports .* inputs|must be 1D tensor of type")
 #: One shape in which a model is wrong makes the next one wrong, of results or of operands, by the checker,
 #: when a model is loaded or when it is run, as sizes happen to be known.

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from harness.convert.conversion_calls import work_together
 from harness.convert.conversion_sources import ConversionFunction, conversion_functions
-from harness.generate import family_name, packet_of
+from harness.generate.operator_family import family_name, packet_of
 
 
 def function_of(converter: str, overload: str, *, of_complex: bool = False) -> ConversionFunction | None:

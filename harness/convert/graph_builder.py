@@ -19,18 +19,12 @@ import onnx
 import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.rules.rule_book import RuleBook
-from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.convert.torch_private import quiet
-from harness.core import (
-    ExportSnippet,
-    ExportWanted,
-    Unavailable,
-    importable,
-    installed,
-    installed_version,
-    overload,
-)
+from harness.convert.fast.torch_private import quiet
+from harness.convert.rules.rule import RuleBook
+from harness.convert.rules.template import Skeleton, SkeletonWanted, body
+from harness.core.plugins import Unavailable, importable, installed, installed_version
+from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core.tensors import overload
 
 #: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
 _REFUSALS = ("not implemented", "not impelmented")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.core import BoundCall, output_tensors
+from harness.core.tensors import BoundCall, output_tensors
 
 
 @dataclass(frozen=True)

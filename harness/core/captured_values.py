@@ -61,7 +61,7 @@ def _like(
     mask = np.uint64(0xFFFF)
     total = sum(((raw >> np.uint64(shift)) & mask).astype(np.float64) for shift in (0, 16, 32, 48))
     values = np.clip((total * 2.0**-16 - 2.0) * (deviation * 1.7320508) + mean, low, high)
-    # Another permutation of the 64-bit words, so that which are zero does not hang on their size.
+    # Another permutation of the 64-bit words, so that which are zero does not depend on their size.
     share = unit(raw * np.uint64(0x9E3779B97F4A7C15))
     values = np.where(share < zeros, 0.0, values)
     return np.where(share >= 1.0 - minus_infinite, -np.inf, values) if minus_infinite else values

@@ -31,7 +31,7 @@ class Recipe:
         domain: Which values the operator allows there, as a name of `harness.core.values.DOMAINS`
             followed by its parameters: ``("any",)``, ``("range", -1.0, 1.0)``, ``("index", 5)``.
         style: How to choose among them: a name of `harness.core.values.STYLES` (``plain``), or one of
-            `harness.core.planned_styles.PLANNED` with its parameters (``alone 2 0 1``).
+            `harness.core.styles.PLANNED` with its parameters (``alone 2 0 1``).
         seed: Makes the choice definite.
     """
 

@@ -1,6 +1,6 @@
 """Code that does without the harness what a converter or a backend does in it.
 
-A script that reproduces a defect is put together from such code (`harness.analyse`). A converter or backend
+A script that reproduces a defect is put together from such code (`harness.reproduce`). A converter or backend
 that hands out none works like any other; its failures have no script.
 """
 

@@ -1,15 +1,114 @@
-"""Styles of values: how the numbers of a test tensor are picked, element by element."""
+"""Numbers at which kernels go wrong, by dtype.
+
+Styles of values: how the numbers of a test tensor are picked, element by element.
+
+Styles that say of each element what it holds, so that a call has what it is meant to have.
+
+Such a style is a word and its parameters, ``facing 1 5``. Draws of all of a call's tensors together choose
+them: two operands whose special values face each other, one special value in the whole call, elements that
+equal a Scalar of the call.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from harness.core.captured_values import Raw, Values, below, unit
-from harness.core.dtypes import INT_RANGE, is_float
-from harness.core.special_values import EXPONENTS, SATURATION, special_floats, special_ints
+from harness.core.dtypes import INT_RANGE, PRECISION, is_float
+
+#: Smallest and largest exponent of a normal number.
+EXPONENTS = {"float64": (-1022, 1023), "float32": (-126, 127), "float16": (-14, 15), "bfloat16": (-126, 127)}
+
+#: Where exp overflows, where it underflows to zero, where sigmoid and tanh round to one: log(max),
+#: log(smallest subnormal), and p·ln 2 for sigmoid, about half of it for tanh; to three digits on either
+#: side, since the neighbourhood matters and not the point.
+SATURATION = {
+    "float64": (709.7, 709.9, -744.4, -745.2, 36.0, 37.5, 18.5, 19.5),
+    "float32": (88.7, 88.8, -87.3, -103.9, -104.0, 16.5, 17.5, 8.5, 9.5),
+    "float16": (11.0, 11.1, -9.7, -17.3, -17.4, 7.5, 8.5, 3.9, 4.5),
+    "bfloat16": (88.5, 89.0, -87.5, -92.0, -92.5, 5.5, 6.5, 2.8, 3.5),
+}
+
+
+@cache
+def special_floats(dtype: str) -> tuple[float, ...]:
+    """Values at which floating-point code goes wrong, for `dtype`, all exactly representable but the
+    decimals, which no binary float holds."""
+    p = PRECISION[dtype]
+    low, high = EXPONENTS[dtype]
+    eps, tiny = 2.0 ** (1 - p), 2.0**low
+    largest = (2.0 - eps) * 2.0**high
+    positive = [0.0, 1.0, float("inf"), 0.5, 1.5, 2.5, 0.1, 0.7, 1.0 + eps, 1.0 - eps / 2]
+    positive += [eps, tiny, tiny * (1 - eps), tiny * eps, largest, largest / 2]
+    # Halves are exact below 2^(p-1) and integers below 2^p: rounding changes character here.
+    positive += [2.0 ** (p - 1) - 0.5, 2.0 ** min(p, high), 2.0 ** min(24, high) + 2.0]
+    positive += [2.0 ** min(bits, high) for bits in (31, 53, 63)]
+    # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
+    non_finite = (float("nan"),) * 14 + (float("inf"), float("-inf")) * 4
+    edges = (0.0, -0.0, largest, -largest, tiny * eps)
+    return (*non_finite, *edges, *positive, *(-v for v in positive), *SATURATION[dtype])
+
+
+@cache
+def special_ints(dtype: str) -> tuple[int, ...]:
+    """Integers at the edges of `dtype` and of the floats that conversions send them through."""
+    low, high = INT_RANGE[dtype]
+    edges = {0, 1, -1, 2, -2, 3, -3, 7, -7, low, low + 1, high, high - 1}
+    for bits in (8, 15, 16, 24, 31, 32, 53):
+        edges |= {2**bits, 2**bits - 1, 2**bits + 1, -(2**bits), -(2**bits) - 1}
+    return tuple(sorted((v for v in edges if low <= v <= high), key=lambda v: (abs(v), v < 0)))
+
+
+@cache
+def special_numbers(dtype: str) -> tuple[float, ...]:
+    """All special values of `dtype`, each once: two zeros, one NaN."""
+    if dtype == "bool":
+        return (False, True)
+    return tuple({repr(v): v for v in (special_floats(dtype) if is_float(dtype) else special_ints(dtype))}.values())
+
+
+@cache
+def facing_numbers(dtype: str, *, few: bool = False) -> tuple[float, ...]:
+    """Special values of which operands hold pairs, a prime number of them: thirteen of a floating-point
+    dtype, or a `few` of which small tensors hold most pairs."""
+    if dtype == "bool":
+        return (False, True)
+    if not is_float(dtype):
+        low, high = INT_RANGE[dtype]
+        return (0, low, 1, high, -1, 2, low + 1) if low else (0, high, 1, high - 1, 2, high // 2 + 1, 3)
+    nan, inf, largest = float("nan"), float("inf"), largest_float(dtype)
+    most_important = (nan, 0.0, inf, -1.0, -0.0, largest, -inf)
+    if few:
+        return most_important
+    smallest = smallest_float(dtype)
+    return (*most_important, 1.0, smallest, -largest, 0.5, -smallest, 2.5)
+
+
+@cache
+def lone_numbers(dtype: str) -> tuple[float, ...]:
+    """Special values that a tensor holds one of, NaN twice: what is lost unnoticed is mostly NaN."""
+    if dtype == "bool":
+        return (True, False)
+    if not is_float(dtype):
+        low, high = INT_RANGE[dtype]
+        return (low, high, 0, -1) if low else (high, 0, high - 1, high // 2 + 1)
+    nan, inf, largest = float("nan"), float("inf"), largest_float(dtype)
+    return (nan, inf, -0.0, -inf, largest, nan, smallest_float(dtype), -largest)
+
+
+def largest_float(dtype: str) -> float:
+    """The largest finite number of `dtype`."""
+    return (2.0 - 2.0 ** (1 - PRECISION[dtype])) * 2.0 ** EXPONENTS[dtype][1]
+
+
+def smallest_float(dtype: str) -> float:
+    """The smallest positive number of `dtype`, a subnormal one."""
+    return 2.0 ** EXPONENTS[dtype][0] * 2.0 ** (1 - PRECISION[dtype])
 
 
 def pick(raw: Raw, table: tuple[Any, ...], kind: type) -> Values:
@@ -117,3 +216,182 @@ STYLE_WEIGHTS: tuple[str, ...] = (
     *("one",) * 2,
     *("special", "wide", "halves", "tied", "tied", "decimals", "saturating"),
 )
+
+
+#: Least and largest number that the domain allows; None for all.
+Limits: TypeAlias = tuple[float, float] | None
+Number: TypeAlias = bool | int | float
+
+
+def _ordinary(raw: Raw, dtype: str, limits: Limits) -> Values:
+    if limits is None:
+        return plain(raw, dtype)
+    low, high = limits
+    if is_float(dtype):
+        return unit(raw) * (high - low) + low
+    return below(raw, int(high) - int(low) + 1) + int(low)
+
+
+@cache
+def _allowed(numbers: tuple[Number, ...], dtype: str, limits: Limits) -> Values:
+    """Those of `numbers` that lie within the limits, which are among them."""
+    if limits is not None:
+        low, high = limits
+        middle = (low + high) / 2 if is_float(dtype) else (int(low) + int(high)) // 2
+        ends = (low, high) if is_float(dtype) else (int(low), int(high))
+        numbers = (*(n for n in numbers if low <= n <= high), *ends, middle)
+    return np.array(numbers, dtype=_kind(dtype))
+
+
+def _kind(dtype: str) -> type:
+    if is_float(dtype):
+        return np.float64
+    return bool if dtype == "bool" else np.uint64 if dtype == "uint64" else np.int64
+
+
+def facing(raw: Raw, dtype: str, limits: Limits, slope: int, shift: int, few: int, *given: Number) -> Values:
+    """Special values in turn, all or `few`, and numbers near the `given` ones. Of k numbers, k being prime,
+    two tensors with different slopes hold every pair in k² elements, and k pairs in k."""
+    numbers = _with(given, _allowed(facing_numbers(dtype, few=bool(few)), dtype, limits), dtype, limits)
+    place = np.arange(len(raw))
+    values: Values = numbers[(place + slope * (place // len(numbers)) + shift) % len(numbers)]
+    return values
+
+
+def every(raw: Raw, dtype: str, limits: Limits, shift: int, *given: Number) -> Values:
+    """All special values in turn, and numbers near the `given` ones."""
+    numbers = _with(given, _allowed(special_numbers(dtype), dtype, limits), dtype, limits)
+    return numbers[(np.arange(len(raw)) + shift) % len(numbers)]
+
+
+def alone(raw: Raw, dtype: str, limits: Limits, which: int, place: int, ties: int) -> Values:
+    """Ordinary values but for one: the first (0), the last (1) or any other (2). With `ties` the others are
+    few numbers."""
+    values = tied(raw, dtype).astype(_kind(dtype)) if ties and limits is None else _ordinary(raw, dtype, limits)
+    numbers = _allowed(lone_numbers(dtype), dtype, limits)
+    if len(values):
+        anywhere = int(raw[0] >> np.uint64(32)) % len(values)
+        values[(0, len(values) - 1, anywhere)[place]] = numbers[which % len(numbers)]
+    return values
+
+
+def equal(raw: Raw, dtype: str, limits: Limits, which: int) -> Values:
+    """One number in all elements: an ordinary one (0), or a special one."""
+    numbers = _allowed(facing_numbers(dtype), dtype, limits)
+    number = numbers[(which - 1) % len(numbers)] if which else _ordinary(raw[:1], dtype, limits)
+    return np.resize(number, len(raw))
+
+
+def row(raw: Raw, dtype: str, limits: Limits, which: int, run: int) -> Values:
+    """Ordinary values but for `run` consecutive elements, which hold one special value."""
+    values = _ordinary(raw, dtype, limits)
+    numbers = _allowed(lone_numbers(dtype), dtype, limits)
+    if len(values):
+        start = int(raw[0] >> np.uint64(32)) % -(-len(values) // max(run, 1)) * run
+        values[start : start + run] = numbers[which % len(numbers)]
+    return values
+
+
+def ordered(raw: Raw, dtype: str, limits: Limits, direction: int) -> Values:
+    """Ordinary values sorted, backwards with a `direction` of -1."""
+    return np.sort(_ordinary(raw, dtype, limits))[::direction]
+
+
+def hot(raw: Raw, dtype: str, limits: Limits, number: int) -> Values:
+    """One element holds `number`, 0 or 1, and all others the other one."""
+    numbers = _allowed((1 - number, number), dtype, limits)
+    values = np.resize(numbers[0], len(raw))
+    if len(values):
+        values[int(raw[0] >> np.uint64(32)) % len(values)] = numbers[1]
+    return values
+
+
+def alternating(raw: Raw, dtype: str, limits: Limits, phase: int) -> Values:
+    """1 and its opposite in turn, which is 0 in a dtype without signs."""
+    opposite = -1 if is_float(dtype) or (dtype in INT_RANGE and INT_RANGE[dtype][0]) else 0
+    numbers = _allowed((1, opposite), dtype, limits)[:2]
+    return numbers[(np.arange(len(raw)) + phase) % len(numbers)]
+
+
+def near(raw: Raw, dtype: str, limits: Limits, *given: Number) -> Values:
+    """Every second element is one of the `given` numbers or next to it."""
+    values = _ordinary(raw, dtype, limits)
+    numbers = _with(given, _allowed((), dtype, None), dtype, limits)
+    if len(values):
+        count = len(values[::2])
+        values[::2] = numbers[(np.arange(count) + int(raw[0] >> np.uint64(40))) % len(numbers)]
+    return values
+
+
+def _with(given: tuple[Number, ...], others: Values, dtype: str, limits: Limits) -> Values:
+    return np.concatenate([*(_near(repr(number), dtype, limits) for number in given), others])
+
+
+@cache
+def _near(text: str, dtype: str, limits: Limits) -> Values:
+    # By its text, since True and 1.0 equal 1 and NaN does not equal itself.
+    around = _neighbours(_number(text), dtype)
+    inside = tuple(n for n in around if limits is None or limits[0] <= n <= limits[1])
+    return np.array(inside or (limits or around)[:1], dtype=_kind(dtype))
+
+
+def _neighbours(number: Number, dtype: str) -> tuple[Number, ...]:
+    """What `number` is in `dtype`, and the numbers next to it."""
+    if dtype == "bool":
+        return (bool(number), bool(number), not number)
+    if dtype in INT_RANGE:
+        if not math.isfinite(number):
+            return INT_RANGE[dtype]
+        low, high = INT_RANGE[dtype]
+        whole = sorted({math.floor(number), math.ceil(number)})
+        around = (*whole, *whole, whole[0] - 1, whole[-1] + 1, -whole[0])
+        return tuple(n for n in around if low <= n <= high) or (low if number < low else high,)
+    if math.isnan(number):
+        return (math.nan,)
+    if abs(number) > largest_float(dtype):
+        far = math.copysign(math.inf, number)
+        return (far, far, -far, math.copysign(largest_float(dtype), number))
+    return _floats_around(float(number), dtype)
+
+
+def _floats_around(number: float, dtype: str) -> tuple[float, ...]:
+    # No rounding of its own: NumPy has no bfloat16.
+    least, precision = EXPONENTS[dtype][0] + 1, PRECISION[dtype]
+    step = math.ldexp(1.0, max(math.frexp(number)[1], least) - precision)
+    same = round(number / step) * step if number else number
+    mantissa, exponent = math.frexp(same)
+    step = math.ldexp(1.0, max(exponent, least) - precision)
+    # Numbers lie closer below a power of two.
+    inward = step / 2 if abs(mantissa) == 0.5 and exponent > least else step
+    outward = same + math.copysign(step, same)
+    inside = (outward,) if abs(outward) <= largest_float(dtype) else ()
+    return (same, *inside, same - math.copysign(inward, same), same, -same)
+
+
+def _number(text: str) -> Number:
+    if text in ("True", "False"):
+        return text == "True"
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+#: Word → style; called with the raw stream, dtype, limits and its parameters.
+PLANNED: dict[str, Callable[..., Values]] = {
+    style.__name__: style for style in (facing, every, alone, equal, row, ordered, hot, alternating, near)
+}
+
+
+@cache
+def planned(style: str) -> Callable[[Raw, str, Limits], Values] | None:
+    """The style that a recipe names with its parameters; None for one that leaves all to chance.
+
+    Raises:
+        KeyError: it is unknown.
+    """
+    word, *texts = style.split()
+    if not texts:
+        return None
+    function, parameters = PLANNED[word], [_number(text) for text in texts]
+    return lambda raw, dtype, limits: function(raw, dtype, limits, *parameters)

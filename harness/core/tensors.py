@@ -146,10 +146,13 @@ def bind(invocation: Invocation) -> BoundCall:
 def output_tensors(result: Any) -> list[torch.Tensor]:
     """The tensors of an operator's result, in order; lists are flattened, numbers and None in them dropped.
 
-    A number that is the whole result comes as a 0-d tensor: a program can return nothing else.
+    A number that is the whole result comes as a 0-d tensor: a program can return nothing else. An integer that
+    int64 cannot hold, of a uint64, comes as none.
     """
     if isinstance(result, torch.Tensor):
         return [result]
+    if isinstance(result, int) and not -(2**63) <= result < 2**63:
+        return []
     for plain, symbolic, dtype in _NUMBERS:
         if isinstance(result, plain):
             return [torch.tensor(result, dtype=dtype)]

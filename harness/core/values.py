@@ -15,19 +15,10 @@ from functools import cache
 
 import numpy as np
 
-from harness.core.captured_values import (
-    CAPTURED,
-    Raw,
-    Values as Values,
-    below as _below,
-    raw_stream,
-    unit as _unit,
-)
+from harness.core.captured_values import CAPTURED, Raw, Values, below as _below, raw_stream, unit as _unit
 from harness.core.dtypes import INT_RANGE, PARTS, is_float
 from harness.core.invocation import Recipe
-from harness.core.planned_styles import planned
-from harness.core.special_values import special_floats as special_floats, special_ints as special_ints
-from harness.core.styles import STYLES as STYLES, pick, plain as _plain
+from harness.core.styles import STYLES, pick, plain as _plain, planned, special_floats
 
 
 def _any(raw: Raw, dtype: str, style: str) -> Values:
@@ -117,7 +108,7 @@ def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values
 
 
 def _signs(raw: Raw, dtype: str, style: str) -> Values:
-    """-1 or 1, as targets of margin losses are; all the same one where a style wants equal values."""
+    """-1 or 1, as targets of margin losses are; the same one everywhere where a style wants equal values."""
     if style.startswith("equal"):
         return np.full(len(raw), -1 if style == "equal 0" else 1, dtype=np.float64 if is_float(dtype) else np.int64)
     return np.where(raw & np.uint64(1), -1.0, 1.0) if is_float(dtype) else _below(raw, 2) * 2 - 1

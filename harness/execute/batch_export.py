@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import onnx
 
-from harness.compare import Outcome, Stage
-from harness.convert import Converter, ExportRequest, RuleBook, UnsupportedOperator, goes_on
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, goes_on
+from harness.convert.rules.rule import RuleBook
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import Reference
 from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset

@@ -1,4 +1,7 @@
-"""Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process."""
+"""All that is wrong with the outputs of a case, each as a failure of its own that can be examined.
+
+Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from harness.compare import Again, Outcome, OutputComparison, Stage, compare, first_wrong
-from harness.convert import find_converter
-from harness.core import Array, describe_error
+import numpy as np
+import onnx
+
+from harness.compare.comparison import compare
+from harness.compare.output_comparison import OutputComparison, OutputProblem
+from harness.compare.repeated import Again, first_wrong
+from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
+from harness.convert.converter import find_converter
+from harness.core.documents import describe_error
+from harness.core.dtypes import Array
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.placement import placements
 from harness.execute.reference import Reference, run_reference
@@ -20,9 +30,68 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
-from harness.execute.wrong_results import wrong_results
-from harness.generate import judge_of
-from harness.run import BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
+from harness.generate.operator_case import judge_of
+from harness.run.backend import BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
+
+
+def wrong_results(
+    result: Result,
+    comparison: OutputComparison,
+    expected: Sequence[Array],
+    got: Sequence[Array],
+    model: bytes = b"",
+) -> tuple[Result, ...]:
+    """A result for each problem that a comparison found, the first one first.
+
+    Args:
+        result: Says which case it is, with what and how fast.
+        comparison: Of `got` with `expected`.
+        expected: PyTorch's outputs.
+        got: The backend's.
+        model: What was run, serialised; b"" where nothing will be examined.
+    """
+    forms = {
+        i: e.dtype
+        for i, (e, g) in enumerate(zip(expected, got, strict=False))
+        if e.dtype != g.dtype and "c" not in (e.dtype.kind, g.dtype.kind)
+    }
+    first, *others = comparison.problems
+    found = [_failure(result, first, model)]
+    for problem in others:
+        own = model if problem.kind in ("dtype", "shape") else with_cast_outputs(model, forms)
+        found.append(replace(_failure(result, problem, own), outputs=problem.outputs))
+    return tuple(found)
+
+
+def _failure(result: Result, problem: OutputProblem, model: bytes) -> Result:
+    return replace(
+        result,
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        blame=SPEC if problem.unsettled else UNKNOWN,
+        message=problem.message,
+        comparison=OutputComparison(problems=(problem,)),
+        model=model,
+    )
+
+
+def with_cast_outputs(model: bytes, dtypes: Mapping[int, np.dtype[Any]]) -> bytes:
+    """A serialised model with a ``Cast`` to a dtype behind some of its outputs, by place.
+
+    What is wrong with values that come in a wrong dtype can be examined like any other wrong result then.
+    """
+    if not model or not dtypes:
+        return model
+    changed = onnx.load_model_from_string(model)
+    for place, dtype in dtypes.items():
+        output = changed.graph.output[place]
+        element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        name = f"{output.name}_cast"
+        changed.graph.node.append(onnx.helper.make_node("Cast", [output.name], [name], to=element))
+        output.name = name
+        output.type.tensor_type.elem_type = element
+    return bytes(changed.SerializeToString())
+
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
@@ -32,7 +101,7 @@ def carry_out(task: Task, worker: WorkerProcess) -> None:
     Executor(task, worker).execute()
 
 
-#: How ONNX says that an operator does not take a dtype, which a runtime may all the same. Of a graph that is
+#: How ONNX says that an operator does not take a dtype, which a runtime may anyway. Of a graph that is
 #: rejected for its attributes or shapes it may make anything: ONNX Runtime's Conv loops for ever.
 _OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
 
@@ -50,7 +119,7 @@ class Executor:
         converter, book = worker.converter(task.converter, task.settings)
         self._backends = {name: worker.start(name) for name in task.backends}
         self._send = worker.send
-        # How long a runtime that has hung is waited for hangs on the step that it is at.
+        # How long a runtime that has hung is waited for depends on the step that it is at.
         self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
         self._exports = BatchExport(task.settings, converter, book, self._begin)
         #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
@@ -95,7 +164,7 @@ class Executor:
         self._send(standing)
 
     def _run_rejected(self, name: str, converted: Converted, standing: Sequence[Result]) -> list[Result]:
-        """The results of a model that the checker rejects, with what is wrong besides where the backend takes
+        """The results of a model that the checker rejects, with what is wrong in addition where the backend takes
         it; what the backend has to say against it is not."""
         (member,) = converted.members
         places = {output.name: i for i, output in enumerate(converted.model.graph.output)}

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from harness.execute.batch_export import Converted
-from harness.execute.placement_words import FOLDED, NOT_TOLD, fell_back
 from harness.execute.run_steps import StepFailure, load_step
 from harness.execute.submodel import all_nodes, owners, with_inner_nodes
-from harness.run import Backend, BackendSession, HasPlacement, PlacedNode, ShapeRange
+from harness.execute.task import FOLDED, NOT_TOLD, fell_back
+from harness.run.backend import Backend, BackendSession, HasPlacement, PlacedNode, ShapeRange
 
 
 def placement_of(session: BackendSession, model: onnx.ModelProto) -> str:

@@ -37,10 +37,10 @@ import torch  # noqa: E402
 
 _stop_if_left()
 
-from harness.convert import CONVERTERS  # noqa: E402
+from harness.convert.converter import CONVERTERS  # noqa: E402
 from harness.execute import case_runner, worker  # noqa: E402
-from harness.generate import load_cases  # noqa: E402
-from harness.run import BACKENDS  # noqa: E402
+from harness.generate.case_library import load_cases  # noqa: E402
+from harness.run.backend import BACKENDS  # noqa: E402
 
 torch.set_num_threads(1)
 load_cases()
@@ -51,7 +51,8 @@ _stop_if_left()
 
 def _warm_up() -> None:
     """Fill what converters keep between exports, so that a worker that replaces a dead one starts warm."""
-    from harness.core import Invocation, Recipe, TensorSpec, bind, build_tensors
+    from harness.core.invocation import Invocation, Recipe, TensorSpec
+    from harness.core.tensors import bind, build_tensors
     from harness.execute.program import Exportable, export_request
 
     spec = TensorSpec((2,), "float32", (1,), 0, Recipe(("any",), "plain", 0))

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from harness.convert import Converter, ExportRequest, OperatorCall, OperatorCalls
-from harness.core import Array, BoundCall, Invocation, bind, build_tensors, fed_shape
+from harness.convert.converter import Converter, ExportRequest
+from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
 from harness.execute.run_steps import named_feeds, shape_ranges
-from harness.run import ShapeRange
+from harness.run.backend import ShapeRange
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
     """One export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
-        # A tensor that is no view of another: exporters rebuild what a view is of.
+        # A tensor that is not a view of another: exporters rebuild what a view is of.
         inputs=tuple(t.detach() for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
         output_names=tuple(n for m in members for n in m.output_names),

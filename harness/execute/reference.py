@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.compare import SCALES, Sensitivity, paired
-from harness.core import PARTS, Argument, Array, Invocation, build_tensors, is_float
-from harness.execute import neighbourhood
+from harness.compare.nearness import SCALES, Sensitivity, paired
+from harness.core.dtypes import PARTS, Array, is_float
+from harness.core.invocation import Argument, Invocation
+from harness.core.tensors import build_tensors
+from harness.execute import perturbation
 from harness.execute.torch_call import call_invocation, in_float64, reference_outputs, to_numpy
-from harness.generate import judge_of
+from harness.generate.operator_case import judge_of
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,12 @@ class Reference:
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
-        return neighbourhood.sensitivity(self.invocation, [str(a.dtype) for a in self.expected])
+        return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected])
 
     @cached_property
     def flushed(self) -> tuple[Array, ...] | None:
         """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
-        outputs = neighbourhood.flushed(self.invocation)
+        outputs = perturbation.flushed(self.invocation)
         return None if outputs is None else tuple(outputs)
 
     @cached_property

@@ -11,8 +11,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from harness.compare import Stage
-from harness.core import Invocation, Literal, Recipe, TensorSpec
+from harness.compare.verdict import Stage
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
 from harness.execute.reference import run_reference
 from harness.execute.task import Resized, ResizeTask, Step
 from harness.execute.torch_call import CallRejected

@@ -11,9 +11,10 @@ from typing import TypeVar
 
 import onnx
 
-from harness.compare import BACKEND, CONVERTER, UNKNOWN, Again, Outcome, Stage
-from harness.core import Array
-from harness.run import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
+from harness.compare.repeated import Again
+from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
+from harness.core.dtypes import Array
+from harness.run.backend import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
 _T = TypeVar("_T")
 

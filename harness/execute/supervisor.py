@@ -17,8 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from harness.compare import RUNS_AT, UNKNOWN, Outcome, Stage
-from harness.core import Blackboard, Invocation, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
+from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.core.isolation import Blackboard, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.execute.task import (
     OWN_FAULT,
     Finished,
@@ -149,7 +150,7 @@ class Supervisor:
                 elif isinstance(message, Death):
                     if step is None:
                         raise WorkerFailed(message.message)
-                    # Growing it killed PyTorch; the base itself is run and judged all the same.
+                    # Growing it killed PyTorch; the base itself is run and judged anyway.
                     found.setdefault(step.cases[0][0], ())
             left = [(i, base) for i, base in left if i not in found]
         return [found[i] for i in range(len(bases))]

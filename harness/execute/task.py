@@ -1,13 +1,18 @@
-"""What travels between the process that supervises and the process that works: plain values."""
+"""What travels between the process that supervises and the process that works: plain values.
+
+How the record says that a case ran on the CPU although the backend's device is another.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, TypeAlias
 
-from harness.compare import Diagnosis, Outcome, OutputComparison, Stage
-from harness.core import Invocation
+from harness.compare.diagnosis import Diagnosis
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
 
 #: (group index, case index within the group): names a case within a task.
 MemberKey: TypeAlias = tuple[int, int]
@@ -172,3 +177,23 @@ class WorkerTask(Protocol):
     def handler(self) -> str:
         """The function that carries it out, as ``module:function``; the worker calls it with the task and
         itself, a `harness.execute.worker.WorkerProcess`. Its module is imported in the worker only."""
+
+
+#: How the words begin of a case of which nodes ran on the CPU.
+FELL_BACK = "fell back to CPU: "
+_WHOLLY = " (nothing ran on the device)"
+#: The runtime computed the whole case when it loaded the model, as nothing in it depends on an input.
+FOLDED = "computed on the CPU while it was loaded"
+NOT_TOLD = "not known: the runtime does not tell"
+
+
+def fell_back(operators: Iterable[str], *, wholly: bool) -> str:
+    """The words for a case whose nodes of those ONNX operators ran on the CPU, or all of its nodes."""
+    return f"{FELL_BACK}{', '.join(sorted(set(operators)))}{_WHOLLY if wholly else ''}"
+
+
+def operators_on_cpu(placement: str) -> list[str]:
+    """The ONNX operators that such words name."""
+    if not placement.startswith(FELL_BACK):
+        return []
+    return placement.removeprefix(FELL_BACK).removesuffix(_WHOLLY).split(", ")

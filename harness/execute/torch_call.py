@@ -10,19 +10,10 @@ from dataclasses import replace
 import ml_dtypes
 import torch
 
-from harness.core import (
-    ALL,
-    COMPLEX,
-    WIDE_UNSIGNED,
-    Argument,
-    Array,
-    Enumerated,
-    Invocation,
-    bind,
-    describe_error,
-    output_tensors,
-    wider_float,
-)
+from harness.core.documents import describe_error
+from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED, Array, wider_float
+from harness.core.invocation import Argument, Enumerated, Invocation
+from harness.core.tensors import bind, output_tensors
 
 
 class CallRejected(Exception):

@@ -12,11 +12,13 @@ from typing import TypeAlias
 
 import torch
 
-from harness.convert import Converter, RuleBook, find_converter
-from harness.core import Send, describe_error
+from harness.convert.converter import Converter, find_converter
+from harness.convert.rules.rule import RuleBook
+from harness.core.documents import describe_error
+from harness.core.isolation import Send
 from harness.execute.task import OWN_FAULT, Finished, Noted, Settings, Started, Step, WorkerTask
-from harness.generate import load_cases
-from harness.run import BACKENDS, Backend, DeviceLost
+from harness.generate.case_library import load_cases
+from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 
 def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:

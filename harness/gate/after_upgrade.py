@@ -8,19 +8,20 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from harness.convert import find_converter
-from harness.core import UnknownName
+from harness.convert.converter import find_converter
+from harness.core.plugins import UnknownName
 from harness.gate.baseline.file import read_baseline
-from harness.gate.comparands import BaselineComparison
+from harness.gate.diff_inputs import BaselineComparison
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
-from harness.gate.golden.golden_store import MANIFEST_FILE, Manifest, read_set
+from harness.gate.golden.store import MANIFEST_FILE, Manifest, read_set
 from harness.gate.golden.verify import GoldenDifference, verify
 from harness.gate.run_diff import version_changes
-from harness.generate import load_cases
-from harness.record import ResultsError, installed_versions, read_run_info
-from harness.run import BACKENDS
+from harness.generate.case_library import load_cases
+from harness.record.layout import ResultsError
+from harness.record.run_info import installed_versions
+from harness.run.backend import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,17 +116,14 @@ RunPytest: TypeAlias = "Callable[[list[str], object], int]"
 
 
 class _Reader:
-    """A pytest plug-in that takes the comparison with it when the session ends."""
+    """A pytest plug-in that keeps the comparison of the session."""
 
-    def __init__(self, results_dir: Path) -> None:
+    def __init__(self) -> None:
         self.comparison: BaselineComparison | None = None
-        self._results_dir = results_dir
 
-    def pytest_unconfigure(self, config: Any) -> None:
-        """Read it off the session."""
-        follower = config.pluginmanager.get_plugin("conformance-follower")
-        if follower is not None and self._results_dir.is_dir():
-            self.comparison = follower.gate.comparison(read_run_info(self._results_dir))
+    def conformance_compared(self, comparison: BaselineComparison) -> None:
+        """Keep it."""
+        self.comparison = comparison
 
 
 def sweep(
@@ -156,7 +154,7 @@ def sweep(
     options += [word for name in sorted({key[2] for key in keys}) for word in ("--converter", name)]
     options += [word for name in sorted({key[3] for key in keys}) for word in ("--backend", name)]
     options += ["--shapes", "both" if len(modes) > 1 else modes.pop()]
-    reader = _Reader(results_dir)
+    reader = _Reader()
     with contextlib.redirect_stdout(sys.stderr):
         status = run_pytest([*options, *more], reader)
     # Other statuses say that not every item had its turn.

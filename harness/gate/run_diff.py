@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from harness.compare import SPEC, CaseKey
+from harness.compare.verdict import SPEC, CaseKey
 from harness.gate.baseline.file import DRAWING
 from harness.gate.case_changes import (
     CHANGES,
@@ -24,18 +24,18 @@ from harness.gate.case_changes import (
     compare_cases,
 )
 from harness.gate.run_request import requested
-from harness.record import (
+from harness.record import store
+from harness.record.json_lines import read_flaky
+from harness.record.numbered import (
     Numbers,
     Vocabulary,
     column_numbers,
     combined_numbers,
-    completeness,
     numbered_column,
     ordered_numbers,
-    read_flaky,
-    read_run_info,
-    store,
 )
+from harness.record.progress import completeness
+from harness.record.run_info import read_run_info
 
 #: What is looked at of each row.
 COLUMNS = [
@@ -102,7 +102,7 @@ class Diff:
         missing: What the second run was to run and did not, in one line: nothing is known of that.
         options: What the two were asked for that differs: name → (before, after).
         unasked: Cases of one run that the other was not asked for: `NEW` → of the second run, `GONE` → of
-            the first. They are no changes, and are not in `counts`.
+            the first. They are not changes, and are not in `counts`.
     """
 
     counts: Mapping[ChangeKind, int]
@@ -126,7 +126,7 @@ class Diff:
 def compare_runs(before: Path, after: Path) -> Diff:
     """What changed from the run `before` to the run `after`, by overload, converter, backend and shape mode.
 
-    What a run was to run and did not is no change, and neither is what it was not asked for.
+    What a run was to run and did not is not a change, and neither is what it was not asked for.
     """
     there = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}

@@ -14,7 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.gate.baseline.file import drawing
-from harness.record import JSON, RunInfo, completeness, numbered_column, read_run_info
+from harness.record.numbered import numbered_column
+from harness.record.progress import completeness
+from harness.record.run_info import JSON, RunInfo, read_run_info
 
 #: Options that narrow a run to a part of the operators, or to something else than operators.
 _NARROWING = ("op", "model", "models", "rules")
@@ -29,7 +31,7 @@ class RunRequest:
         started: When it began, ISO 8601.
         full: Whether it was to run every operator.
         operators: Those of which it was to run something; empty where the run does not say.
-        converters: Empty where the run does not say; `backends` likewise.
+        converters: Empty where the run does not say; `backends` too.
         shapes: ``static``, ``dynamic`` or ``both``.
         sources: Where its cases came from.
         budget: The options that decide which cases are drawn, and the seed: those that were given.
@@ -85,7 +87,7 @@ class RunRequest:
         if self.full == other.full and (self.full or self.operators == other.operators):
             # As operators are added and removed over time, runs of all of them stay of one kind.
             del pairs["operators"]
-        # What one of the two does not say is no difference.
+        # What one of the two does not say is not a difference.
         return {name: (a, b) for name, (a, b) in pairs.items() if a and b and a != b}
 
     @property

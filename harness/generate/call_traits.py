@@ -27,7 +27,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from harness.core import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec, is_float
+from harness.core.dtypes import is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
 
 #: Conditions of a call, in this order: a tensor has no dimensions; all have none, and no dtype is asked for;
 #: one has no elements; tensors have different ranks; all are of integers or truth values; there is none; some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from functools import cache
 from importlib import metadata
 from types import ModuleType
 
-from harness.core import COMPLEX
+from harness.core.dtypes import COMPLEX
 from harness.generate.cases_home import HOME, CaseFileError, cases_directory
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.promotion import Promotion
@@ -41,7 +42,7 @@ def declared_cases() -> Mapping[str, OperatorCase]:
         package = _package(name)
         for module in pkgutil.iter_modules(package.__path__):
             if module.ispkg:
-                # Whole models and output rules are no families; models need PyTorch.
+                # Whole models and output rules are not families; models need PyTorch.
                 continue
             try:
                 importlib.import_module(f"{name}.{module.name}")

@@ -14,20 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, TypeAlias, TypeVar
 
-from harness.core import (
-    FLOATS,
-    INTS,
-    PARTS,
-    STYLE_WEIGHTS,
-    WIDE_UNSIGNED,
-    Enumerated,
-    Recipe,
-    TensorSpec,
-    contiguous_strides,
-    is_float,
-    is_integer,
-)
-from harness.generate import provider, scalars, shapes
+from harness.core.dtypes import FLOATS, INTS, PARTS, WIDE_UNSIGNED, is_float, is_integer
+from harness.core.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
+from harness.core.styles import STYLE_WEIGHTS
+from harness.generate import provider, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 
 T = TypeVar("T")
@@ -170,28 +160,28 @@ class Draw:
         beyond = self.choose(False, True, False)
         self.about = about
         if beyond:
-            return self.choose(*scalars.beyond(self.dtype))
-        return self.choose(*scalars.numbers(edges=edges))
+            return self.choose(*shapes.beyond(self.dtype))
+        return self.choose(*shapes.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:
         """A Python float."""
-        return self.choose(*scalars.floats(edges=edges))
+        return self.choose(*shapes.floats(edges=edges))
 
     def int(self, *, edges: bool = False) -> Int:
         """A Python int."""
-        return self.choose(*scalars.ints(edges=edges))
+        return self.choose(*shapes.ints(edges=edges))
 
     def fitting(self, dtype: str | None = None) -> Number:
         """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
-        return self.choose(*scalars.fitting(dtype or self.dtype))
+        return self.choose(*shapes.fitting(dtype or self.dtype))
 
     def like_dtype(self, *, edges: bool = False) -> Number:
         """A Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
         if self.dtype in PARTS:
-            return self.choose(*scalars.beyond(self.dtype))
+            return self.choose(*shapes.beyond(self.dtype))
         return self.boolean() if self.dtype == "bool" else self.int()
 
     def tensor(
@@ -271,7 +261,7 @@ class Draw:
         return Enumerated("dtype", self.choose(*names))
 
 
-#: Elements of a bias, a weight for each class, a scale; and styles that are drawn besides where special
+#: Elements of a bias, a weight for each class, a scale; and styles that are drawn in addition where special
 #: values would be rare.
 _FEW = 8
 _SPECIAL = ("one", "one", "special", "special", "special", "special")

@@ -10,12 +10,14 @@ from itertools import accumulate, count, cycle
 
 from hypothesis import strategies as st
 
-from harness.core import COMPLEX, Argument, Invocation, overload
+from harness.core.dtypes import COMPLEX
+from harness.core.invocation import Argument, Invocation
+from harness.core.tensors import overload
 from harness.generate import provider
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
 from harness.generate.promotion import promoted
-from harness.generate.scalars import respelled
+from harness.generate.shapes import respelled
 from harness.generate.value_draws import ValueDraws
 
 

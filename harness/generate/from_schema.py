@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from harness.core import FLOATS
+from harness.core.dtypes import FLOATS
 from harness.generate.draw import OMIT, Draw
 
 #: Arguments that say where and how a result is stored; exporters take no part in them.
@@ -30,7 +30,7 @@ def draw_by_schema(
         TypeError: the schema has an argument that its type says too little about.
     """
     # Operator cases are also read for their judges, where there is no PyTorch.
-    from harness.core import overload
+    from harness.core.tensors import overload
 
     arguments: dict[str, Any] = {}
     schema = overload(name)._schema

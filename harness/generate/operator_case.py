@@ -19,8 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.compare import CLOSE, Judge
-from harness.core import PARTS, WIDE_UNSIGNED, Invocation, declaring_place, normalise
+from harness.compare.judge import CLOSE, Judge
+from harness.core.dtypes import PARTS, WIDE_UNSIGNED
+from harness.core.invocation import Invocation
+from harness.core.overloads import normalise
+from harness.core.plugins import declaring_place
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.core import TensorSpec, is_float
+from harness.core.dtypes import is_float
+from harness.core.invocation import TensorSpec
 from harness.generate.draw import Draw
 
 #: Kind → dtypes that stand for it beside a tensor of that kind or of another one.

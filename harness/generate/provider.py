@@ -1,4 +1,9 @@
-"""The stream of choices that cases are drawn from, the same on every machine.
+"""Choices that see every pair early: each option with each thing that was chosen before it.
+
+Drawn by chance, an option of one in ten meets another of one in ten in one case of a hundred. What is chosen
+here has come least with what the case has already, so that few cases have most pairs.
+
+The stream of choices that cases are drawn from, the same on every machine.
 
 Hypothesis's own backend mixes constants that it finds in the source files of loaded local modules into
 integers and floats, so that one seed draws other values where other modules are loaded: under
@@ -9,20 +14,78 @@ the stream through its documented interface for alternative backends.
 A choice whose place in the operator case is known comes from a deck of that place: over a collection every
 option of every choice comes as often as it is among them, so that few draws see what uniform ones would see
 in many. Of what is left in the deck that comes which has met least what the case has already
-(`harness.generate.covering`), so that pairs come early, too.
+(`harness.generate.provider`), so that pairs come early, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis.internal.conjecture.providers import PrimitiveProvider
 
-from harness.generate.covering import Covering
+Option = TypeVar("Option", bound=Hashable)
+
+
+class _Row:
+    """How often each option came with one point, and all of them together."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.counts: dict[Hashable, int] = {}
+
+
+class Covering:
+    """Remembers which options came with which points of a case.
+
+    Args:
+        below: Gives a number below a bound, from 0, where several options are as good.
+    """
+
+    def __init__(self, below: Callable[[int], int]) -> None:
+        self._below = below
+        self._met: dict[Hashable, dict[Hashable, _Row]] = {}
+
+    def choose(self, place: Hashable, weights: Mapping[Option, int], points: Iterable[Hashable]) -> Option:
+        """The option that these points have met least.
+
+        Args:
+            place: Where the choice is made.
+            weights: Option → how often it is to come, in proportion.
+            points: What the case has. A point that is in few cases counts as much as one that is in many.
+        """
+        met = dict.fromkeys(weights, 0.0)
+        known = self._met.setdefault(place, {})
+        rows = []
+        for point in points:
+            row = known.get(point)
+            if row is None:
+                row = known[point] = _Row()
+            elif row.total:
+                share = 1.0 / (1 + row.total)
+                for option, count in row.counts.items():
+                    if option in met:
+                        met[option] += count * share
+            rows.append(row)
+        best: list[Option] = []
+        least = float("inf")
+        for option, weight in weights.items():
+            score = met[option] / weight
+            if score < least - 1e-9:
+                best, least = [option] * weight, score
+            elif score <= least + 1e-9:
+                best += [option] * weight
+        chosen = best[self._below(len(best))]
+        for row in rows:
+            row.total += 1
+            row.counts[chosen] = row.counts.get(chosen, 0) + 1
+        return chosen
+
 
 #: Choices among more than this are uniform: a deck of them would not be used up.
 _LARGEST_DECK = 64

@@ -1,6 +1,6 @@
 """The values that a structure is drawn again with: by classes that speak of the whole call.
 
-Which classes, numbers and patterns come is no chance: each is chosen that has met the fewest of the
+Which classes, numbers and patterns come is not left to chance: each is chosen that has met the fewest of the
 structure's dtypes and attribute values, so that a collection of few structures has most pairs of them.
 """
 
@@ -12,17 +12,10 @@ from functools import cache
 from itertools import permutations
 from typing import TypeAlias
 
-from harness.core import (
-    Invocation,
-    Literal,
-    Recipe,
-    TensorSpec,
-    describe,
-    is_integer,
-    overload,
-)
-from harness.generate.covering import Covering
-from harness.generate.provider import ChoiceStream
+from harness.core.dtypes import is_integer
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, describe
+from harness.core.tensors import overload
+from harness.generate.provider import ChoiceStream, Covering
 
 #: Domains whose tensors hold data, special values too, as far as the domain allows them.
 _DATA = ("any", "finite", "at_least", "nonzero", "range", "ascending", "descending")
@@ -224,7 +217,7 @@ class _FurtherDraw:
         return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
 
     def _beside(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
-        """A style for indices, masks and what else is no data."""
+        """A style for indices, masks and what else is not data."""
         domain = _domain(spec)
         if domain in _INDEX:
             return self._choose(("places", i), _PLACES, points)

@@ -2,7 +2,7 @@
 
 What a run says of its models beyond the verdicts is in ``RESULTS/models.jsonl``: a line per verdict, with
 overload, case_id, exported_invocation, converter, backend, change, error, own_error, explained_error, traced
-and divergence. The errors are those of `harness.execute.Growth`, null where nothing was compared.
+and divergence. The errors are those of `harness.execute.models.model_task.Growth`, null where nothing was compared.
 """
 
 from __future__ import annotations
@@ -12,30 +12,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from harness.blame import signature
-from harness.compare import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
-from harness.convert import find_converter
-from harness.core import Invocation, as_json
-from harness.execute import (
-    OWN_FAULT,
+from harness.blame.inquiry import signature
+from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
+from harness.convert.converter import find_converter
+from harness.core.documents import as_json
+from harness.core.invocation import Invocation
+from harness.execute.models.model_loading import ModelProblem
+from harness.execute.models.model_task import (
     PREFIX,
-    Death,
     Growth,
     ModelCase,
     ModelCases,
-    ModelProblem,
     ModelTask,
     NoModel,
-    Result,
-    Settings,
-    Step,
-    Supervisor,
     Traced,
-    WorkerFailed,
     model_name,
 )
-from harness.plan.verdict_row import verdict_of
-from harness.record import ResultsError, reason
+from harness.execute.supervisor import Death, Supervisor, WorkerFailed
+from harness.execute.task import OWN_FAULT, Result, Settings, Step
+from harness.plan.unit import verdict_of
+from harness.record.layout import ResultsError, reason
 
 MODELS_FILE = "models.jsonl"
 
@@ -205,7 +201,7 @@ def _blame_death(unit: ModelUnit, found: _Found, death: Death, step: Step) -> No
                 ),
             )
     if not step.cases:
-        # It died while failures were looked into: nothing is left to give a verdict on.
+        # It died while failures were examined: nothing is left to give a verdict on.
         assert found.is_complete(unit)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.generate import Replayed
+from harness.generate.sources.recorded import Replayed
 
 
 class UsageProblem(Exception):

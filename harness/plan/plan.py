@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.convert import CONVERTERS, Rule, RuleProblem, find_converter, load_rules
-from harness.core import ALL, COMPLEX, WIDE_UNSIGNED, Unavailable, UnknownName, overloads as schema
-from harness.execute import PREFIX, ModelProblem, Settings, check_word, model_name
-from harness.generate import (
-    OPERATOR_CASES,
-    CaseFileError,
-    Replayed,
-    Source,
-    default_sources,
-    find_source,
-    load_cases,
-    sources_in_order,
-)
+from harness.convert.converter import CONVERTERS, find_converter
+from harness.convert.rules.rule import Rule, RuleProblem, load_rules
+from harness.core import overloads as schema
+from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
+from harness.core.plugins import Unavailable, UnknownName
+from harness.execute.models.model_loading import ModelProblem, check_word
+from harness.execute.models.model_task import PREFIX, model_name
+from harness.execute.task import Settings
+from harness.generate.case_library import load_cases
+from harness.generate.cases_home import CaseFileError
+from harness.generate.operator_case import OPERATOR_CASES
+from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.registry import default_sources, find_source, sources_in_order
+from harness.generate.sources.source import Source
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
-from harness.record import ResultsError
-from harness.run import BACKENDS
+from harness.record.layout import ResultsError
+from harness.run.backend import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,7 +284,7 @@ def _modes(options: Options) -> tuple[str, ...]:
 
 
 def _settings(options: Options, mode: str) -> Settings:
-    """What a task of a model hangs on; `batch_size` is of operators alone."""
+    """What a task of a model depends on; `batch_size` is of operators alone."""
     return Settings(
         opset=options.opset,
         public_api=options.public_api,

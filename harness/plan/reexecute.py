@@ -11,16 +11,26 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.compare import RUNS, Verdict, first_wrong
-from harness.convert import find_converter
-from harness.core import Array, InvalidInvocation, Invocation, IsolatedCalls
-from harness.execute import Exportable, Supervisor, export_alone, outputs_of, run_reference
-from harness.generate import Replayed, judge_of
+from harness.compare.repeated import RUNS, first_wrong
+from harness.compare.verdict import Verdict
+from harness.convert.converter import find_converter
+from harness.core.dtypes import Array
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.isolation import IsolatedCalls
+from harness.execute.program import Exportable, export_alone
+from harness.execute.reference import run_reference
+from harness.execute.run_steps import outputs_of
+from harness.execute.supervisor import Supervisor
+from harness.generate.operator_case import judge_of
+from harness.generate.sources.recorded import Replayed
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
-from harness.record import ResultsError, read_minimal, read_run_info, reason, rule_files, store
-from harness.run import BACKENDS
+from harness.record import store
+from harness.record.json_lines import read_minimal
+from harness.record.layout import ResultsError, reason
+from harness.record.run_info import read_run_info, rule_files
+from harness.run.backend import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from harness.generate import cases_directory
+from harness.generate.cases_home import cases_directory
 from harness.plan.options import UsageProblem
 
 
@@ -86,8 +86,12 @@ def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, units: Sequ
         raise UsageProblem(f"--shard-parts has to have every unit of the run once: {wrong[0]}")
 
 
+#: Cases that durations are given for.
+USUAL_EXAMPLES = 128
+
+
 def usual_seconds(overload: str) -> float:
-    """About how long an operator takes with 128 cases of one unit."""
+    """About how long an operator takes with `USUAL_EXAMPLES` cases of one unit."""
     usual, seconds = _durations()
     return seconds.get(overload, usual)
 
@@ -96,7 +100,7 @@ def usual_seconds(overload: str) -> float:
 def _durations() -> tuple[float, Mapping[str, float]]:
     """Seconds that an operator takes with 128 cases: most of them, and by overload those that take longer.
 
-    Only the balance hangs on them.
+    Only the balance depends on them.
     """
     table = tomllib.loads((cases_directory() / "durations.toml").read_text(encoding="utf-8"))
     return table["usual"], table["seconds"]

@@ -1,4 +1,6 @@
-"""One unit of work: an operator, a converter, its backends. What a pytest item runs.
+"""A worker's result as a row of the record: with what the session knows of who took part.
+
+One unit of work: an operator, a converter, its backends. What a pytest item runs.
 
 A unit is a plain value and so is its result, a list of verdicts: a pytest-xdist worker, a CI shard or
 a notebook runs the same units in the same way:
@@ -15,12 +17,105 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from harness.blame import FailureKind, not_examined, with_blame
-from harness.compare import Verdict
-from harness.convert import find_converter
-from harness.execute import Group, Result, Settings, Supervisor, Task
-from harness.generate import OPERATOR_CASES, FromRecord, Generated, Notice, Replayed, Request, Source
-from harness.plan.verdict_row import verdict_of
+from harness.blame.inquiry import FailureKind, not_examined, signature, with_blame
+from harness.compare.diagnosis import Diagnosis
+from harness.compare.output_comparison import CaseProblem, problems_text
+from harness.compare.verdict import Verdict
+from harness.convert.converter import find_converter
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Group, Result, Settings, Task
+from harness.generate.call_traits import call_traits
+from harness.generate.operator_case import OPERATOR_CASES
+from harness.generate.sources.generated import Generated
+from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.generate.sources.source import Notice, Request, Source
+
+
+def verdict_of(
+    result: Result,
+    invocation: Invocation,
+    exported: Invocation,
+    supervisor: Supervisor,
+    *,
+    source: str,
+    family: str,
+    shape_mode: str,
+    converter: str,
+    converter_version: str,
+) -> Verdict:
+    """The verdict on one case with one backend, whose version and device the supervisor knows.
+
+    `family` is the operator case's, "" where there is none; `shape_mode` is ``static`` or ``dynamic``.
+    """
+    backend = supervisor.backends.get(result.backend)
+    comparison, traits = result.comparison, call_traits(invocation)
+    return Verdict(
+        case_id=invocation.case_id,
+        overload=invocation.overload,
+        family=family,
+        dtype=invocation.dtype,
+        shape_mode=shape_mode,
+        source=source,
+        converter=converter,
+        converter_version=converter_version,
+        opset=result.opset,
+        backend=result.backend,
+        backend_version=backend.version if backend else "",
+        device=backend.device if backend else "",
+        stage=result.stage,
+        outcome=result.outcome,
+        blame=result.blame,
+        signature=signature(result),
+        message=result.message,
+        rule=result.rule,
+        max_abs_error=comparison.max_abs_error if comparison else None,
+        max_rel_error=comparison.max_rel_error if comparison else None,
+        max_ulp_error=comparison.max_ulp_error if comparison else None,
+        needed_rtol=comparison.needed_rtol if comparison else None,
+        needed_atol=comparison.needed_atol if comparison else None,
+        mismatched_elements=comparison.mismatched_elements if comparison else 0,
+        total_elements=comparison.total_elements if comparison else 0,
+        convert_ms=result.convert_ms,
+        load_ms=result.load_ms,
+        run_ms=result.run_ms,
+        placement=result.placement,
+        excused=comparison.excuses if comparison else "",
+        problems=problems_text([_problem(one) for one in (result, *result.further)]),
+        **_columns(result.diagnosis),
+        ordinary=traits.ordinary,
+        elements=traits.elements,
+        conditions=traits.text,
+        structure_id=invocation.structure_id,
+        exported_id=exported.case_id,
+        invocation=invocation.json,
+        exported_invocation="" if shape_mode == "static" else exported.json,
+    )
+
+
+def _problem(result: Result) -> CaseProblem:
+    return CaseProblem(
+        stage=str(result.stage),
+        outcome=str(result.outcome),
+        signature=signature(result),
+        message=result.message,
+        blame=result.blame,
+        **_columns(result.diagnosis),
+    )
+
+
+def _columns(diagnosis: Diagnosis | None) -> dict[str, str]:
+    """The columns that say what a diagnosis says."""
+    if diagnosis is None:
+        return {}
+    return {
+        "blame_rule": diagnosis.rule,
+        "component": diagnosis.component,
+        "place": diagnosis.place,
+        "fault": diagnosis.fault,
+        "detail": diagnosis.detail.text,
+        "diagnosis": diagnosis.json,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)

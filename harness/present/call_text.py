@@ -9,7 +9,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from harness.core import PARTS, Argument, Enumerated, Invocation, Literal, TensorSpec, is_float, values
+from harness.core import values
+from harness.core.dtypes import PARTS, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, TensorSpec
 
 #: Tensors with more elements than this are described rather than written out.
 _MOST = 64

@@ -1,4 +1,7 @@
-"""One case of a run: the call, its verdicts, whom to blame, and its minimal case."""
+"""The command that reruns one recorded case.
+
+One case of a run: the call, its verdicts, whom to blame, and its minimal case.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,56 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from harness.analyse import Suspect
-from harness.causes import KnownIssue, call, minimal_data
-from harness.compare import Outcome, Verdict, problems_of
-from harness.core import InvalidInvocation, Invocation, plain, shown
-from harness.execute import PREFIX, model_word
+from harness.causes.groups import minimal_data
+from harness.causes.known_issues import KnownIssue, call
+from harness.compare.output_comparison import problems_of
+from harness.compare.verdict import Outcome, Verdict
+from harness.core.documents import plain, shown
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.execute.models.model_task import PREFIX, model_word
+from harness.locate.suspect import Suspect
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row
-from harness.present.reproduce import shown_path
-from harness.record import Minimal, read_minimal, read_run_info, store
+from harness.record import store
+from harness.record.json_lines import Minimal, read_minimal
+from harness.record.run_info import read_run_info
+
+
+def shown_path(path: Path, cwd: Path | None = None) -> str:
+    """`path` as a person would type it: relative where it is below `cwd` (the current directory)."""
+    path, here = path.absolute(), (cwd or Path.cwd()).absolute()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def command(
+    results_dir: Path,
+    case_id: str,
+    *,
+    converter: str | None = None,
+    backend: str | None = None,
+    model: str | None = None,
+    rules: Sequence[Path] = (),
+    cwd: Path | None = None,
+) -> str:
+    """What to type in `cwd` to rerun a case or a whole model.
+
+    Args:
+        results_dir: The run that recorded it.
+        case_id: Its id, or the beginning of it.
+        converter: Only with this one; None for all. The same holds for `backend`.
+        model: The model of the case, as its user named it; None for an operator's case.
+        rules: Files of conversion functions that took part.
+    """
+    words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
+    if model is not None:
+        words = ["pytest", "harness", "--model", model]
+    for option, value in (("--converter", converter), ("--backend", backend)):
+        if value:
+            words += [option, value]
+    for file in rules:
+        words += ["--rules", shown_path(file, cwd)]
+    return shlex.join(words)
+
 
 _FAILED, _PASSED = "red", "green"
 
@@ -88,7 +132,8 @@ def with_lines(view: CaseView) -> CaseView:
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
     # PyTorch takes seconds to import, and nothing else here needs it.
-    from harness.analyse import Limits, can_be_placed, places_of
+    from harness.locate.locate import can_be_placed, places_of
+    from harness.locate.repair import Limits
 
     opset = read_run_info(view.run).options.get("opset")
     given = opset if isinstance(opset, int) else None

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from harness.causes import FailureGroup, RootCause
-from harness.compare import Diagnosis, Outcome, Testimony
+from harness.causes.cause import RootCause
+from harness.causes.groups import FailureGroup
+from harness.compare.diagnosis import Diagnosis, Testimony
+from harness.compare.verdict import Outcome
 
 #: Row of the decision table → why.
 RULES: dict[str, str] = {

@@ -9,9 +9,11 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.causes import SEVERITY, FailureGroup, NoLongerFailing
-from harness.compare import SPEC
-from harness.core import count, listed, plain, shown
+from harness.causes.cause import SEVERITY
+from harness.causes.groups import FailureGroup
+from harness.causes.known_issues import NoLongerFailing
+from harness.compare.verdict import SPEC
+from harness.core.documents import count, listed, plain, shown
 from harness.present.evidence import SPEECHLESS, fault_text, place_text
 
 
@@ -23,14 +25,20 @@ def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> Renderable
     return Group(*_blocks(groups, limit))
 
 
+#: Said of a run whose failures have no diagnosis.
+EARLIER = "An earlier version recorded this run without root causes: failures with the same message are one entry."
+
+
 def _blocks(groups: Sequence[FailureGroup], limit: int | None) -> Iterator[RenderableType]:
+    if any(not group.cause.fault for group in groups):
+        yield Text(EARLIER, style="yellow")
     defects = [group for group in groups if group.blame != SPEC]
     left_open = [group for group in groups if group.blame == SPEC]
     if defects:
         yield Text(f"{count(len(defects), 'distinct failure')}, worst first", style="bold")
     yield from _numbered(defects, limit, start=1)
     if left_open:
-        title = f"{count(len(left_open), 'difference')} that the specification leaves open: nobody's defect"
+        title = f"{count(len(left_open), 'difference')} allowed by the specification: not a defect"
         yield Text(title, style="bold")
     shown_defects = len(defects) if limit is None else min(limit, len(defects))
     yield from _numbered(left_open, None if limit is None else limit - shown_defects, start=len(defects) + 1)

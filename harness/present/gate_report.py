@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.core import as_data, count, markdown_cell, plain
-from harness.gate import NOTHING_COMPARED, BaselineComparison, BaselineFinding, Draws, ReportedDifference
+from harness.core.documents import as_data, count, markdown_cell, plain
+from harness.gate.baseline.gate import BaselineFinding, Draws
+from harness.gate.diff_inputs import NOTHING_COMPARED, BaselineComparison, ReportedDifference
 
 _STYLES = {
     BaselineFinding.REGRESSION: "bold red",

@@ -6,8 +6,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.core import InvalidInvocation, Invocation, plain, shown
-from harness.record import Minimal
+from harness.core.documents import plain, shown
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.record.json_lines import Minimal
 
 
 def call(minimal: Minimal) -> str:

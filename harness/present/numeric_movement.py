@@ -15,9 +15,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.compare import Outcome
-from harness.core import count, plain
-from harness.gate import case_keys, paired, version_changes
+from harness.compare.verdict import Outcome
+from harness.core.documents import count, plain
+from harness.gate.case_changes import case_keys, paired
+from harness.gate.run_diff import version_changes
 from harness.present.case_report import number
 from harness.present.tolerance_report import KEY, short
 

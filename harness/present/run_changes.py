@@ -8,8 +8,9 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.core import count, markdown_cell, plain
-from harness.gate import CaseChange, ChangeKind, Diff, OverloadChanges
+from harness.core.documents import count, markdown_cell, plain
+from harness.gate.case_changes import ChangeKind
+from harness.gate.run_diff import CaseChange, Diff, OverloadChanges
 
 #: The kinds that are listed, most urgent first. Unchanged cases are only counted.
 ORDER = tuple(change for change in ChangeKind if change is not ChangeKind.UNCHANGED)

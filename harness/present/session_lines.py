@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import harness
-from harness.convert import CONVERTERS
-from harness.core import count, plain
-from harness.plan import Options, Plan
-from harness.record import installed_versions
-from harness.run import BACKENDS
+from harness.convert.converter import CONVERTERS
+from harness.core.documents import count, plain
+from harness.plan.options import Options
+from harness.plan.plan import Plan
+from harness.record.run_info import installed_versions
+from harness.run.backend import BACKENDS
 
 
 def header(plan: Plan, options: Options) -> list[str]:

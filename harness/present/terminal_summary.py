@@ -13,27 +13,26 @@ import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from harness.analyse import SeenPairs, read_seen_pairs
-from harness.causes import groups as failures, known_issues, with_ordinary
-from harness.compare import Finding
-from harness.core import count, plain
-from harness.execute import model_word
-from harness.gate import ChangeKind, Diff, ReportedDifference, compare_runs
-from harness.present import counts, matrix, rejections, run_changes as changes, weighted_rates
+from harness.causes import groups as failures, known_issues
+from harness.causes.rows import with_ordinary
+from harness.compare.diagnosis import Finding
+from harness.core.documents import count, plain
+from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
+from harness.execute.models.model_task import model_word
+from harness.gate.case_changes import ChangeKind
+from harness.gate.diff_inputs import ReportedDifference
+from harness.gate.run_diff import Diff, compare_runs
+from harness.present import matrix, run_changes as changes, run_counts
+from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
-from harness.present.fallbacks import fallbacks
-from harness.present.reproduce import command, shown_path
-from harness.record import (
-    ResultsError,
-    layout,
-    numbered_column,
-    read_minimal,
-    read_run_info,
-    rule_files,
-    store,
-)
+from harness.present.run_counts import fallbacks
+from harness.record import layout, store
+from harness.record.json_lines import read_minimal
+from harness.record.layout import ResultsError
+from harness.record.numbered import numbered_column
+from harness.record.run_info import read_run_info, rule_files
 
-_COLUMNS: list[str] = sorted({*matrix.COLUMNS, *weighted_rates.COLUMNS, *counts.COLUMNS, *rejections.COLUMNS})
+_COLUMNS: list[str] = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS, *run_counts.COUNTED_COLUMNS, *run_counts.COLUMNS})
 
 
 def print_summary(
@@ -92,9 +91,9 @@ def _parts(
     passing = [row.overload for row in counted.rows if row.passing]
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
     yield matrix.render(counted, operators, seen)
-    yield from weighted_rates.render_rates(weighted_rates.weighted_rates(rows))
+    yield from matrix.render_rates(matrix.weighted_rates(rows))
     yield Text()
-    yield counts.render(counts.counts(rows))
+    yield run_counts.render_counts(run_counts.counts(rows))
     yield Text()
     known, complaint = _known_issues()
     if complaint:
@@ -124,9 +123,9 @@ def _parts(
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
         yield changes.render(found_by_rules)
         yield Text()
-    defective = rejections.rejections(rows, store.read(results_dir, rejections.REJECTED_COLUMNS, rejections.REJECTED))
+    defective = run_counts.rejections(rows, store.read(results_dir, run_counts.REJECTED_COLUMNS, run_counts.REJECTED))
     if defective:
-        yield rejections.render(defective)
+        yield run_counts.render(defective)
         yield Text()
     if found:
         worst = found[0]

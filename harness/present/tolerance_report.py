@@ -1,10 +1,14 @@
-"""The tolerance matrix: the numerical error of passing cases, and the tolerance that they need."""
+"""The tolerance matrix: the numerical error of passing cases, and the tolerance that they need.
+
+What the rules of comparison excuse in a run: how often, and where to look.
+"""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +23,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.compare import DEFAULT, Outcome
-from harness.core import count, json_text, plain
-from harness.record import ResultsError, layout, numbered_column, ordered_numbers, reason
+from harness.compare.output_comparison import excuses_of
+from harness.compare.tolerances import DEFAULT
+from harness.compare.verdict import Outcome
+from harness.core.documents import count, json_text, listed, plain
+from harness.record import layout
+from harness.record.layout import ResultsError, reason
+from harness.record.numbered import numbered_column, ordered_numbers
 
 #: What a row of the matrix is about.
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
@@ -125,7 +133,7 @@ def _distribution(
 
 
 def _nearest_rank(values: list[float], share: float) -> float:
-    """The smallest value that a share of all is no larger than."""
+    """The smallest value that a share of all is not larger than."""
     return sorted(values)[max(math.ceil(len(values) * share - 1), 0)]
 
 
@@ -203,3 +211,75 @@ def short(overload: str) -> str:
 
 def _beyond_default(d: ErrorDistribution) -> bool:
     return (d.rtol or 0.0) > (d.default_rtol or 0.0) or (d.atol or 0.0) > (d.default_atol or 0.0)
+
+
+EXCUSED_COLUMNS = ("overload", "case_id", "excused")
+EXCUSED = pc.field("excused") != ""
+#: Operators that a line names.
+_SHOWN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExcuseCount:
+    """How often one rule excused elements that are not PyTorch's but for the last places.
+
+    Attributes:
+        rule: Its words, as in the column ``excused``.
+        cases: In how many cases.
+        elements: How many elements, over all rows.
+        operators: In which operators, those with the most rows first.
+        example: Id of a case: of those with the most such elements one.
+    """
+
+    rule: str
+    cases: int
+    elements: int
+    operators: tuple[str, ...]
+    example: str
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return dataclasses.asdict(self)
+
+
+def excuse_counts(rows: pa.Table) -> list[ExcuseCount]:
+    """Each rule that excused something, the one with the most cases first.
+
+    Args:
+        rows: With `EXCUSED_COLUMNS`, for which `EXCUSED` holds.
+    """
+    rows = rows.select(EXCUSED_COLUMNS).unify_dictionaries()
+    texts, words = numbered_column(rows["excused"])
+    parts = [excuses_of(text) for text in words.to_pylist()]
+    found = []
+    for rule in sorted({why for part in parts for why, _ in part}):
+        elements = np.array([dict(part).get(rule, 0) for part in parts])[texts]
+        places = np.flatnonzero(elements)
+        most = int(places[np.argmax(elements[places])])
+        some = rows.take(pa.array(places))
+        operators = Counter(some["overload"].to_pylist())
+        found.append(
+            ExcuseCount(
+                rule=rule,
+                cases=len(pc.unique(some["case_id"])),
+                elements=int(elements.sum()),
+                operators=tuple(name for name, _ in operators.most_common()),
+                example=rows["case_id"][most].as_py(),
+            )
+        )
+    return sorted(found, key=lambda one: (-one.cases, one.rule))
+
+
+def render_excuses(found: Sequence[ExcuseCount]) -> RenderableType:
+    """The rules for a terminal."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("rule", overflow="fold")
+    table.add_column("cases", justify="right")
+    table.add_column("elements", justify="right")
+    table.add_column("operators", overflow="fold")
+    table.add_column("example")
+    for one in found:
+        operators = listed([short(name) for name in one.operators], _SHOWN)
+        table.add_row(plain(one.rule), f"{one.cases:,}", f"{one.elements:,}", plain(operators), one.example)
+    title = f"{count(len(found), 'rule')} excused elements that are not PyTorch's but for the last places"
+    return Group(Text(title), Text(), table)

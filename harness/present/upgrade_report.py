@@ -9,8 +9,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.core import count, markdown_cell, plain
-from harness.gate import BaselineComparison, CheckedGolden, Ending, GoldenChange, Goldens
+from harness.core.documents import count, markdown_cell, plain
+from harness.gate.after_upgrade import Goldens
+from harness.gate.diff_inputs import BaselineComparison
+from harness.gate.golden.golden_check import CheckedGolden, GoldenChange
+from harness.gate.golden.store import Ending
 from harness.present import gate_report as gate
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.compare import CaseKey, Outcome, Stage
-from harness.core import as_json, of_json, without_escapes
+from harness.compare.verdict import CaseKey, Outcome, Stage
+from harness.core.documents import as_json, of_json, without_escapes
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
@@ -115,7 +115,7 @@ class LocatedFailure:
 
     Attributes:
         signature: What the failure is known by.
-        function: That the line is in; "" where nobody can tell.
+        function: That the line is in; "" where it is unknown.
         file: Relative to the folder of its package.
         text: The statement, in one line.
         reason: Why, in a sentence or more.

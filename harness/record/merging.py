@@ -1,4 +1,4 @@
-"""One run from the shards of it, with what is missing named."""
+"""One run from its shards, with what is missing named."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
 
     Args:
         out: May exist, with anything in it but a run.
-        different_versions: Merge what ran with different versions all the same.
+        different_versions: Merge what ran with different versions anyway.
 
     Raises:
         ResultsError: there is no shard at all, they do not belong together, one is given twice, or `out`
@@ -172,7 +172,7 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
         versions = [*differing(first.info.versions, other.info.versions), *differing(*sources)]
         for name, a, b in () if different_versions else versions:
             raise ResultsError(
-                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them all the same"
+                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them anyway"
             )
         if first.info.planned != other.info.planned:
             raise ResultsError(

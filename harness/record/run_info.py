@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.core import as_json, of_json
+from harness.core.documents import as_json, of_json
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
@@ -96,7 +96,7 @@ class RunInfo:
             `harness.record.progress.Planned`. A shard knows those of all.
         operators: Operators of which something was to be run, once the run has finished.
         unfinished: Those of them whose verdicts are not all there.
-        basis: What verdicts rest on beside versions: `harness.plan.reuse.basis`.
+        basis: What verdicts rest on beside versions: `harness.plan.reuse.fingerprint`.
         reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
             ``notes`` (why not more); None where nothing was to be reused.
         notes: What a person should know of how the run was made, a line each.
@@ -135,7 +135,7 @@ class RunInfo:
         """A run that starts now, on this machine, with what is installed here.
 
         Args:
-            versions: Of converters and backends, and of whatever else is no installed package.
+            versions: Of converters and backends, and of whatever else is not an installed package.
             runtimes: Packages whose versions are recorded, too, where they are installed.
         """
         now = datetime.now(UTC)

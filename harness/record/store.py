@@ -14,14 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.compare import Verdict
+from harness.compare.verdict import Verdict
 from harness.core import overloads as names
 from harness.record import layout, parquet, progress
 from harness.record.json_lines import Minimal
 from harness.record.layout import ResultsError, reason
 from harness.record.numbered import numbered_column
+from harness.record.parquet import to_verdicts
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
-from harness.record.schema import to_verdicts
 
 #: Parts that are read at once; a killed run may have thousands.
 _THREADS = 4

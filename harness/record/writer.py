@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from harness.compare import CaseKey, Verdict
+from harness.compare.verdict import CaseKey, Verdict
 from harness.record import layout, parquet, progress
 from harness.record.layout import ResultsError, reason
+from harness.record.parquet import to_table
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
-from harness.record.schema import to_table
 
 #: So many parts are merged into a file, and so many of these files into a larger one.
 _MERGED = 16

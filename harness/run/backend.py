@@ -14,7 +14,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.core import Array, Registry, RunSnippet, RunWanted, Unavailable
+from harness.core.dtypes import Array
+from harness.core.plugins import Registry, Unavailable
+from harness.core.snippet import RunSnippet, RunWanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +176,7 @@ class BackendEntry:
             there is none.
         tracker: Where its bugs are reported, a GitHub repository: ``microsoft/onnxruntime``.
         issue_form: What that tracker asks for: heading → text, with the names of properties of a `Report`
-            (`harness.analyse.repro.issue`) in braces. Empty for no form of its own.
+            (`harness.reproduce.issue`) in braces. Empty for no form of its own.
         distributions: Packages whose versions decide what it does; None where that is not known.
         on_cpu: Whether no graphics card takes part.
         variables: What the names of environment variables that its runtime reads begin with, without the

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from harness.core import Unavailable
+from harness.core.plugins import Unavailable
 
 #: CUDA errors after which every later call in the process fails too, as the driver and the
 #: runtimes print them.

@@ -1,4 +1,4 @@
-"""What the words of ONNX Runtime name, normalised by `harness.compare.normalise`: the only reader of them.
+"""What the words of ONNX Runtime name, normalised by `harness.compare.signatures.normalise`: the only reader of them.
 
 The texts are the runtime's; a new version may word them in another way. Each pattern has an example in
 ``tests/run/test_ort_messages.py``.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.run import cuda as _cuda
 from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
 

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 from harness_runs import unary
 from hypothesis import given, settings, strategies as st
 
-from harness.analyse import Verdicts, install_release, search_releases
-from harness.analyse.bisect.rerun import verdicts_of
 from harness.app.cli._group import conformance
-from harness.core import Invocation
+from harness.core.invocation import Invocation
+from harness.reproduce.releases import Verdicts, install_release, search_releases, verdicts_of
 
 OLD, NEW = Verdicts("mismatch"), Verdicts("pass")
 MISSING = Verdicts("", "no wheel")
@@ -98,7 +97,7 @@ def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--from", "99"], "onnxscript has no release from 99 to"),
-        (["--from", "soon"], "'soon' is no version; write one as 1.20.0"),
+        (["--from", "soon"], "'soon' is not a version; write one as 1.20.0"),
     ],
 )
 def test_bad_ranges_get_one_line(case: Path, words: list[str], said: str) -> None:

@@ -11,8 +11,6 @@ import torch
 from click.testing import CliRunner
 from harness_runs import output, record_of, rows, run_harness
 
-from harness.analyse.capture import save
-from harness.analyse.capture.call_capture import capture_calls
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.described_tensor import describe_tensor
@@ -21,8 +19,11 @@ from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensor
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.reference import run_reference
-from harness.generate import cases_directory, load_cases
-from harness.generate.regressions import Corpus, read_contents
+from harness.generate.case_library import load_cases
+from harness.generate.cases_home import cases_directory
+from harness.generate.regressions.corpus_store import Corpus, read_contents
+from harness.models import capture
+from harness.models.capture import capture_calls
 
 pytestmark = pytest.mark.slowest(28)
 
@@ -135,11 +136,11 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monke
 
 
 def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:
-    old, new = (save.entries_of([capture_calls(load_model(word))]) for word in (SMALL, "super-resolution"))
+    old, new = (capture.entries_of([capture_calls(load_model(word))]) for word in (SMALL, "super-resolution"))
     failure = replace(old[0], origin="failure", converter="dynamo", backend="ort-cpu")
     Corpus([tmp_path]).add(failure)
-    save.save_directory(tmp_path, old)
-    save.save_directory(tmp_path, new)
+    capture.save_directory(tmp_path, old)
+    capture.save_directory(tmp_path, new)
     corpus = Corpus([tmp_path])
     kept = [entry for name in corpus.overloads() for entry in corpus.read(name).entries]
     assert sorted(e.line for e in kept) == sorted(e.line for e in (failure, *new))

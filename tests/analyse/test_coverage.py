@@ -12,19 +12,26 @@ import pytest
 import torch
 from harness_runs import output, record_of, run_harness, vector
 
-from harness.analyse.operator_coverage import reasons, slow_sources as capture, target as sources
-from harness.analyse.operator_coverage.functional import functional_overloads
-from harness.analyse.operator_coverage.reasons import Kind, Reason, ReasonsError
-from harness.analyse.operator_coverage.report import Coverage, coverage_report, measure
-from harness.analyse.operator_coverage.target import SourceMissing, named_by, outdated, target
-from harness.analyse.operator_coverage.tried_report import tried_report
 from harness.core.invocation import Invocation
+from harness.coverage import slow_sources as capture, target as sources
+from harness.coverage.report import Coverage, coverage_report, measure
+from harness.coverage.seen_pairs import tried_report
+from harness.coverage.target import (
+    Kind,
+    Reason,
+    ReasonsError,
+    SourceMissing,
+    functional_overloads,
+    named_by,
+    outdated,
+    target,
+)
 from harness.generate.case_library import load_cases
 
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
-    return measure(target(), load_cases(), reasons.read())
+    return measure(target(), load_cases(), sources.read())
 
 
 # The target set
@@ -84,9 +91,7 @@ def test_another_pytorch_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "__version__", "99.1.0+cpu")
     warnings = outdated()
     assert len(warnings) == 2
-    assert all(
-        "this is torch 99.1.0" in line and "harness.analyse.operator_coverage.slow_sources" in line for line in warnings
-    )
+    assert all("this is torch 99.1.0" in line and "harness.coverage.slow_sources" in line for line in warnings)
     assert "WARNING: opinfo.txt" in coverage_report(load_cases())[0]
 
 
@@ -143,7 +148,7 @@ def test_nearly_all_is_covered_and_the_rest_is_explained(coverage: Coverage) -> 
 
 
 def test_a_reason_of_an_absent_device_is_true() -> None:
-    absent = [name for name, reason in reasons.read().items() if reason.kind is Kind.DEVICE]
+    absent = [name for name, reason in sources.read().items() if reason.kind is Kind.DEVICE]
     assert absent
     for name in absent:
         kernels = name.replace(".", "::", 1).removesuffix(".default")
@@ -181,7 +186,7 @@ def test_the_report_fails_where_something_is_unexplained() -> None:
         ("[[not_covered]]\nfamily = 1\n", "entry 1: lacks because, overloads, reason"),
         (
             '[[not_covered]]\nfamily = "a"\nreason = "tedious"\nbecause = "b"\noverloads = []\n',
-            "'tedious' is no reason",
+            "'tedious' is not a reason",
         ),
         (
             '[[not_covered]]\nfamily = "a"\nreason = "no tensor result"\nbecause = "b"\n'
@@ -200,7 +205,7 @@ def test_a_malformed_reason_is_reported(text: str, message: str, tmp_path: Path)
     path = tmp_path / "not_covered.toml"
     path.write_text(text)
     with pytest.raises(ReasonsError, match=message):
-        reasons.read(path)
+        sources.read(path)
 
 
 def test_the_option_prints_the_report_and_runs_nothing(tmp_path: Path) -> None:

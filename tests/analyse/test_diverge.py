@@ -8,14 +8,13 @@ import onnx
 import pytest
 from planted_models import RULES
 
-from harness.analyse.divergence.divergence_account import Divergence, divergence_entries, divergence_lines
-from harness.analyse.divergence.divergence_task import DivergeTask
-from harness.analyse.divergence.first_divergence import diverge
 from harness.convert.converter import find_converter
-from harness.convert.rules.rule_book import RuleBook
+from harness.convert.rules.rule import RuleBook
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
+from harness.models.divergence import Divergence, diverge, divergence_entries, divergence_lines
+from harness.models.divergence_task import DivergeTask
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(19)

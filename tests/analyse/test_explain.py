@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from harness_runs import output, rows, run_harness
 from onnx.reference import ReferenceEvaluator
 
-from harness.analyse.explain import known, onnx_operator
-from harness.analyse.explain.operator import find_operator
-from harness.analyse.explain.spec_tests import run_spec_tests
 from harness.app.cli._group import conformance
-from harness.convert.rules.rule_book import load_rules
-from harness.convert.skeleton import Parameter
+from harness.convert.rules.rule import load_rules
+from harness.convert.rules.template import Parameter
 from harness.core.overloads import UnknownOperator
+from harness.explain import onnx_operator
+from harness.explain.operator import find_operator
+from harness.explain.trials import run_spec_tests
 
 pytestmark = pytest.mark.slowest(15)
 
@@ -362,10 +362,10 @@ def test_outcomes_come_from_a_run_where_it_has_any(tmp_path: Path) -> None:
 
 
 def test_every_name_in_the_table_exists() -> None:
-    operators = known._table()["operator"]
+    operators = onnx_operator._table()["operator"]
     for entry in operators:
         for name in entry["aten"]:
-            found = known.candidate(f"aten::{name}")
+            found = onnx_operator.candidate(f"aten::{name}")
             if found is None:
                 continue
             slots = {slot.name for slot in onnx_operator.find(found.onnx).node_slots}
@@ -383,10 +383,10 @@ def test_names_alone_find_most_operators() -> None:
         "aten::max_pool2d": "MaxPool",
         "aten::sum": "ReduceSum",
     }.items():
-        found = known.candidate(packet)
+        found = onnx_operator.candidate(packet)
         assert found is not None
         assert found.onnx == name
-    assert known.candidate("aten::special_hermite_polynomial_h") is None
+    assert onnx_operator.candidate("aten::special_hermite_polynomial_h") is None
 
 
 def test_a_backend_that_dies_in_the_specifications_tests_costs_its_own_result() -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from harness_runs import output, run_harness, vector
 
-from harness.analyse.argument_coverage.asker import Asker
-from harness.analyse.argument_coverage.pair_survey import PairShare, PairSurvey, survey_pairs
-from harness.analyse.argument_coverage.survey import DRAWS, DYNAMIC, Survey, survey
-from harness.analyse.argument_coverage.unreachable import BadExceptions, Excuse, excuses, read
 from harness.core.invocation import Enumerated, Invocation
+from harness.coverage.asker import Asker
+from harness.coverage.exceptions import BadExceptions, Excuse, excuses, read
+from harness.coverage.pair_survey import PairShare, PairSurvey, survey_pairs
+from harness.coverage.survey import DRAWS, DYNAMIC, Survey, survey
 from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import Arguments, OperatorCase
@@ -218,7 +218,7 @@ def test_files_are_read_as_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     )
     program = (
         "import sys; from pathlib import Path\n"
-        "from harness.analyse.argument_coverage.unreachable import read\n"
+        "from harness.coverage.exceptions import read\n"
         f"sys.exit(read(Path({str(excuse)!r}))[0].reason != '\\u03b1 \\u2264 0')"
     )
     ascii_locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}

@@ -13,15 +13,15 @@ from harness_runs import record_of, unary
 from located_mutants import bench, drawn_calls, locate_mutation, place_of
 from mutants.mutation import Mutation, find_mutation, mutations
 
-from harness.analyse.divergence.backend_values import to_torch
-from harness.analyse.places.locate import locate
-from harness.analyse.places.source_code import SourceCode
-from harness.analyse.places.suspect import Suspect
-from harness.analyse.repro.failure import find_failure
-from harness.analyse.repro.issue import Report, write_issue
 from harness.app.cli._group import conformance
-from harness.compare import Outcome, Stage
-from harness.core import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.locate.locate import locate
+from harness.locate.source_code import SourceCode
+from harness.locate.suspect import Suspect
+from harness.models.divergence import to_torch
+from harness.reproduce.failure import find_failure
+from harness.reproduce.issue import Report, write_issue
 
 IMAGE = TensorSpec((1, 1, 2, 2), "float32", contiguous_strides((1, 1, 2, 2)), 0, Literal((1.0, 2.0, 3.0, 6.0)))
 POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))

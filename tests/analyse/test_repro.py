@@ -22,18 +22,13 @@ from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 from script_runs import ended, fork_scripts, run_script
 
-from harness.analyse.repro import literals
-from harness.analyse.repro.failure import ReproducibleFailure, find_failure
-from harness.analyse.repro.issue import Report, write_issue
-from harness.analyse.repro.script import write_script
-from harness.analyse.repro.upstream import write_report
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert import CONVERTERS
+from harness.convert.converter import CONVERTERS
 from harness.core.dtypes import ALL
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.styles import STYLES
 from harness.core.tensors import build_tensor
-from harness.core.values import STYLES
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings
 from harness.plan.unit import run_unit
@@ -41,7 +36,11 @@ from harness.record import store
 from harness.record.json_lines import Minimal, append_line
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.run import BACKENDS
+from harness.reproduce import call_source
+from harness.reproduce.failure import ReproducibleFailure, find_failure
+from harness.reproduce.issue import Report, write_issue, write_report
+from harness.reproduce.script import write_script
+from harness.run.backend import BACKENDS
 
 pytestmark = pytest.mark.slowest(4)
 
@@ -344,7 +343,7 @@ def test_a_literal_is_the_tensor_bit_for_bit(
 ) -> None:
     shape, strides, offset = layout
     spec = TensorSpec(shape, dtype, strides, offset, Recipe(("any",), style, seed))
-    made, wanted = eval(literals.tensor(spec), {"torch": torch, "nan": NAN, "inf": INF}), build_tensor(spec)
+    made, wanted = eval(call_source.tensor(spec), {"torch": torch, "nan": NAN, "inf": INF}), build_tensor(spec)
     assert (made.dtype, made.shape) == (wanted.dtype, wanted.shape)
     if made.numel():
         assert (made.stride(), made.storage_offset()) == (wanted.stride(), wanted.storage_offset())
@@ -359,13 +358,13 @@ def test_a_literal_is_the_tensor_bit_for_bit(
 
 
 def test_long_literals_say_a_pattern() -> None:
-    assert literals.tensor(tensor((20,), [7] * 20, "int32")) == "torch.full((20,), 7, dtype=torch.int32)"
-    assert literals.tensor(tensor((3, 4), range(12), "int64")).startswith("torch.arange(0, 12, 1")
+    assert call_source.tensor(tensor((20,), [7] * 20, "int32")) == "torch.full((20,), 7, dtype=torch.int32)"
+    assert call_source.tensor(tensor((3, 4), range(12), "int64")).startswith("torch.arange(0, 12, 1")
 
 
 def test_a_literal_keeps_few_digits() -> None:
-    assert literals.tensor(tensor((2,), [0.1, -0.0])) == "torch.tensor([0.1, -0.0], dtype=torch.float32)"
-    third = literals.tensor(tensor((), [1 / 3], "bfloat16"))
+    assert call_source.tensor(tensor((2,), [0.1, -0.0])) == "torch.tensor([0.1, -0.0], dtype=torch.float32)"
+    third = call_source.tensor(tensor((), [1 / 3], "bfloat16"))
     assert third == "torch.tensor(0.334, dtype=torch.bfloat16)"
     assert math.isclose(float(eval(third, {"torch": torch})), 1 / 3, rel_tol=2**-8)
 

@@ -9,10 +9,10 @@ import pytest
 from harness_runs import vector
 from script_runs import ended, run_script
 
-from harness.analyse.repro.failure import ReproducibleFailure
-from harness.analyse.repro.script import write_script
-from harness.compare import Outcome, Stage
-from harness.core import Invocation, Literal, TensorSpec
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.reproduce.failure import ReproducibleFailure
+from harness.reproduce.script import write_script
 
 pytestmark = pytest.mark.slowest(10)
 

@@ -10,14 +10,17 @@ import pytest
 import torch
 from harness_runs import vector
 
-from harness.analyse import ReproducibleFailure
-from harness.analyse.repro.call import CallSource
-from harness.analyse.repro.criterion import _NEAR, criterion
-from harness.compare import ACCUMULATES, CLOSE, Judge, Outcome, Stage, tolerance_of
-from harness.compare.nearness import right_elements
-from harness.core import Array, Invocation
-from harness.execute import run_reference
-from harness.generate import judge_of, load_cases
+from harness.compare.judge import ACCUMULATES, CLOSE, Judge
+from harness.compare.nearness import right_elements, tolerance_of
+from harness.compare.verdict import Outcome, Stage
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.execute.reference import run_reference
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
+from harness.reproduce.call_source import CallSource
+from harness.reproduce.criterion import _NEAR, criterion
+from harness.reproduce.failure import ReproducibleFailure
 
 
 @dataclass

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from harness_runs import record_of, unary, vector
 
-from harness.analyse.repro.failure import find_failure
-from harness.analyse.repro.issue import Report, write_issue
-from harness.compare import Outcome, Stage
-from harness.core import Invocation
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.reproduce.failure import find_failure
+from harness.reproduce.issue import Report, write_issue
 
 POOL = Invocation(
     "aten.avg_pool2d.default",

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from harness_runs import row_of
 
-from harness.analyse import SeenPairs, Tried, TriedPairs, read_seen_pairs, read_tried_pairs
-from harness.compare import Outcome, Stage
-from harness.core import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.coverage.seen_pairs import SeenPairs, Tried, TriedPairs, read_seen_pairs, read_tried_pairs
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter

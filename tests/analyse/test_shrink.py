@@ -25,25 +25,22 @@ from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 from recorded_run import conformance
 
-from harness.analyse.shrink import tensor_edits as tensors
-from harness.analyse.shrink.domains import Domains, domains_of
-from harness.analyse.shrink.evaluate import Budget, Evaluator, ShrinkSubject, Test
-from harness.analyse.shrink.plainness import cost, elements
-from harness.analyse.shrink.recorded_failures import failures
-from harness.analyse.shrink.shrink_session import shrink_after_run, shrink_run
-from harness.analyse.shrink.shrinker import reductions, shrink
 from harness.app.cli._group import conformance as conformance_group
 from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.tensors import build_tensor
 from harness.execute.supervisor import Supervisor
-from harness.generate.regressions import Corpus
+from harness.generate.regressions.corpus_store import Corpus
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.reproduce import reductions as tensors
+from harness.reproduce.reductions import Domains, cost, domains_of, elements
+from harness.reproduce.shrink_session import failures, shrink_after_run, shrink_run
+from harness.reproduce.shrinker import Budget, Evaluator, ShrinkSubject, Test, reductions, shrink
 
 pytestmark = pytest.mark.slowest(17)
 
@@ -370,7 +367,7 @@ def test_a_failure_that_cannot_be_shrunk_leaves_the_others(tmp_path: Path, monke
             raise NotImplementedError("no such dtype")
         return domains_of(invocation)
 
-    monkeypatch.setattr("harness.analyse.shrink.shrink_session.domains_of", broken)
+    monkeypatch.setattr("harness.reproduce.shrink_session.domains_of", broken)
     skipped: dict[str, str] = {}
     found = shrink_run(run, seconds=60, on_skipped=lambda f, why: skipped.update({f.overload: why}))
     assert list(found) == []

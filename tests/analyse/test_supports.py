@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from harness_runs import environment, row_of, vector
 
 import harness
-from harness.analyse import ModelError, Support, SupportLevel
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
@@ -23,6 +22,8 @@ from harness.core.overloads import UnknownOperator
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
+from harness.support.answer import Support, SupportLevel
+from harness.support.model_calls import ModelError
 
 
 def supports(*words: str | Path) -> Result:
@@ -116,7 +117,7 @@ def test_everyday_values_decide_in_dtypes_that_no_ordinary_case_has(recorded: Pa
     answer = asked(run, "tanh", dtype="bfloat16")
     assert answer.standing is SupportLevel.SUPPORTED
     assert "no failure found in 1 case; 1 of 1 edge case fails" in answer.calls[0].said
-    # A dtype that is no rarer kind of float32 or int64 has no everyday values.
+    # A dtype that is not a rarer kind of float32 or int64 has no everyday values.
     assert asked(run, "tanh", dtype="float32").standing is SupportLevel.UNKNOWN
 
 
@@ -301,7 +302,7 @@ def test_a_small_record_answers_as_the_run_does(recorded: Path, tmp_path: Path) 
     [
         (["nosuchoperator"], "nosuchoperator: PyTorch has no operator of that name"),
         ([], "name an operator or a model file"),
-        (["celu", "--dtype", "half"], "half is no dtype; there are float32, float64, float16, bfloat16"),
+        (["celu", "--dtype", "half"], "half is not a dtype; there are float32, float64, float16, bfloat16"),
         (["missing.onnx"], "missing.onnx: there is no such file"),
         (
             ["celu", "--backend", "nosuch"],
@@ -321,7 +322,7 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path) -> None:
     other.write_bytes(b"no parquet")
     done = supports("celu", "--record", other)
     assert done.exit_code == 2
-    assert f"{other} is neither a run nor a record of support" in done.stderr
+    assert f"{other} is not a run or a support record" in done.stderr
 
 
 def test_the_package_ships_a_record_that_answers_without_pytorch() -> None:
@@ -340,7 +341,7 @@ def test_the_package_ships_a_record_that_answers_without_pytorch() -> None:
 def test_an_unknown_name_is_no_answer(recorded: Path) -> None:
     with pytest.raises(UnknownOperator, match="PyTorch has no operator of that name"):
         asked(recorded, "nosuchoperator")
-    with pytest.raises(TypeError, match="int is no operator"):
+    with pytest.raises(TypeError, match="int is not an operator"):
         asked(recorded, 3)
     # PyTorch has it; the record does not.
     assert asked(recorded, "aten::erf").standing is SupportLevel.UNKNOWN

@@ -12,13 +12,10 @@ from pathlib import Path
 import pytest
 from harness_runs import ROOT, environment, output, run_harness
 
-from harness.app.cluster.attempts import AttemptReport, Fate
-from harness.app.cluster.cluster_progress import ClusterProgress
-from harness.app.cluster.drive import drive
-from harness.app.cluster.lanes import lanes
-from harness.app.cluster.micro_shards import cut
-from harness.app.cluster.schedule import Attempt, Schedule
-from harness.app.cluster.tally import Counts
+from harness.cluster.cluster_options import parse
+from harness.cluster.cluster_progress import ClusterProgress
+from harness.cluster.cluster_run import drive
+from harness.cluster.schedule import Attempt, AttemptReport, Counts, Fate, Schedule, cut
 
 
 def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> AttemptReport:
@@ -105,35 +102,11 @@ def test_other_versions_cost_a_shard_no_attempt() -> None:
     assert not schedule.missing
 
 
-def test_a_straggler_gets_a_copy_and_the_first_result_counts() -> None:
-    schedule = Schedule({1: 10.0, 2: 10.0})
-    one, two = schedule.next(2, 0.0)
-    schedule.ended(one, report(one, Fate.DONE), 10.0)
-    assert schedule.next(2, 20.0) == []
-    (copy,) = schedule.next(2, 60.0)
-    assert copy.shard == two.shard
-    assert copy.number != two.number
-    # One copy is enough, and a copy that is lost is no loss as long as the other goes on.
-    assert schedule.next(5, 200.0) == []
-    assert schedule.ended(two, report(two, Fate.LOST), 210.0) == []
-    assert not schedule.waiting
-    assert schedule.ended(copy, report(copy, Fate.DONE), 220.0) == []
-    assert schedule.over
-    schedule = Schedule({1: 10.0, 2: 10.0})
-    one, two = schedule.next(2, 0.0)
-    schedule.ended(one, report(one, Fate.DONE), 10.0)
-    (copy,) = schedule.next(2, 60.0)
-    # The loser is stopped, and what it says later counts for nothing.
-    assert schedule.ended(copy, report(copy, Fate.DONE), 70.0) == [two]
-    schedule.ended(two, report(two, Fate.DONE), 71.0)
-    assert len(schedule.done) == 2
-
-
 def test_the_progress_line_says_how_far_it_is() -> None:
     schedule = Schedule({2: 30.0, 3: 30.0})
     now = [0.0]
     said = io.StringIO()
-    progress = ClusterProgress([schedule], 3, said, lambda: now[0])
+    progress = ClusterProgress(schedule, 3, said, lambda: now[0])
     two, three = schedule.next(2, 0.0)
     now[0] = 20.0
     progress.show(4, 2, lambda: {two: Counts(100, 1), three: Counts(300)})
@@ -189,39 +162,30 @@ def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
     assert (tmp_path / "cluster_scale.svg").read_text().startswith("<svg")
 
 
-def test_backends_that_need_other_things_of_a_node_have_lanes_of_their_own() -> None:
-    words = ("--op", "celu", "--backend", "ort-cpu", "--backend", "trt", "--backend=openvino", "--seed", "3")
-    gpu, cpu = lanes(words)
-    assert (gpu.backends, gpu.resources) == (("trt",), {"GPU": 1})
-    assert gpu.arguments == ("--op", "celu", "--seed", "3", "--backend", "trt")
-    assert (cpu.backends, cpu.resources) == (("ort-cpu", "openvino"), {})
-    assert cpu.arguments == (*gpu.arguments[:4], "--backend", "ort-cpu", "--backend", "openvino")
-    # What nobody needs to cut stays as it was given.
-    (one,) = lanes(words[:4])
-    assert (one.arguments, one.resources) == (words[:4], {})
-    (one,) = lanes(("--backend", "trt", "--op", "celu"))
-    assert one.resources == {"GPU": 1}
+def test_a_shard_takes_of_a_node_what_any_of_its_backends_needs() -> None:
+    words = ("--on", "ray", "--op", "celu", "--backend", "ort-cpu")
+    assert parse(words).resources == {}
+    assert parse((*words, "--backend=trt", "--backend", "known-to-nodes-alone")).resources == {"GPU": 1}
 
 
 class Places:
-    """An engine with one place for each lane, where attempts end when they are waited for."""
+    """An engine with two places, where attempts end when they are waited for."""
 
-    schedules: list[Schedule]
-
-    def __init__(self) -> None:
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
         self.started: list[list[int]] = [[]]
 
-    def nodes(self, lane: int | None = None) -> dict[str, str]:
+    def nodes(self) -> dict[str, str]:
         return {"node": "here"}
 
-    def slots(self, lane: int | None = None) -> int:
-        return 2 if lane is None else 1
+    def slots(self) -> int:
+        return 2
 
     def start(self, attempt: Attempt) -> None:
         self.started[-1].append(attempt.shard)
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
-        ended = [(attempt, report(attempt, Fate.DONE)) for schedule in self.schedules for attempt in schedule.running]
+        ended = [(attempt, report(attempt, Fate.DONE)) for attempt in self.schedule.running]
         self.started.append([])
         return ended
 
@@ -232,18 +196,18 @@ class Places:
         raise AssertionError(attempt)
 
 
-def test_lanes_run_beside_each_other_each_where_it_has_room() -> None:
-    engine = Places()
-    engine.schedules = [Schedule({1: 1.0, 2: 1.0}), Schedule({3: 1.0, 4: 1.0, 5: 1.0}, lane=1)]
-    drive(engine.schedules, engine, ClusterProgress(engine.schedules, 5, io.StringIO()))
-    assert engine.started[:3] == [[1, 3], [2, 4], [5]]
-    assert [sorted(schedule.done) for schedule in engine.schedules] == [[1, 2], [3, 4, 5]]
+def test_shards_run_where_there_is_room() -> None:
+    schedule = Schedule(dict.fromkeys(range(1, 6), 1.0))
+    engine = Places(schedule)
+    drive(schedule, engine, ClusterProgress(schedule, 5, io.StringIO()))
+    assert engine.started[:3] == [[1, 2], [3, 4], [5]]
+    assert sorted(schedule.done) == [1, 2, 3, 4, 5]
 
 
 def test_a_task_imports_no_framework() -> None:
     # Ray imports it in processes of its own, some of which cannot stand what a framework does to a process.
     heavy = ("torch", "onnx", "onnxruntime", "pyarrow", "pytest", "hypothesis")
-    code = f"import sys, harness.app.cluster.node_task; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, harness.cluster.node_task; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.stdout == "[]\n", done.stderr
 

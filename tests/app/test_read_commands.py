@@ -13,9 +13,11 @@ from click.testing import CliRunner, Result
 from harness_runs import row_of, unary
 
 from harness.app.cli._group import conformance
-from harness.causes import COLUMNS, FAILED, failure_groups
-from harness.compare import Outcome, Stage, Verdict
-from harness.record import RunInfo, RunWriter, layout, read_run_info, store
+from harness.causes.groups import COLUMNS, FAILED, failure_groups
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.record import layout, store
+from harness.record.run_info import RunInfo, read_run_info
+from harness.record.writer import RunWriter
 
 OPERATORS = ("aten.celu.default", "aten.elu.default", "aten.avg_pool2d.default")
 #: More than are merged into one file.
@@ -123,7 +125,7 @@ def test_groups_have_their_smallest_case_however_its_document_is_written(whole: 
     rows = store.read(whole, COLUMNS, FAILED)
     expected = {group.cause: group.case_id for group in failure_groups(rows)}
     texts = rows["invocation"].to_pylist()
-    # The same documents as other tools write JSON, and one that nobody can read.
+    # The same documents as other tools write JSON, and one that cannot be read.
     spaced = [json.dumps(json.loads(text), indent=0) for text in texts]
     place = rows.schema.get_field_index("invocation")
     field = rows.schema.field(place)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from harness_sessions import Program, Sessions
 from playwright.sync_api import expect
 from warm_starts import run
 
+from harness.present.evidence import RULES
 from harness.record import store
 
 pytestmark = pytest.mark.slowest(11)
@@ -125,12 +127,27 @@ def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walke
 
 
 def test_a_column_is_two_files(walked: Path) -> None:
-    assert LINES.keys() == {"harness/compare/verdict.py", "harness/plan/verdict_row.py"}
+    assert LINES.keys() == {"harness/compare/verdict.py", "harness/plan/unit.py"}
     record = pq.read_table(walked / "verdicts.parquet")
     described = record.schema.field("tensors").metadata[b"description"]
     assert described == b"how many tensors the call takes"
     found = zip(record["overload"].to_pylist(), record["tensors"].to_pylist(), strict=True)
     assert {tensors for overload, tensors in found if overload == CELU} == {1}
+
+
+def test_a_wording_is_one_file(walked: Path, extended: Extended) -> None:
+    ((file, table, rule, words),) = re.findall(r'# (\S+\.py), in (\w+)\n    "(\S+)": "(.*)",\n', HOUSE)
+    assert (table, rule in RULES) == ("RULES", True)
+    failed = next(v for v in store.verdicts(walked) if v.blame_rule)
+    text = (extended.copy / file).read_text(encoding="utf-8")
+    (extended.copy / file).write_text(
+        re.sub(rf'(\n    "{failed.blame_rule}": )".*",\n', rf'\1"{words}",\n', text, count=1), encoding="utf-8"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(extended.copy)}
+    command = [sys.executable, "-m", "harness.app.cli", "show", failed.case_id, "--run", str(walked), "--json"]
+    shown = subprocess.run(command, cwd=extended.copy, env=environment, capture_output=True, text=True, check=False)
+    (extended.copy / file).write_text(text, encoding="utf-8")
+    assert words.format(converter=failed.converter) in shown.stdout, output(shown)
 
 
 def test_a_view_is_one_file(walked: Path, extended: Extended) -> None:
@@ -179,4 +196,4 @@ def test_an_item_that_raises_says_what_and_where(extended: Extended) -> None:
         *("--results-dir", "slipped", "-p", "no:cacheprovider"),
         status=1,
     )
-    assert "AttributeError: 'Draw' object has no attribute 'whole' (slip.py, line 10)" in said
+    assert "AttributeError: 'Draw' object has no attribute 'whole' (slip.py, line 11)" in said

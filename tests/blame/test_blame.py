@@ -104,7 +104,7 @@ def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     wrong = record(tmp_path / "run", operators, KERNELS_METADATA, *few, "--converter", "planted-torch")
     for row in wrong:
         # Elsewhere the exporter and the runtime have defects of their own in these operators: two at once
-        # where the kernel is wrong, too, of which a case that was not looked into may inherit the other.
+        # where the kernel is wrong, too, of which a case that was not examined may inherit the other.
         inherited = INHERITED.match(row["evidence"] or "")
         looked_into = inherited[1] if inherited else row["case_id"]
         if row["outcome"] == "mismatch" and {row["case_id"], looked_into} <= passed:

@@ -10,7 +10,8 @@ from trials import words_of
 
 from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.testimony import Charge, Finding, Role, Testimony as Said
+from harness.blame.testimony import Charge
+from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
 
 F, R = Finding, Role

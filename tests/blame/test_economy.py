@@ -13,17 +13,19 @@ from harness_runs import literal_unit, vector
 from onnx import helper
 from trials import converter_called, start, trial_of, words_of
 
-from harness.blame import FailureKind
 from harness.blame.examine import examine
+from harness.blame.inquiry import FailureKind
 from harness.blame.nodes.node_steps import in_steps
 from harness.blame.nodes.walk import Attempts, walk
 from harness.blame.testimony import Decision
 from harness.blame.trial import Trial
-from harness.blame.witnesses.decomposition import ask_decomposition
-from harness.convert import Converter, ExportRequest
+from harness.blame.witnesses.pytorch import ask_decomposition
+from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute import Exportable, Group, Supervisor, export_alone
+from harness.execute.program import Exportable, export_alone
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Group
 from harness.plan.unit import find_groups, run_part
 from harness.present.evidence import evidence_of_row, sentence
 
@@ -191,7 +193,7 @@ def test_of_structures_whose_graphs_are_of_a_kind_a_few_are_looked_into() -> Non
         found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
     assert [v.blame for v in found] == ["converter"] * 5
     inherited = {v.case_id: evidence_of_row(vars(v)).startswith("As case ") for v in found}
-    # The smallest two and the largest are looked into.
+    # The smallest two and the largest are examined.
     assert [inherited[average_of(size).case_id] for size in (2, 3, 4, 5, 6)] == [
         False,
         False,

@@ -70,7 +70,7 @@ def test_what_is_excused_has_no_voice() -> None:
 
 
 def test_only_elements_that_show_the_kind_of_failure_count() -> None:
-    # A cast to float32 overflows; ONNX Runtime has 0 for exp(x) - 1 besides, which is not what is reported.
+    # A cast to float32 overflows; ONNX Runtime has 0 for exp(x) - 1 in addition, which is not what is reported.
     call = Invocation(
         "aten.celu.default", (("self", vector([-1e-16, 1.7976931348623157e308], "float64")), ("alpha", 0.5))
     )

@@ -13,14 +13,12 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.blame.nodes.definition import Definition, Undefined
-from harness.blame.nodes.elementwise import ELEMENTWISE
-from harness.blame.nodes.formulas import FORMULAS
+from harness.blame.nodes.formulas import ELEMENTWISE, FORMULAS
+from harness.blame.nodes.judged_nodes import not_as_defined, overflown, right_results
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.node_verdict import not_as_defined, right_results
-from harness.blame.nodes.other_order import overflown
 from harness.blame.nodes.walk import walk
-from harness.core import Array
-from harness.run import BACKENDS, Backend
+from harness.core.dtypes import Array
+from harness.run.backend import BACKENDS, Backend
 
 
 def start(name: str) -> Backend:

@@ -27,15 +27,22 @@ from trials import words_of
 from harness.blame.examine import examine
 from harness.blame.testimony import Complaint, Decision
 from harness.blame.trial import Trial
-from harness.compare import compare, draws
+from harness.compare.comparison import compare
+from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome, Stage
-from harness.convert import Converter, find_converter
-from harness.core import Array, build_tensors, output_tensors, overload
+from harness.convert.converter import Converter, find_converter
+from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors, output_tensors, overload
 from harness.core.torch_operators import own_definition
-from harness.execute import Exportable, Group, Settings, export_alone, run_reference, to_numpy
-from harness.generate import OPERATOR_CASES, draw_invocations, judge_of, load_cases
-from harness.run import BACKENDS, Backend
+from harness.execute.program import Exportable, export_alone
+from harness.execute.reference import run_reference
+from harness.execute.task import Group, Settings
+from harness.execute.torch_call import to_numpy
+from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_invocations
+from harness.generate.operator_case import OPERATOR_CASES, judge_of
+from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(14)
 
@@ -149,7 +156,7 @@ def _honest(call: Invocation, name: str) -> Honest | None:
 
 
 def operators(case: Honest) -> list[str]:
-    """Types of the nodes of a graph, in an order that hangs on nothing."""
+    """Types of the nodes of a graph, in an order that depends on nothing."""
     return sorted({n.op_type for n in case.model.graph.node} - {"Constant", "Shape", "Identity"})
 
 

@@ -93,7 +93,7 @@ class Sweep:
     def shown(self, failing: Mapping[str, Sequence[str]], converter: str) -> set[str]:
         """The overloads of which a failing case passes with the conversion without its slip.
 
-        All are tried only where the first few fail all the same.
+        All are tried only where the first few fail anyway.
         """
         found: set[str] = set()
         for tried in (slice(FEW), slice(FEW, None)):

@@ -9,8 +9,7 @@ from onnx import helper
 from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
-from harness.blame.witnesses.guilty_pass import ask_exporter_passes
-from harness.blame.witnesses.unoptimised_export import ask_unoptimised_export
+from harness.blame.witnesses.passes import ask_exporter_passes, ask_unoptimised_export
 from harness.core.invocation import Invocation
 from harness.present.evidence import sentence
 

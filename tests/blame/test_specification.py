@@ -10,7 +10,7 @@ from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.compare.verdict import Outcome
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 
 

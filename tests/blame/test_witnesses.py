@@ -13,30 +13,29 @@ from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
 from trials import start, trial_of, words_of
 
-from harness.blame import testimony, witness as witness_list
+from harness.blame import witness as witness_list
 from harness.blame.examine import examine
 from harness.blame.testimony import Decision
 from harness.blame.trial import BackendAnswer, Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
-from harness.blame.witnesses.decomposition import ask_decomposition
-from harness.blame.witnesses.in_float32 import in_float32
-from harness.blame.witnesses.meta_kernel import ask_meta_kernel
-from harness.blame.witnesses.narrowed_graph import look_for_fewer_bits
-from harness.compare.diagnosis import Diagnosis
+from harness.blame.witnesses.graph import look_for_fewer_bits
+from harness.blame.witnesses.pytorch import ask_decomposition, ask_meta_kernel
+from harness.blame.witnesses.runtimes import in_float32
+from harness.compare.diagnosis import Diagnosis, Finding, Testimony
 from harness.compare.verdict import Outcome
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute import Settings
-from harness.generate import load_cases
+from harness.execute.task import Settings
+from harness.generate.case_library import load_cases
 from harness.present.evidence import sentence
 from harness.present.terminal_summary import summary_text
-from harness.run import BackendSession, ShapeRange
+from harness.run.backend import BackendSession, ShapeRange
 
 
 def _raised(decision: Decision) -> list[str]:
     """The witnesses that raised an exception."""
-    return [t.facts["witness"] for t in decision.testimony if t.finding is testimony.Finding.RAISED]
+    return [t.facts["witness"] for t in decision.testimony if t.finding is Finding.RAISED]
 
 
 def _diagnosis(decision: Decision) -> Diagnosis:
@@ -53,9 +52,9 @@ def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
     # No two generators give the same numbers, though they may be wrong in the same way.
     assert trial.got is not None
     other = BackendAnswer((trial.got[0][::-1],))
-    assert trial.find(other)[0] is testimony.Finding.SAME
-    assert trial.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is testimony.Finding.OTHER
-    assert trial.find(BackendAnswer((trial.reference.expected[0],)))[0] is testimony.Finding.RIGHT
+    assert trial.find(other)[0] is Finding.SAME
+    assert trial.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
+    assert trial.find(BackendAnswer((trial.reference.expected[0],)))[0] is Finding.RIGHT
 
 
 def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
@@ -94,7 +93,7 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     monkeypatch.setattr(witness_list, "FACTORIES", [*witness_list.FACTORIES])
     monkeypatch.setattr("harness.blame.witnesses.FACTORIES", witness_list.FACTORIES)
 
-    def refuse(trial: Trial) -> Iterator[testimony.Testimony]:
+    def refuse(trial: Trial) -> Iterator[Testimony]:
         raise ValueError("no idea. Ask others")
         yield
 
@@ -133,7 +132,7 @@ def test_pytorchs_decomposition_may_refuse_what_its_kernel_takes() -> None:
     scales = (("scales_h", 0.25), ("scales_w", 0.25))
     call = Invocation("aten.upsample_nearest2d.default", (("self", image), ("output_size", (2, 2)), *scales))
     (said,) = ask_decomposition.testify(trial_of(call))
-    assert said.finding is testimony.Finding.REFUSES
+    assert said.finding is Finding.REFUSES
     assert "rejects the call: IndexError" in sentence(said)
 
 

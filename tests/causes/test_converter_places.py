@@ -9,8 +9,8 @@ import pytest
 from converter_failures import CAST, INVALID, REJECTED, RUNNING, failed, groups
 from harness_runs import vector
 
-from harness.blame.testimony import Finding, Role, Testimony
-from harness.compare import Outcome, Stage
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Enumerated, Literal, TensorSpec
 from harness.present.evidence import fault_text, group_place
 
@@ -35,7 +35,7 @@ _PROBLEM = ("stage", "outcome", "signature", "message", "blame", "component", "p
             ("aten.index_fill.int_Scalar", "aten.index_copy.default"),
             "_index_fill",
         ),
-        # What is taken apart goes to the function of the operator that the ONNX operator is named like.
+        # What is decomposed goes to the function of the operator that the ONNX operator is named like.
         ("torchscript", "Tanh", ("aten.tanh.default", "aten.rnn_tanh_cell.default"), "tanh in "),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_pass_of_torchscripts_takes_0d_tensors_for_numbers_in_all_operators() 
     found = {(group_place(group), len(group.overloads)) for group in groups(*rows)}
     assert found == {("torchscript: type promotion", 2)}
     assert len(groups(*rows)) == 2
-    # Where a dtype is asked for, or there are tensors that are no numbers, it is the function's own.
+    # Where a dtype is asked for, or there are tensors that are not numbers, it is the function's own.
     others = [failed("aten.log10.default", float64, of=several)]
     others += [failed("aten.linspace.Scalar_Tensor", float64, of={**single, "dtype": Enumerated("dtype", "float64")})]
     assert not any("promotion" in group_place(group) for group in groups(*others))

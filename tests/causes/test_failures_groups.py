@@ -19,7 +19,7 @@ from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_
 from harness.present.failures_text import render
 from harness.record.json_lines import Minimal
 from harness.record.layout import ResultsError
-from harness.record.schema import to_table
+from harness.record.parquet import to_table
 
 
 def failure(number: int, overload: str = "aten.celu.default", size: int = 1, **changes: Any) -> Verdict:
@@ -127,7 +127,7 @@ def test_what_the_specification_leaves_open_is_listed_last_and_apart() -> None:
         console.print(render(groups))
     listed = capture.get()
     assert "1 distinct failure, worst first" in listed
-    assert listed.index("aten.sum.default") < listed.index("nobody's defect") < listed.index("aten.max.dim")
+    assert listed.index("aten.sum.default") < listed.index("not a defect") < listed.index("aten.max.dim")
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_an_entry_matches_where_all_that_it_states_holds(keys: str, matches: boo
         (HEAD + 'overload = "x"\noutcome = "pass"', "outcome 'pass' is none of mismatch"),
         (HEAD + "overload = []", "'overload' must be a name or a list of names"),
         (HEAD + "overload = 3", "'overload' must be a name or a list of names"),
-        (HEAD + 'pattern = "("', "'pattern' is no regular expression"),
+        (HEAD + 'pattern = "("', "'pattern' is not a regular expression"),
         (HEAD + "signature = 3", "'signature' must be a text"),
     ],
 )

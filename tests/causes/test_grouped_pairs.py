@@ -8,7 +8,7 @@ from pathlib import Path
 from grouped_pairs import count_mistakes, write
 from harness_runs import record_of, unary
 
-from harness.compare import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage
 
 WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "converter", "signature": "shape"}
 

@@ -9,16 +9,15 @@ from statistics import fmean
 
 from harness_runs import row_of
 
-from harness.analyse import read_support
-from harness.analyse.support.support_record import SHIPPED
-from harness.causes import failure_groups, failure_priority, model_use
-from harness.causes.use import Pair, UseWeights
-from harness.compare import Outcome
-from harness.compare.verdict import Stage, Verdict
+from harness.causes.groups import failure_groups
+from harness.causes.priority import Pair, UseWeights, failure_priority, model_use
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.generate import cases_directory, load_cases
-from harness.present import weighted_rates
-from harness.record.schema import to_table
+from harness.generate.case_library import load_cases
+from harness.generate.cases_home import cases_directory
+from harness.present import matrix
+from harness.record.parquet import to_table
+from harness.support.record import SHIPPED, read_support
 
 
 def verdict(number: int, overload: str, *shape: int, **changes: object) -> Verdict:
@@ -60,9 +59,9 @@ def test_rates_are_weighted_by_the_models_that_call_an_operator() -> None:
     })  # fmt: skip
     rows = [verdict(1, "aten.gelu.default", 2), failure(2, "aten.silu.default", 2)]
     rows += [failure(n, "aten.erfinv.default", 2) for n in range(10, 20)]
-    [rate] = weighted_rates.weighted_rates(to_table(rows, "run"), use)
+    [rate] = matrix.weighted_rates(to_table(rows, "run"), use)
     assert (rate.ordinary, rate.edge, rate.models) == (0.75, None, 3)
-    [line] = weighted_rates.render_rates([rate])
+    [line] = matrix.render_rates([rate])
     assert line.plain == "weighted by use in 3 models, dynamo → ort-cpu passes 75.0% of ordinary cases"
 
 

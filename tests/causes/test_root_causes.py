@@ -15,13 +15,16 @@ from recorded_rows import row_of
 
 from harness.blame import decide
 from harness.blame.nodes.kernel_fault import kernel_fault
-from harness.causes import RULES, RootCause
-from harness.causes.rules import CauseFacts, united
-from harness.compare import Finding, Outcome, Role, Stage, Testimony
-from harness.compare.faults import FAULTS, OF_PROBLEM
-from harness.core import Invocation
+from harness.causes.cause import RootCause
+from harness.causes.rules import RULES, CauseFacts, united
+from harness.compare.diagnosis import FAULTS, OF_PROBLEM, Finding, Role, Testimony
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
 from harness.present.evidence import FAULTS as FAULT_WORDS, RULES as RULE_WORDS
-from harness.record import LocatedFailure, RunInfo, RunWriter, store
+from harness.record import store
+from harness.record.json_lines import LocatedFailure
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 VALUES = "values: output 0: expected 1.0, got 2.0"
 NAN = "NaN positions: output 0: expected nan, got 1.0"
@@ -103,8 +106,8 @@ def test_what_was_traced_to_a_function_is_a_defect_of_that() -> None:
         **{name: getattr(row, name) for name in ("case_id", "converter", "backend", "signature")},
         function="aten_relu", file="a.py", line=3, text="x", reason="",
     )  # fmt: skip
-    from harness.causes import failure_groups
-    from harness.record import to_table
+    from harness.causes.groups import failure_groups
+    from harness.record.parquet import to_table
 
     [group] = failure_groups(to_table([row], "run"), located=[line])
     assert (group.cause.component, group.cause.place) == ("torchlib", "aten_relu")
@@ -186,16 +189,7 @@ UNITED: dict[str, tuple[CauseFacts, CauseFacts]] = {
         facts("values", 0, rare=frozenset({"scalar"})),
         facts("shape", 1, rare=frozenset({"scalar"})),
     ),
-    "whole-numbers": (
-        facts("undefined-dtype", 0, conditions=frozenset({"whole"})),
-        facts("values", 1, conditions=frozenset({"whole"})),
-    ),
-    "numbers-give-sizes": (
-        facts("values", 0, conditions=frozenset({"no-tensor"})),
-        facts("shape", 1, conditions=frozenset({"no-tensor"})),
-    ),
     "wrong-sizes": (facts("shape", 0), facts("unfit-shapes", 1)),
-    "refused-or-wrong": (facts("asks-unfit", 0), facts("values", 1)),
     "refused-in-the-same-words": (
         facts("fails", 0, refusals=frozenset({"ort-cpu: no"})),
         facts("fails", 1, "Op", "backend", refusals=frozenset({"ort-cpu: no"})),

@@ -7,13 +7,14 @@ import json
 import pytest
 from harness_runs import literal_unit, unary, vector
 
-from harness.causes import failure_groups
-from harness.compare import Outcome, Stage, Verdict
-from harness.core import Invocation
-from harness.execute import Settings, Supervisor
+from harness.causes.groups import failure_groups
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Settings
 from harness.plan.unit import run_unit
 from harness.present.evidence import evidence_of_row
-from harness.record.schema import to_table
+from harness.record.parquet import to_table
 
 _RULES = """
 from onnxscript import opset18 as op
@@ -27,7 +28,7 @@ def neg(self):
 def sign(self):
     return op.Cast(op.Sign(self), to=11)
 
-# Not valid for integers, which the evaluator rounds all the same.
+# Not valid for integers, which the evaluator rounds anyway.
 @dynamo("aten::abs")
 def abs_(self):
     return op.Ceil(self)

@@ -15,7 +15,7 @@ from harness.compare.comparison import compare
 from harness.compare.judge import ACCUMULATES, CLOSE, EXACT, IEEE, Judge, Mask
 from harness.compare.nearness import Sensitivity, tolerance_of
 from harness.compare.tolerances import DEFAULT
-from harness.core import Array
+from harness.core.dtypes import Array
 
 INF, NAN = float("inf"), float("nan")
 DTYPES: dict[str, Any] = {
@@ -86,7 +86,7 @@ def test_number_shape_and_dtype_must_agree() -> None:
     assert compare(CLOSE, oracle, [one, one]).problem == "number of outputs"
     assert compare(CLOSE, oracle, [one.T]).problem == "shape"
     assert compare(CLOSE, oracle, [one.astype(np.float64)]).problem == "dtype"
-    # An array without elements has a shape all the same.
+    # An array without elements has a shape anyway.
     empty = np.zeros((0, 3), np.float32)
     assert compare(CLOSE, Said((empty,)), [empty.reshape(3, 0)]).problem == "shape"
 
@@ -160,7 +160,7 @@ def test_the_sign_of_zero_counts_where_the_judge_says_so() -> None:
     for judge in (IEEE, EXACT):
         assert judged(0.0, -0.0, judge=judge) == "sign of zero"
         assert judged(-0.0, -0.0, judge=judge) is None
-    # Within the tolerance of zero it is no zero, and has no wrong sign.
+    # Within the tolerance of zero it is not a zero, and has no wrong sign.
     assert judged(0.0, -1e-7, judge=IEEE) is None
 
 

@@ -9,7 +9,8 @@ from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec
 from harness.execute.reference import run_reference
-from harness.generate import judge_of, load_cases
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
 
 INF, NAN = float("inf"), float("nan")
 #: Near the axis, so that the real part of its square is small beside the modulus.

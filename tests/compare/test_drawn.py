@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from harness_runs import unary, vector
 
-from harness.compare import OutputComparison, compare, draws, first_wrong
-from harness.core import Array, Invocation
-from harness.execute import run_reference
-from harness.generate import judge_of, load_cases
+from harness.compare.comparison import compare
+from harness.compare.drawn import draws
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.repeated import first_wrong
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.execute.reference import run_reference
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
 
 BERNOULLI = Invocation("aten.bernoulli.p", (("self", vector([0.0] * 200)), ("p", 0.75)))
 RAND_LIKE = Invocation("aten.rand_like.default", (("self", vector([0.0] * 200, "float16")),))

@@ -10,11 +10,13 @@ import pytest
 import torch
 from harness_runs import vector
 
-from harness.compare import OutputComparison, compare, excuses_of
-from harness.core import Array, Invocation, Literal, TensorSpec
-from harness.core.invocation import contiguous_strides
-from harness.execute import Reference, run_reference
-from harness.generate import judge_of, load_cases
+from harness.compare.comparison import compare
+from harness.compare.output_comparison import OutputComparison, excuses_of
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.execute.reference import Reference, run_reference
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
 
 NAN, INF = float("nan"), float("inf")
 
@@ -133,7 +135,7 @@ def test_an_infinite_factor_decides_a_sum_of_which_other_terms_overflow() -> Non
     huge = float(np.finfo(np.float64).max)
     first, second = tensor((1, 2), "float64", [1e300, 1.0]), tensor((2, 1), "float64", [huge, -INF])
     found = answer("aten.mm.default", self=first, mat2=second)
-    # +inf, which is no infinity but for the range of float64, and -inf, which is one.
+    # +inf, which is not an infinity but for the range of float64, and -inf, which is one.
     assert np.isnan(found.expected[0]).all()
     assert judged(found, np.array([[-INF]])).problem is None
     assert judged(found, np.array([[INF]])).problem is not None

@@ -11,7 +11,7 @@ import torch
 
 from cases.rules.gamma_draws import beta_cdf, gamma_cdf
 from harness.compare.comparison import compare
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases

@@ -13,10 +13,11 @@ from labelled_failures import read_labels
 from harness.compare.comparison import compare
 from harness.compare.judge import ACCUMULATES, CLOSE, Judge
 from harness.compare.output_comparison import OutputComparison
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
 from harness.execute.reference import run_reference
-from harness.generate import judge_of, load_cases
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
 
 INF, NAN = float("inf"), float("nan")
 

@@ -12,15 +12,15 @@ from harness_runs import METADATA, PLUGINS, ROOT, command, environment, output, 
 from harness_sessions import Sessions
 from warm_starts import PlainPopen
 
-from harness.convert.exporter_check import exporter_check, kept
-from harness.convert.kept_constants import KeptExport
-from harness.core import IsolatedCalls
+from harness.convert.fast.exporter_caches import KeptExport
+from harness.convert.fast.exporter_check import exporter_check, kept
+from harness.core.isolation import IsolatedCalls
 from harness.record.run_info import read_run_info
 
 pytestmark = pytest.mark.slowest(9)
 
 CHANGED = PLUGINS / "changed_pytorch"
-#: One operator that is converted as it is, one that is taken apart, and one that has no conversion.
+#: One operator that is converted as it is, one that is decomposed, and one that has no conversion.
 OPERATORS = ("aten.relu.default", "aten.hardshrink.default", "aten.special_zeta.default")
 
 
@@ -92,7 +92,7 @@ def test_explain_says_what_it_cannot_find_out(changed: Sessions) -> None:
     done = changed.run("conformance", words, ROOT, 600)
     assert done.returncode == 0, output(done)
     said = " ".join(done.stdout.split())
-    assert "could not be taken apart: torch.onnx._internal.exporter._decomp" in said
+    assert "could not be decomposed: torch.onnx._internal.exporter._decomp" in said
     assert "1 pass" in said
 
 

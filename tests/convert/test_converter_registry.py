@@ -14,10 +14,9 @@ from harness_runs import ROOT, environment, output
 
 from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.converters.dynamo import DynamoConverter
-from harness.convert.kept_constants import KeptExport
-from harness.convert.rules.rule import RuleProblem
-from harness.convert.rules.rule_book import RuleBook, load_rules
-from harness.convert.torch_private import part
+from harness.convert.fast.exporter_caches import KeptExport
+from harness.convert.fast.torch_private import part
+from harness.convert.rules.rule import RuleBook, RuleProblem, load_rules
 
 
 def python(code: str, path: Path) -> str:
@@ -125,7 +124,7 @@ def test_a_file_of_rules_that_imports_from_the_old_place_is_told_the_new_one(tmp
 
 
 def test_private_names_of_pytorch_have_two_homes() -> None:
-    homes = {"convert/torch_private.py", "core/torch_operators.py"}
+    homes = {"convert/fast/torch_private.py", "core/torch_operators.py"}
     # An attribute or a module that begins with one underscore, in code or in a module's name as text.
     private = re.compile(r"(?<![`\w.])(?:from )?torch(?:\.\w+)*(?:\._[a-z]|\._C\b| import _[a-z])")
     found = [

@@ -15,17 +15,10 @@ from exporter_sources import read_once
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import (
-    CONVERTERS,
-    Converter,
-    ExportRequest,
-    PartialResult,
-    find_converter,
-    goes_on,
-)
-from harness.core import IsolatedCalls
+from harness.convert.converter import CONVERTERS, Converter, ExportRequest, PartialResult, find_converter, goes_on
+from harness.core.documents import describe_error, with_causes
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.core.plain_text import describe_error, with_causes
+from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import bind, build_tensors
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted
 from harness.execute.program import Exportable, export_request
@@ -276,7 +269,7 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
         assert Canonical(batched[i]).lines == Canonical(alone[i]).lines, str(invocation)
 
 
-#: One with results that are alike, one that fails in several stages, one whose calls are taken apart.
+#: One with results that are alike, one that fails in several stages, one whose calls are decomposed.
 SIZED_BY_VALUES = ("aten.unique_dim.default", "aten.repeat_interleave.self_Tensor", "aten.where.default")
 
 
@@ -374,7 +367,7 @@ def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
 
 
 def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
-    # PyTorch writes the graph as Python code, in which ``from`` is no name.
+    # PyTorch writes the graph as Python code, in which ``from`` is not a name.
     (structure,) = draw_cases(load_cases()["aten.random.from"], seed=3, structures=1, values=1)
     request = export_request([exportable(0, structure.invocations[0])], opset=None, dynamic=False)
     entry = find_converter("dynamo")

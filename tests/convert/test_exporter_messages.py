@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.compare import normalise
+from harness.compare.signatures import normalise
 from harness.convert import exporter_messages
 
 EXAMPLES = json.loads(Path(__file__).with_name("exporter_messages.json").read_text())

@@ -16,7 +16,7 @@ from harness_runs import literal_unit, output, rows, run_harness, unary, vector
 
 from harness.app.cli._group import conformance
 from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
-from harness.convert.rules.rule_book import RuleBook
+from harness.convert.rules.rule import RuleBook
 from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Settings

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from harness.convert.quick_fakes import quick_fakes
+from harness.convert.fast.tracing import quick_fakes
 
 #: Those of a kind stand together, so that the second may be known from the first.
 SHAPES = ((2, 3), (5, 7), (4, 1), (3,), (), (0, 3))

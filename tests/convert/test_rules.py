@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from harness_runs import output, rows, run_harness
 
-from harness.gate import ChangeKind, compare_runs
+from harness.gate.case_changes import ChangeKind
+from harness.gate.run_diff import compare_runs
 from harness.plan import reexecute
 from harness.record import layout
 

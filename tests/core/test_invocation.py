@@ -25,8 +25,8 @@ from harness.core.invocation import (
     TensorSpec,
     contiguous_strides,
 )
+from harness.core.styles import STYLES
 from harness.core.tensors import bind, build_tensor, build_tensors
-from harness.core.values import STYLES
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, invocations
 

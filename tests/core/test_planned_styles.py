@@ -9,8 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from harness.core import ALL, FLOATS, INT_RANGE, SIGNED_INTS, WIDE_UNSIGNED, Recipe, TensorSpec, build_tensor
-from harness.core.special_values import facing_numbers, lone_numbers, special_numbers
+from harness.core.dtypes import ALL, FLOATS, INT_RANGE, SIGNED_INTS, WIDE_UNSIGNED
+from harness.core.invocation import Recipe, TensorSpec
+from harness.core.styles import facing_numbers, lone_numbers, special_numbers
+from harness.core.tensors import build_tensor
 from harness.core.values import compute
 
 PLANNED = (

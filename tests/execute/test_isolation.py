@@ -36,8 +36,9 @@ from planted.chatty import Chatter
 from warm_starts import WarmPopen
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core import IsolatedCalls, ProcessDied, isolation
+from harness.core import isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
+from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.execute.reference import run_reference
 from harness.execute.supervisor import Death, Supervisor, WorkerFailed
 from harness.execute.task import Settings
@@ -438,7 +439,7 @@ def test_the_environment_of_a_process_is_its_own() -> None:
 
 _WITHOUT_SERVER = """
 from multiprocessing import get_context
-from harness.core import IsolatedCalls, ProcessDied
+from harness.core.isolation import IsolatedCalls, ProcessDied
 
 get_context("forkserver").set_forkserver_preload(["ends_at_once"])
 with IsolatedCalls(fork=True) as process:

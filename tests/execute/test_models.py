@@ -12,8 +12,6 @@ from click.testing import CliRunner
 from harness_runs import output, rows, run_harness
 from planted_models import RULES
 
-from harness.analyse.repro.failure import find_failure
-from harness.analyse.shrink.recorded_failures import failures
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.execute.models.model_cases import cases_of
@@ -28,6 +26,8 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.record.layout import ResultsError
 from harness.record.store import Selection
+from harness.reproduce.failure import find_failure
+from harness.reproduce.shrink_session import failures
 from harness.run.backend import BACKENDS
 
 pytestmark = pytest.mark.slowest(21)

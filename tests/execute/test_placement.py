@@ -15,20 +15,14 @@ from harness_runs import output, rows, run_harness, unary
 from onnx import helper
 
 from harness.app.cli._group import conformance
-from harness.core import Invocation
-from harness.core.invocation import Literal, TensorSpec
+from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.execute.batch_export import Accepted, Converted
 from harness.execute.placement import placement_of, placements
 from harness.execute.reference import run_reference
 from harness.execute.task import Group, Result, Settings, Task
 from harness.execute.worker import WorkerProcess
-from harness.present.dashboard.operator_data import (
-    COLUMNS as OPERATOR_COLUMNS,
-    Beside,
-    decoded,
-    operator_data,
-)
-from harness.present.fallbacks import fallbacks
+from harness.present.dashboard.operator_data import COLUMNS as OPERATOR_COLUMNS, Beside, decoded, operator_data
+from harness.present.run_counts import fallbacks
 from harness.record import store
 from harness.run.backend import BACKENDS, Backend
 

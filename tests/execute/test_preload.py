@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness_runs import environment, output
 
-from harness.plan.reuse.basis import VIEWS
+from harness.plan.reuse.fingerprint import VIEWS
 
 PROGRAM = """
 import json, sys, torch

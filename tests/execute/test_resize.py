@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from harness_runs import output, rows, run_harness
 
-from harness.core import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
 from harness.execute.resize import variants
 
 pytestmark = pytest.mark.slowest(30)

@@ -16,9 +16,7 @@ from harness_runs import output, row_of, run_harness, unary
 from harness.app import baseline_option
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate.baseline import text
-from harness.gate.baseline.cell import BaselineCell
-from harness.gate.baseline.counting import cells_of
+from harness.gate.baseline.cells import BaselineCell, cells_of, decode, encode
 from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
 from harness.plan.options import UsageProblem
 from harness.record.layout import ResultsError
@@ -70,9 +68,7 @@ def every_kind_of_cell() -> list[BaselineCell]:
 def test_what_is_written_is_read() -> None:
     cells = every_kind_of_cell()
     assert len({(cell.dtype, cell.backend, cell.shape_mode) for cell in cells}) == 5
-    assert {cell.key: cell for cell in text.decode(text.encode(cells), "activation")} == {
-        cell.key: cell for cell in cells
-    }
+    assert {cell.key: cell for cell in decode(encode(cells), "activation")} == {cell.key: cell for cell in cells}
 
 
 def test_the_order_is_stable_and_a_change_is_a_line(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from harness_runs import unary
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.gate import ChangeKind, compare_runs
+from harness.gate.case_changes import ChangeKind
+from harness.gate.run_diff import compare_runs
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter

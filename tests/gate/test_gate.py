@@ -10,8 +10,8 @@ import pytest
 from harness_runs import row_of, unary
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate.baseline import ulps
-from harness.gate.baseline.counting import cells_of
+from harness.gate.baseline import cells
+from harness.gate.baseline.cells import cells_of
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, probability
 
@@ -68,7 +68,7 @@ def test_the_probability_is_fishers() -> None:
     [(None, 0.5), (0.0, 0.5), (0.5, 0.5), (0.51, 1), (1, 1), (4, 4), (4.1, 8), (2**21, float("inf"))],
 )
 def test_bounds_are_powers_of_two(error: float | None, bound: float) -> None:
-    assert ulps.bound(error) == bound
+    assert cells.bound(error) == bound
 
 
 def test_the_same_cases_are_compared_exactly() -> None:

@@ -22,10 +22,9 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core import overloads as schema
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.execute.reference import run_reference
-from harness.gate.golden.golden import PASSED, Ending, Golden
 from harness.gate.golden.golden_check import GoldenChange, check
-from harness.gate.golden.golden_recording import record
-from harness.gate.golden.golden_store import DamagedGolden, read_set, write_set
+from harness.gate.golden.recording import record
+from harness.gate.golden.store import PASSED, DamagedGolden, Ending, Golden, read_set, write_set
 from harness.gate.golden.verify import disputed, today, undisputed
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
@@ -289,7 +288,7 @@ def test_verify_tells_what_moved_from_what_is_wrong(copy: Path) -> None:
     assert "aten.celu.default" not in wrong
     assert "aten.celu.default" in moved
     assert "by up to 1 ULP" in moved
-    # Some are the same all the same: those without elements.
+    # Some are the same anyway: those without elements.
     same = sum(before[case_id] == after[case_id] for case_id in before)
     assert f"{same} the same to the bit" in moved
 

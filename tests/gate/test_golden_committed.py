@@ -10,7 +10,7 @@ import pytest
 from golden_runs import COMMITTED, golden, hide_torch
 from harness_runs import output
 
-from harness.gate.golden.golden_store import read_manifest, read_set
+from harness.gate.golden.store import read_manifest, read_set
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS
 

@@ -19,7 +19,7 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 from onnx.reference import ReferenceEvaluator
 
-from harness.gate.golden.golden_store import read_manifest
+from harness.gate.golden.store import read_manifest
 
 
 class _Rep(BackendRep):

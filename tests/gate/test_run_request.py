@@ -8,8 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from harness.gate import last_alike, requested, shown_first
-from harness.record import RunInfo, RunWriter, store
+from harness.gate.run_request import last_alike, requested, shown_first
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 OPERATORS = ("aten.celu.default", "aten.erf.default", "aten.relu.default")
 

@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from harness import generate
-from harness.compare import ACCUMULATES, compare
-from harness.core import FLOATS, NUMBERS
-from harness.execute import run_reference
-from harness.generate import cases_directory, draw_cases, operator_case
+from harness.compare.comparison import compare
+from harness.compare.judge import ACCUMULATES
+from harness.core.dtypes import FLOATS, NUMBERS
+from harness.execute.reference import run_reference
+from harness.generate import operator_case
+from harness.generate.cases_home import cases_directory
+from harness.generate.draw import Draw
+from harness.generate.draws import draw_cases
 
 
-def declared(code: str, monkeypatch: pytest.MonkeyPatch, **names: Any) -> dict[str, generate.OperatorCase]:
+def declared(code: str, monkeypatch: pytest.MonkeyPatch, **names: Any) -> dict[str, operator_case.OperatorCase]:
     """What `code` declares, in an empty registry."""
-    registry: dict[str, generate.OperatorCase] = {}
+    registry: dict[str, operator_case.OperatorCase] = {}
     monkeypatch.setattr(operator_case, "OPERATOR_CASES", registry)
     exec(compile(code, "example", "exec", dont_inherit=True), names)
     for case in registry.values():
@@ -37,7 +40,7 @@ def test_the_examples_of_the_readme_run(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_example_of_the_module_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     said = operator_case.__doc__ or ""
     code = "\n".join(line.removeprefix("    ") for line in said.splitlines() if line.startswith("    "))
-    names = {name: getattr(generate, name) for name in ("Arguments", "Draw", "Family")}
+    names = {"Arguments": operator_case.Arguments, "Draw": Draw, "Family": operator_case.Family}
     registry = declared(code, monkeypatch, ACCUMULATES=ACCUMULATES, FLOATS=FLOATS, NUMBERS=NUMBERS, **names)
     assert set(registry) == {"aten.abs.default", "aten.neg.default", "aten.mv.default"}
 

@@ -11,7 +11,7 @@ from harness_runs import unary
 from writers import add_to_corpus
 
 from harness.compare.verdict import Outcome, Stage
-from harness.generate.regressions import Corpus, CorpusEntry, read_contents
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry, read_contents
 from harness.record.layout import ResultsError
 
 FAILURE = CorpusEntry(
@@ -79,7 +79,7 @@ def test_a_damaged_line_is_named_skipped_and_kept(line: str, wrong: str, tmp_pat
     contents = corpus.read("aten.celu.default")
     assert contents.entries == (FAILURE,)
     (message,) = contents.damaged
-    assert message.startswith(f"{file}:3 is no corpus entry and was skipped")
+    assert message.startswith(f"{file}:3 is not a corpus entry and was skipped")
     assert wrong in message
     assert "\n" not in message
     corpus.add(CAPTURED)

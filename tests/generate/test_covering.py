@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from harness.core import TensorSpec
+from harness.core.invocation import TensorSpec
 from harness.generate.case_library import load_cases
-from harness.generate.covering import Covering
 from harness.generate.draws import draw_cases
+from harness.generate.provider import Covering
 
 
 def test_every_pair_comes_as_soon_as_there_is_room_for_it() -> None:

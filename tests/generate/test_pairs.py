@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from harness.core import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
-from harness.generate import PairTable, draw_cases, load_cases, pair_growth, pair_needs, pair_table
+from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.generate.pairs.table import PairTable, pair_table
 
 
 def tensor(shape: tuple[int, ...], values: Sequence[float], dtype: str = "float32") -> TensorSpec:
@@ -156,22 +156,6 @@ def test_what_follows_or_never_changes_makes_no_pair() -> None:
     made = pairs(pair_table([[one] for one in calls], values=False))
     assert frozenset(("min int", "min negative")) not in made
     assert frozenset(("min int", "dtype float32")) in made
-
-
-def test_growth_says_how_many_structures_an_operator_needs() -> None:
-    load_cases()
-    few, many = (pair_needs("aten.avg_pool2d.default", 0, count) for count in (16, 64))
-    assert many.structural[:2] == pair_needs("aten.avg_pool2d.default", 0, 64).structural[:2]
-    assert list(many.structural) == sorted(many.structural)
-    assert 0 < few.structural[-1] < many.structural[-1]
-    assert set(many.with_values) == {0}
-    assert 1 < many.enough(0.5) < many.enough(0.9) <= 64
-    sine, pool = (pair_needs(name, 0, 64).structural[-1] for name in ("aten.sin.default", "aten.avg_pool2d.default"))
-    assert pool > 5 * sine
-    case = load_cases()["aten.add.Tensor"]
-    drawn = [one.invocations for one in draw_cases(case, seed=3, structures=8, values=4)]
-    assert pair_growth(drawn).with_values == pair_needs("aten.add.Tensor", 3, 8, values=4).with_values
-    assert pair_growth(drawn).with_values[-1] > 0
 
 
 def test_pairs_are_read_without_pytorch() -> None:

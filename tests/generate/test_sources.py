@@ -14,8 +14,7 @@ from harness_runs import output, record_of, rows, run_harness, unary
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.generate.cases_home import cases_directory
-from harness.generate.regressions import Corpus, CorpusEntry, read_contents
-from harness.generate.regressions.corpus_store import LOCAL
+from harness.generate.regressions.corpus_store import LOCAL, Corpus, CorpusEntry, read_contents
 
 pytestmark = pytest.mark.slowest(10)
 
@@ -157,13 +156,13 @@ def test_a_file_is_run_as_it_is_and_a_damaged_line_is_named_once(place: Place) -
     file.write_text("\n".join(lines), encoding="utf-8")
     done = place.run("--source", f"corpus:{file.name}", "--converter", "dynamo", "--converter", "torchscript")
     assert {row["overload"] for row in place.rows()} == {"aten.celu.default", uncovered.overload}
-    damaged = f"{file}:2 is no corpus entry and was skipped (an invocation is an object"
+    damaged = f"{file}:2 is not a corpus entry and was skipped (an invocation is an object"
     assert done.stdout.count(damaged) == 1, output(done)
     # Nothing is kept of a run that the corpus took no part in.
     assert not (place.directory / LOCAL).exists()
     contents = read_contents(file)
     assert len(contents.entries) == 2
-    assert "found.jsonl:2 is no corpus entry" in contents.damaged[0]
+    assert "found.jsonl:2 is not a corpus entry" in contents.damaged[0]
 
 
 @pytest.mark.parametrize(
@@ -201,7 +200,7 @@ def test_samples_of_pytorch_need_what_they_say(place: Place) -> None:
 @pytest.fixture(scope="module")
 def sampled(tmp_path_factory: pytest.TempPathFactory) -> Place:
     """PyTorch's samples of operators of several kinds: gather takes indices, sub has an alias, linear is
-    taken apart before a dispatch mode sees it, and no entry of `op_db` is named convolution."""
+    decomposed before a dispatch mode sees it, and no entry of `op_db` is named convolution."""
     pytest.importorskip("expecttest")
     place = Place(tmp_path_factory.mktemp("sampled"))
     names = ("celu", "gather", "subtract.Tensor", "linear", "convolution")

@@ -10,10 +10,12 @@ from itertools import product
 import pytest
 import torch
 
-from harness.core import ALL, FLOATS, Invocation, Recipe, TensorSpec, build_tensor
+from harness.core.dtypes import ALL, FLOATS
+from harness.core.invocation import Invocation, Recipe, TensorSpec
+from harness.core.tensors import build_tensor
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_examples
-from harness.plan import Options
+from harness.plan.options import Options
 
 
 @cache

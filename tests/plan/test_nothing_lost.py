@@ -24,7 +24,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
 from harness.execute.supervisor import Supervisor, WorkerFailed
 from harness.execute.task import WorkerTask
-from harness.generate.regressions import Corpus, CorpusEntry
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.regressions.remember import Memory
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
@@ -168,11 +168,13 @@ def test_an_error_of_the_harness_is_not_pytorchs_rejection() -> None:
     unknown = Recipe(("no such domain",), "plain", 1)
     broken = Invocation("aten.neg.default", (("self", TensorSpec((2,), "float32", (1,), 0, unknown)),))
     rejected = Invocation("aten.neg.default", (("self", TensorSpec((1,), "bool", (1,), 0, Literal((True,)))),))
+    beyond_int64 = Invocation("aten.item.default", (("self", TensorSpec((1,), "uint64", (1,), 0, Literal((2**63,)))),))
     with Supervisor(timeout=30) as supervisor:
-        unit = literal_unit([GOOD[0], broken], backends=["ort-cpu"])
+        unit = literal_unit([GOOD[0], broken, beyond_int64], backends=["ort-cpu"])
         found = {v.case_id: v for part in run_unit(unit, supervisor) for v in part}
         (skipped,) = [v for part in run_unit(literal_unit([rejected], backends=["ort-cpu"]), supervisor) for v in part]
     assert found[GOOD[0].case_id].outcome is Outcome.PASS
+    assert found[beyond_int64.case_id].outcome is Outcome.SKIP
     failure = found[broken.case_id]
     assert (failure.outcome, failure.stage, failure.blame) == (Outcome.CRASH, Stage.REFERENCE, "unknown")
     assert failure.message.startswith("the harness itself failed")

@@ -19,15 +19,14 @@ from harness.generate.cases_home import cases_directory
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
-from harness.plan.reuse.basis import basis
-from harness.plan.reuse.keys import VerdictScope, differences
-from harness.plan.reuse.library import Library
+from harness.plan.reuse.earlier_runs import Library
+from harness.plan.reuse.fingerprint import VerdictScope, basis, differences
 from harness.record import layout, store
 from harness.record.json_lines import Minimal, append_line, read_minimal, write_flaky
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.record.writer import RunWriter
-from harness.run import BACKENDS, runtime_distributions
+from harness.run.backend import BACKENDS, runtime_distributions
 
 pytestmark = pytest.mark.slowest(26)
 
@@ -147,7 +146,7 @@ def test_what_changed_is_run_again(
     assert any(said in note for note in notes(again)), notes(again)
     assert found(again) == found(earlier)
     if "openvino" in changes.get("versions", {}):
-        # It is a witness: no passing verdict hangs on it.
+        # It is a witness: no passing verdict depends on it.
         failing = [row for row in rows(again) if row["outcome"] not in ("pass", "skip")]
         assert failing
         assert not any(row["reused_from"] for row in failing)

@@ -10,7 +10,7 @@ from harness_runs import record_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
-from harness.core import Invocation, Literal, TensorSpec
+from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.plan import reexecute
 
 WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "backend", "signature": "values"}

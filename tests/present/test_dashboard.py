@@ -18,12 +18,12 @@ from row_changes import row_changes
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate import CHANGES, compare_runs
+from harness.gate.case_changes import CHANGES
+from harness.gate.run_diff import compare_runs
 from harness.present.dashboard.built import build
 from harness.present.dashboard.embed import script
 from harness.present.dashboard.findings import RecordedCall, findings
-from harness.present.dashboard.site import write_site
-from harness.present.dashboard.site_summary import badge, file_name
+from harness.present.dashboard.site import badge, file_name, write_site
 from harness.record import store
 from harness.record.json_lines import write_flaky
 from harness.record.layout import ResultsError

@@ -22,10 +22,12 @@ from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
-from harness.analyse import Tried, read_tried_pairs
-from harness.causes import failure_groups, model_use, operator_priority
-from harness.gate import ChangeKind, compare_runs
-from harness.present import weighted_rates
+from harness.causes.groups import failure_groups
+from harness.causes.priority import model_use, operator_priority
+from harness.coverage.seen_pairs import Tried, read_tried_pairs
+from harness.gate.case_changes import ChangeKind
+from harness.gate.run_diff import compare_runs
+from harness.present import matrix
 from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.json_lines import read_graphs, read_scripts
@@ -95,7 +97,7 @@ def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> N
         counted.setdefault(name, Counter())[row["overload"], row["outcome"] == "pass"] += 1
         rates.setdefault(name, Counter())[usual, row["outcome"] == "pass"] += 1
     assert said.keys() == counted.keys()
-    for rate in weighted_rates.weighted_rates(table_of):
+    for rate in matrix.weighted_rates(table_of):
         assert rate.ordinary is not None
         assert abs(float(said[f"{rate.converter} → {rate.backend}"][5].rstrip("%")) - 100 * rate.ordinary) < 1
     for name, cases in counted.items():

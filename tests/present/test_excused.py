@@ -11,8 +11,11 @@ from click.testing import CliRunner
 from harness_runs import record_of, row_of, unary
 
 from harness.app.cli._group import conformance as group
-from harness.compare import CaseProblem, Outcome, problems_text
-from harness.record import RunInfo, RunWriter, layout, store
+from harness.compare.output_comparison import CaseProblem, problems_text
+from harness.compare.verdict import Outcome
+from harness.record import layout, store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 _DTYPE = CaseProblem(
     stage="compare",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from harness_runs import row_of, vector
 
-from harness.compare import Outcome, Stage, Verdict
-from harness.core import Invocation
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
 from harness.present.dashboard.operator_data import Beside, decoded, operator_data
-from harness.record.schema import to_table
+from harness.record.parquet import to_table
 
 
 def rows(dtype: str, number: int, **changes: object) -> list[Verdict]:

@@ -15,16 +15,16 @@ from rich.console import Console, RenderableType
 from harness.causes import groups as failures
 from harness.causes.cause import SEVERITY
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.documents import plain
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.core.plain_text import plain
-from harness.present import counts, matrix, rejections, session_lines as progress
+from harness.present import matrix, run_counts, session_lines as progress
+from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render
-from harness.present.reproduce import command, shown_path
 from harness.present.terminal_summary import print_summary, summary_text
 from harness.record import store
 from harness.record.layout import ResultsError
+from harness.record.parquet import to_table
 from harness.record.run_info import RunInfo
-from harness.record.schema import to_table
 from harness.record.writer import RunWriter
 
 
@@ -139,7 +139,7 @@ def test_matrix_says_what_it_leaves_out() -> None:
 def test_counts_outcomes_by_stage() -> None:
     rows = [verdict(1), verdict(2), mismatch(3), skip(4, "aten.celu.default", "no")]
     rows += [verdict(5, stage=Stage.LOAD, outcome=Outcome.BUILT)]
-    printed = text(counts.render(counts.counts(to_table(rows, "run"))))
+    printed = text(run_counts.render_counts(run_counts.counts(to_table(rows, "run"))))
     table = [line.split() for line in printed.splitlines() if line.strip("─ ")]
     assert table == [
         ["outcome", "reference", "load", "compare", "all"],
@@ -158,9 +158,9 @@ def test_operators_that_pytorch_rejects_too_often_are_named() -> None:
     # Rows of other backends are the same draws.
     rows += [dataclasses.replace(row, backend="onnx-reference") for row in rows]
     table = to_table(rows, "run")
-    found = rejections.rejections(table, table.filter(rejections.REJECTED))
+    found = run_counts.rejections(table, table.filter(run_counts.REJECTED))
     assert [(r.overload, r.rejected, r.drawn) for r in found] == [("aten.bad.default", 3, 11)]
-    printed = text(rejections.render(found))
+    printed = text(run_counts.render(found))
     assert "aten.bad.default: 3 of 11 rejected, mostly: size 29 is [not] allowed" in printed
 
 

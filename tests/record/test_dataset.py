@@ -23,8 +23,7 @@ from writers import add_to_dataset
 
 from harness.app.cli._group import conformance
 from harness.record import layout, store
-from harness.record.archive.archive import Became, Dataset
-from harness.record.archive.contents import ArchiveContents, ArchivedRun
+from harness.record.archive.archive import ArchiveContents, ArchivedRun, Became, Dataset
 from harness.record.archive.place import Location
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.writer import RunWriter
@@ -362,6 +361,6 @@ def test_a_run_of_another_name_or_time_is_told_as_damaged(tmp_path: Path) -> Non
     info = RunInfo.from_json((partition / layout.RUN_FILE).read_text())
     write_run_info(partition, dataclasses.replace(info, started="yesterday"))
     assert {bad["run_id"]: bad["reason"] for bad in asked("list", dataset)["damaged"]} == {
-        run.name: "its `started` is no time: yesterday",
+        run.name: "its `started` is not a time: yesterday",
         "other": f"run.json is of the run {run.name}",
     }

@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from harness_runs import record_of, unary
 
-from harness.causes import COLUMNS, failure_groups
-from harness.compare import Outcome, Stage, normalise
-from harness.core import describe_error, without_escapes
-from harness.record import Minimal, append_line, read_minimal, store
+from harness.causes.groups import COLUMNS, failure_groups
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome, Stage
+from harness.core.documents import describe_error, without_escapes
+from harness.record import store
+from harness.record.json_lines import Minimal, append_line, read_minimal
 
 COLOURED = "Failed. \x1b[96mThis is step 1/3\x1b[0m of exporting."
 SAID = "Failed. This is step 1/3 of exporting."

@@ -18,7 +18,9 @@ import pytest
 from harness_runs import environment
 from part_writer import rows_of_part
 
-from harness.record import RunInfo, RunWriter, layout, store
+from harness.record import layout, store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(13)
 

@@ -29,8 +29,8 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.record import layout, store
 from harness.record.layout import ResultsError
+from harness.record.parquet import SCHEMA
 from harness.record.run_info import RunInfo, newest, read_run_info
-from harness.record.schema import SCHEMA
 from harness.record.writer import RunWriter
 
 CONTRACT = [

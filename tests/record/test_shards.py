@@ -6,8 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from harness_runs import output, record_of, rows, run_harness, unary
@@ -18,11 +16,10 @@ from harness.generate.sources.recorded import read_replay
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute
-from harness.record.joining import join_backends
 from harness.record.json_lines import LocatedFailure, append_line, read_located
 from harness.record.layout import ResultsError
 from harness.record.merging import merge
-from harness.record.progress import completeness, note
+from harness.record.progress import note
 from harness.record.run_info import read_run_info
 
 pytestmark = pytest.mark.slowest(20)
@@ -110,38 +107,6 @@ def test_what_was_located_in_shards_is_known_of_the_whole(shards: Path, tmp_path
         append_line(run, one)
     merge(runs, tmp_path / "m")
     assert read_located(tmp_path / "m") == found
-
-
-def in_another_backend(run: Path, backend: str) -> Path:
-    """A run as another backend might have left it."""
-    verdicts = run / "verdicts.parquet"
-    table = pq.read_table(verdicts)
-    column = table.schema.get_field_index("backend")
-    field = table.schema.field(column)
-    pq.write_table(table.set_column(column, field, pa.array([backend] * len(table), field.type)), verdicts)
-    data = json.loads((run / "run.json").read_text())
-    data["options"]["backend"] = [backend]
-    (run / "run.json").write_text(json.dumps(data))
-    return run
-
-
-def test_runs_in_several_backends_are_joined(shards: Path, tmp_path: Path) -> None:
-    merge([shards / "1", shards / "2"], tmp_path / "m")
-    merge([in_another_backend(run, "onnx-reference") for run in copies(shards, tmp_path)], tmp_path / "n")
-    join_backends([tmp_path / "m", tmp_path / "n"], tmp_path / "joined")
-    assert keys(tmp_path / "joined") == sorted([*keys(tmp_path / "m"), *keys(tmp_path / "n")])
-    info = read_run_info(tmp_path / "joined")
-    assert [(part.index, part.count) for part in info.shards] == [(i, 4) for i in range(1, 5)]
-    assert completeness(tmp_path / "joined").complete
-    assert {row["run_id"] for row in rows(tmp_path / "joined", "run_id")} == {info.run_id}
-    # A backend of which nothing was recorded is missing, and so are its operators.
-    planned = read_run_info(tmp_path / "n").planned
-    join_backends([tmp_path / "m"], tmp_path / "some", lost=planned)
-    assert completeness(tmp_path / "some").said.startswith("shards 3/4, 4/4 are missing; 3 of 3 operators lack")
-    data = json.loads((tmp_path / "n" / "run.json").read_text())
-    (tmp_path / "n" / "run.json").write_text(json.dumps({**data, "seed": 1}))
-    with pytest.raises(ResultsError, match="are not of one run: --seed 0 and 1"):
-        join_backends([tmp_path / "m", tmp_path / "n"], tmp_path / "other")
 
 
 def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def python(code: str, *paths: Path) -> str:
 def test_importing_the_package_imports_no_runtime() -> None:
     runtimes = ["onnxruntime", "openvino", "tensorrt", "tensorrt_rtx_bindings", "torch"]
     code = (
-        "import sys; from harness.run import BACKENDS; BACKENDS.entries()\n"
+        "import sys; from harness.run.backend import BACKENDS; BACKENDS.entries()\n"
         f"print([m for m in {runtimes} if m in sys.modules])"
     )
     assert python(code) == "[]\n"

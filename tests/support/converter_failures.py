@@ -12,13 +12,14 @@ from recorded_rows import row_of
 from harness.blame.inquiry import signature
 from harness.blame.root_cause import diagnose
 from harness.blame.testimony import Decision
-from harness.causes import FailureGroup, failure_groups
-from harness.compare import Outcome, OutputComparison, OutputProblem, Stage, Verdict
-from harness.core import Invocation
-from harness.execute import Result
-from harness.plan.verdict_row import _columns
+from harness.causes.groups import FailureGroup, failure_groups
+from harness.compare.output_comparison import OutputComparison, OutputProblem
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.execute.task import Result
+from harness.plan.unit import _columns
 from harness.present.evidence import fault_text, group_place
-from harness.record import to_table
+from harness.record.parquet import to_table
 
 INVALID = "InferenceError: [ShapeInferenceError] (op_type:{}, node name: n): "
 CAST = "X typestr: T, has unsupported type: tensor(int16)"

@@ -26,8 +26,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.causes import COLUMNS, FAILED, CodedRows, FailureGroup, call, each_problem, failure_groups
-from harness.compare import Outcome
+from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.causes.known_issues import call
+from harness.causes.rows import CodedRows, each_problem
+from harness.compare.verdict import Outcome
 from harness.present.evidence import fault_text, group_place
 from harness.record import store
 

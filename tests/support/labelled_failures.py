@@ -21,15 +21,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.compare import Outcome, Verdict
-from harness.core import Invocation
-from harness.execute import Supervisor
-from harness.generate import Replayed, load_cases
-from harness.plan import Unit, run_unit
+from harness.compare.verdict import Outcome, Verdict
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.generate.case_library import load_cases
+from harness.generate.sources.recorded import Replayed
+from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
 
 FILE = Path(__file__).parents[1] / "blame" / "labelled.jsonl"
-#: A case that passes when it is run again says nothing of blame: it draws at random, or hangs on its batch.
+#: A case that passes when it is run again says nothing of blame: it draws at random, or depends on its batch.
 PASSES = "passes"
 #: In the order in which they were judged.
 SETS = ("before", "after", "later", "last", "fifth", "sixth")

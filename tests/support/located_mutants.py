@@ -22,15 +22,18 @@ import click
 from mutants.applied import applied
 from mutants.mutation import Mutation, mutated_source, mutations, source_file
 
-from harness.analyse.places.locate import Located, locate
-from harness.analyse.places.observed_case import Bench
-from harness.analyse.places.repair import Limits
-from harness.analyse.places.source_code import SourceCode
-from harness.compare import Outcome, Stage
-from harness.convert import CodeLine, find_converter
-from harness.core import Invocation
-from harness.generate import OPERATOR_CASES, draw_cases, load_cases
-from harness.run import BACKENDS
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import find_converter
+from harness.convert.provenance import CodeLine
+from harness.core.invocation import Invocation
+from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_cases
+from harness.generate.operator_case import OPERATOR_CASES
+from harness.locate.locate import Located, locate
+from harness.locate.observed_case import Bench
+from harness.locate.repair import Limits
+from harness.locate.source_code import SourceCode
+from harness.run.backend import BACKENDS
 
 #: Cases of an operator, and mutations that are tried of one.
 _CASES, _TRIED = 9, 5

@@ -16,9 +16,11 @@ import onnx
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.convert import Converter, ExportRequest, HasUnoptimised, OperatorCalls
-from harness.core import output_tensors, pytree
-from harness.run import Backend, BackendSession, ShapeRange
+from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
+from harness.convert.operator_calls import OperatorCalls
+from harness.core.tensors import output_tensors
+from harness.core.torch_operators import pytree
+from harness.run.backend import Backend, BackendSession, ShapeRange
 
 FLOATS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)
 INTS = (TensorProto.INT64, TensorProto.INT32)

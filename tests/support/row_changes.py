@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.compare import Outcome
-from harness.gate import ChangeKind
+from harness.compare.verdict import Outcome
+from harness.gate.case_changes import ChangeKind
 
 Row = Mapping[str, Any]
 Key = tuple[str, str, str, str]

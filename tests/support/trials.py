@@ -12,13 +12,15 @@ from harness.blame.testimony import Complaint, Decision
 from harness.blame.trial import Trial
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
-from harness.convert import Converter, find_converter
-from harness.core import Array
+from harness.convert.converter import Converter, find_converter
+from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
-from harness.execute import Exportable, Group, Settings, export_alone, run_reference
-from harness.generate import load_cases
+from harness.execute.program import Exportable, export_alone
+from harness.execute.reference import run_reference
+from harness.execute.task import Group, Settings
+from harness.generate.case_library import load_cases
 from harness.present.evidence import evidence
-from harness.run import BACKENDS, Backend
+from harness.run.backend import BACKENDS, Backend
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from threading import Barrier
 
-from harness.generate.regressions import Corpus, CorpusEntry
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.record.archive.archive import Became, Dataset
 
 

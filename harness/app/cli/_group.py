@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from types import ModuleType
 from typing import Any
 
 import click
 
 import harness
 import harness.app.cli
-from harness.record import ResultsError
+from harness.record.layout import ResultsError
 
+#: The sections of the help, in order; each module of a subcommand names its own as `SECTION`.
+SECTIONS = ("run", "look", "dig", "gate", "store")
 #: Subcommands that run cases in worker processes of their own.
-_WITH_WORKERS = ("diverge", "explain", "fix", "graphs", "replay", "shrink")
+_WITH_WORKERS = ("diverge", "explain", "graphs", "replay", "shrink")
 
 
 class _CannotBeDone(click.ClickException):
     """One line. The status is a usage error's, because 1 means that a case fails."""
 
     exit_code = click.UsageError.exit_code
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"harness.app.cli.{name.replace('-', '_')}")
 
 
 class _Modules(click.Group):
@@ -35,15 +42,25 @@ class _Modules(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        module = importlib.import_module(f"harness.app.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        command: click.Command = _module(cmd_name).command
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        room = formatter.width - 6 - max(map(len, names))
+        by_section: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
+        for name in names:
+            module = _module(name)
+            by_section[module.SECTION].append((name, module.command.get_short_help_str(room)))
+        for section, commands in by_section.items():
+            with formatter.section(section.capitalize()):
+                formatter.write_dl(commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] in _WITH_WORKERS and not {"-h", "--help"} & set(args):
-            from harness.core import preload_in_fork_server
+            from harness.core.isolation import preload_in_fork_server
 
             # Workers import for several seconds: at the same time as the command does.
             preload_in_fork_server("harness.blame.preloaded_witnesses", start=True)

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from harness.compare import Outcome, Stage
-from harness.core import Unavailable, UnknownName, UnknownOperator, json_text, match
-from harness.record import ResultsError, Selection, completeness, layout, newest
+from harness.compare.verdict import Outcome, Stage
+from harness.core.documents import json_text
+from harness.core.overloads import UnknownOperator, match
+from harness.core.plugins import Unavailable, UnknownName
+from harness.record import layout
+from harness.record.layout import ResultsError
+from harness.record.progress import completeness
+from harness.record.run_info import newest
+from harness.record.store import Selection
 
 if TYPE_CHECKING:
     # `golden check` needs few packages: neither rich nor PyTorch.
@@ -245,7 +251,7 @@ def require_converters(names: Iterable[str]) -> None:
     Raises:
         click.UsageError: one is not; says how to get it.
     """
-    from harness.convert import find_converter
+    from harness.convert.converter import find_converter
 
     _require("converter", names, lambda name: find_converter(name).probe())
 
@@ -256,7 +262,7 @@ def require_backends(names: Iterable[str]) -> None:
     Raises:
         click.UsageError: one is not; says how to get it.
     """
-    from harness.run import BACKENDS
+    from harness.run.backend import BACKENDS
 
     def probe(name: str) -> Unavailable | None:
         entry, argument = BACKENDS.find(name)

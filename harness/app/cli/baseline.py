@@ -7,15 +7,9 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import (
-    directory_option,
-    emit,
-    example,
-    json_option,
-    print_json,
-    run_argument,
-    statuses,
-)
+from harness.app.cli._shared import directory_option, emit, example, json_option, print_json, run_argument, statuses
+
+SECTION = "gate"
 
 
 @click.command(
@@ -37,10 +31,11 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
 
     With --json: out, cells, operators, cases, passed, failed, bytes, kept.
     """
-    from harness.analyse import SeenPairs, read_seen_pairs
-    from harness.core import count
-    from harness.gate import is_baseline, of_run, read_baseline, updated, write_baseline
-    from harness.record import ResultsError, completeness
+    from harness.core.documents import count
+    from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
+    from harness.gate.baseline.file import is_baseline, of_run, read_baseline, updated, write_baseline
+    from harness.record.layout import ResultsError
+    from harness.record.progress import completeness
 
     missing = completeness(run).said
     if missing:

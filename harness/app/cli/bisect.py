@@ -12,6 +12,9 @@ from harness.app.cli._shared import example, find_run, json_option, names_option
 _PLACE = Path(".conformance") / "releases"
 
 
+SECTION = "dig"
+
+
 @click.command(
     epilog=example(
         "conformance bisect 82129e6a --package onnxruntime",
@@ -56,7 +59,7 @@ def command(
 
     With --json: package, tried (release, verdict, missing), before, after, between.
     """
-    from harness.analyse import NoReleases, Rerun, Verdicts, install_release, releases_of, search_releases
+    from harness.reproduce.releases import NoReleases, Rerun, Verdicts, install_release, releases_of, search_releases
 
     words = [str(Path(case).resolve()) if Path(case).is_file() else case]
     if not Path(case).is_file():

@@ -8,7 +8,9 @@ import click
 from rich.text import Text
 
 from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, statuses
-from harness.record import ResultsError
+from harness.record.layout import ResultsError
+
+SECTION = "dig"
 
 
 @click.command(
@@ -40,17 +42,10 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
     With --json: saved, entries, models. A model has calls, kinds, left_out, run, operators (overload, calls,
     kinds, modules, places); a place has converter, backend, own_cases, own_failures, cases, failures, how.
     """
-    from harness.analyse import (
-        capture_calls,
-        capture_data,
-        entries_of,
-        operator_uses,
-        render_capture,
-        save_directory,
-        save_file,
-    )
-    from harness.core import UnknownName
-    from harness.execute import ModelProblem, load_model, load_models
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.model_loading import ModelProblem, load_model, load_models
+    from harness.models.capture import capture_calls, entries_of, save_directory, save_file
+    from harness.models.use import capture_data, operator_uses, render_capture
 
     names = [name for word in words for name in (load_models() if word == "all" else (word,))]
     looked_up = _run(run)

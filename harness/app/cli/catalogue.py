@@ -7,20 +7,13 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import (
-    emit,
-    example,
-    file_option,
-    find_run,
-    json_option,
-    line,
-    print_json,
-    statuses,
-)
+from harness.app.cli._shared import emit, example, file_option, find_run, json_option, line, print_json, statuses
 from harness.causes import known_issues
-from harness.core import count
-from harness.present import catalogue, markdown
-from harness.record import reason
+from harness.core.documents import count
+from harness.present.catalogue import catalogue, markdown
+from harness.record.layout import reason
+
+SECTION = "look"
 
 
 @click.command(
@@ -76,7 +69,7 @@ def command(runs: tuple[str, ...], out: Path | None, lines: float | None, as_jso
 def _locate(run: Path, seconds: float) -> None:
     """Look for the lines of a run's defects, and say on the error stream how far that got."""
     # PyTorch takes seconds to import, and only this needs it.
-    from harness.analyse import locate_failures
+    from harness.reproduce.attachments import locate_failures
 
     looked, left = locate_failures(run, seconds)
     more = f"; {left:,} are left" if left else ""

@@ -7,16 +7,9 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import (
-    directory_option,
-    emit,
-    example,
-    json_option,
-    line,
-    print_json,
-    runs_in,
-    statuses,
-)
+from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, runs_in, statuses
+
+SECTION = "look"
 
 
 @click.command(
@@ -36,7 +29,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     With --json: site, runs, aside, seconds, summary.
     """
     # NumPy and Arrow take a while to import.
-    from harness.present import write_site
+    from harness.present.dashboard.site import write_site
 
     started = time.perf_counter()
     site = write_site(runs_in(runs), out)

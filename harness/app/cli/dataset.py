@@ -11,20 +11,23 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
-from harness.core import count, plain
-from harness.record import (
+from harness.core.documents import count, plain
+from harness.record.archive.archive import (
     Addition,
     ArchiveContents,
     ArchivedRun,
     Aside,
     DamagedRun,
     Dataset,
-    ResultsError,
     require_run,
 )
+from harness.record.layout import ResultsError
 
 _dataset = click.argument("dataset", metavar="DATASET")
 _last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the newest N runs.")
+
+
+SECTION = "store"
 
 
 @click.group()

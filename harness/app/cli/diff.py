@@ -6,17 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import (
-    emit,
-    example,
-    json_option,
-    print_json,
-    statuses,
-    warn_if_incomplete,
-)
+from harness.app.cli._shared import emit, example, json_option, print_json, statuses, warn_if_incomplete
 
 if TYPE_CHECKING:
-    from harness.gate import Found
+    from harness.gate.diff_inputs import Found
+
+
+SECTION = "gate"
 
 
 @click.command(
@@ -66,7 +62,9 @@ def command(
     With --json: counts, not_requested, compared, missing, versions, options, and overloads (case by case) or
     differences.
     """
-    from harness.gate import ChangeKind, Diff, compare_as_fits, find_sides
+    from harness.gate.case_changes import ChangeKind
+    from harness.gate.diff_inputs import compare_as_fits, find_sides
+    from harness.gate.run_diff import Diff
     from harness.present import gate_report as gate, run_changes as changes
 
     first, second = find_sides(before, after)

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.analyse import DivergeTask
 from harness.app.cli._shared import emit, example, json_option, line, print_json, statuses, timeout_option
+from harness.models.divergence_task import DivergeTask
+
+SECTION = "dig"
 
 
 @click.command(
@@ -61,11 +63,13 @@ def command(
     With --json: model, converter, backend, change, kind, problem, module, operator, operators, node,
     onnx_node, detail, alone, checked, checkpoints, not_run, growth, verdict.
     """
-    from harness.analyse import divergence_entries, divergence_lines, find_divergence
-    from harness.core import UnknownName
-    from harness.execute import ModelProblem, Supervisor
-    from harness.generate import Corpus
-    from harness.plan import Options, UsageProblem, make_plan
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.supervisor import Supervisor
+    from harness.generate.regressions.corpus_store import Corpus
+    from harness.models.divergence import divergence_entries, divergence_lines, find_divergence
+    from harness.plan.options import Options, UsageProblem
+    from harness.plan.plan import make_plan
 
     try:
         plan = make_plan(

@@ -20,7 +20,10 @@ from harness.app.cli._shared import (
     require_converters,
     statuses,
 )
-from harness.record import layout, newest
+from harness.record import layout
+from harness.record.run_info import newest
+
+SECTION = "look"
 
 
 @click.command(
@@ -61,8 +64,10 @@ def command(
     With --json: operator, overloads, onnx, candidate, emits, spec, source, unavailable, missing, skeleton.
     """
     # PyTorch takes seconds to import.
-    from harness.analyse import explain_operator, render
-    from harness.core import UnknownName, UnknownOperator
+    from harness.core.overloads import UnknownOperator
+    from harness.core.plugins import UnknownName
+    from harness.explain.explanation import explain_operator
+    from harness.explain.render import render
 
     if out is not None and out.exists():
         raise click.UsageError(f"--out {out}: the file exists already; name another")

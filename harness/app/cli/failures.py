@@ -8,23 +8,22 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import (
-    emit,
-    example,
-    json_option,
-    line,
-    print_json,
-    run_argument,
-    selecting,
-    statuses,
-)
+from harness.app.cli._shared import emit, example, json_option, line, print_json, run_argument, selecting, statuses
 from harness.causes import groups as failures, known_issues
-from harness.compare import SPEC
-from harness.present import group_data, render, render_no_longer_failing, shown_path
-from harness.record import Selection, completeness, read_located, read_minimal, store
+from harness.compare.verdict import SPEC
+from harness.present.case_report import shown_path
+from harness.present.evidence import group_data
+from harness.present.failures_text import render, render_no_longer_failing
+from harness.record import store
+from harness.record.json_lines import read_located, read_minimal
+from harness.record.progress import completeness
+from harness.record.store import Selection
 
 #: Distinct failures that people see by default.
 _SHOWN = 20
+
+
+SECTION = "look"
 
 
 @click.command(
@@ -51,7 +50,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
 
     Failures of one defect are one entry. It has the place of the defect and what is wrong there, the
     operators and dtypes that it touches, its smallest case, and the upstream issue if one is known. A result
-    that the specification leaves open is nobody's defect, and is listed apart.
+    that the specification leaves open is not a defect, and is listed apart.
 
     With --json: run, missing, failures (total, groups), no_longer_failing. A group has outcome, stage, blame,
     place, cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends,

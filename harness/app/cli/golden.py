@@ -16,21 +16,12 @@ from harness.app.cli._shared import (
     require_backends,
     require_converters,
 )
-from harness.core import UnknownName
-from harness.gate import (
-    CheckedGolden,
-    Ending,
-    Golden,
-    GoldenChange,
-    GoldenKey,
-    Manifest,
-    check,
-    export,
-    read_manifest,
-    read_set,
-)
-from harness.generate import load_cases
-from harness.run import BACKENDS
+from harness.core.plugins import UnknownName
+from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
+from harness.gate.golden.onnx_layout import export
+from harness.gate.golden.store import Ending, Golden, GoldenKey, Manifest, read_manifest, read_set
+from harness.generate.case_library import load_cases
+from harness.run.backend import BACKENDS
 
 #: Where the goldens of this repository are.
 _DEFAULT = "golden"
@@ -41,6 +32,9 @@ _directory = directory_option("--golden", "The directory of the goldens.", _DEFA
 _converters = names_option("--converter", "converters", "Use its models. Repeatable.")
 _op = op_option("An operator, overload or glob.")
 _all = click.option("--all", "show_all", is_flag=True, help=f"Print every line, not the first {_SHOWN}.")
+
+
+SECTION = "gate"
 
 
 @click.group()
@@ -73,8 +67,8 @@ def record(
     By default the goldens have the models of every converter that can run here, and the outcomes of ONNX
     Runtime on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
     """
-    from harness.convert import CONVERTERS
-    from harness.gate import record as record_goldens
+    from harness.convert.converter import CONVERTERS
+    from harness.gate.golden.recording import record as record_goldens
 
     known = list(load_cases())
     on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.on_cpu)
@@ -155,7 +149,7 @@ def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
     The exit status is 1 if the operator's judge says that an output is wrong. An output that differs only in
     its last places is listed as moved.
     """
-    from harness.gate import verify as verify_goldens
+    from harness.gate.golden.verify import verify as verify_goldens
 
     manifest, goldens, _ = _read(directory, ops)
     differences = list(verify_goldens(goldens))

@@ -19,7 +19,9 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
-from harness.core import count
+from harness.core.documents import count
+
+SECTION = "dig"
 
 
 @click.command(
@@ -38,8 +40,8 @@ def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_jso
 
     With --json: run, graphs, scripts, failed.
     """
-    from harness.analyse import write_evidence
     from harness.record import store
+    from harness.reproduce.attachments import write_evidence
 
     known = sorted(set(store.read(run, ["overload"])["overload"].to_pylist())) if ops else []
     overloads = set(operators_matching(ops, known, f"in {run}")) if ops else None

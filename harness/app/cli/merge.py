@@ -8,9 +8,12 @@ import click
 from rich.text import Text
 
 from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
-from harness.core import count, listed, plain
+from harness.core.documents import count, listed, plain
 
 _SHARD = ("index", "count", "state", "operators", "unfinished")
+
+
+SECTION = "store"
 
 
 @click.command(
@@ -42,7 +45,10 @@ def command(
     With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,
     unfinished).
     """
-    from harness.record import ShardState, completeness, merge, store
+    from harness.record import store
+    from harness.record.merging import merge
+    from harness.record.progress import completeness
+    from harness.record.run_info import ShardState
 
     merged = merge(shards, out, different_versions=allow_different_versions)
     there = completeness(out)

@@ -22,14 +22,17 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
-from harness.compare import Stage, Verdict
-from harness.core import count, shown
+from harness.compare.verdict import Stage, Verdict
+from harness.core.documents import count, shown
 
 if TYPE_CHECKING:
-    from harness.plan import Again, Outputs
+    from harness.plan.reexecute import Again, Outputs
 
 #: Outputs with more elements than this are not printed whole.
 _MOST = 64
+
+
+SECTION = "run"
 
 
 @click.command(
@@ -68,7 +71,8 @@ def command(
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
     three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
     """
-    from harness.plan import UsageProblem, reexecute as rerun
+    from harness.plan import reexecute as rerun
+    from harness.plan.options import UsageProblem
 
     if Path(case).is_file():
         again = rerun.from_file(Path(case))
@@ -116,8 +120,9 @@ def _is(case: Any, verdict: Verdict) -> bool:
 
 
 def _parts(again: Again, verdict: Verdict) -> Iterator[RenderableType]:
-    from harness.causes import call
-    from harness.present import evidence_of_row, verdict_table
+    from harness.causes.known_issues import call
+    from harness.present.case_report import verdict_table
+    from harness.present.evidence import evidence_of_row
 
     yield Text.assemble((f"case {verdict.case_id}", "bold"))
     yield shown(call(verdict.invocation), style="cyan")
@@ -152,8 +157,8 @@ def _plain(value: Any) -> Any:
 
 
 def _data(again: Again, verdict: Verdict) -> dict[str, Any]:
-    from harness.causes import call
-    from harness.present import verdict_data
+    from harness.causes.known_issues import call
+    from harness.present.case_report import verdict_data
 
     outputs = _outputs(again, verdict)
 

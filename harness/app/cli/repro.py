@@ -12,7 +12,11 @@ import click
 from harness.app.cli._shared import example, json_option, rules_option, run_option, statuses
 
 if TYPE_CHECKING:
-    from harness.analyse import ReproducibleFailure, ScriptResult
+    from harness.reproduce.failure import ReproducibleFailure
+    from harness.reproduce.script import ScriptResult
+
+
+SECTION = "dig"
 
 
 @click.command(
@@ -51,8 +55,8 @@ def command(
     once it is gone. With --issue, a runtime's defect is shown by the exported model alone, without PyTorch.
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
-    from harness.analyse import find_failure
-    from harness.present import evidence
+    from harness.present.evidence import evidence
+    from harness.reproduce.failure import find_failure
 
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
     if failure.diagnosis is not None:
@@ -92,7 +96,9 @@ def command(
 
 def _written(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
     """The script, how it ended, and what is to be written."""
-    from harness.analyse import NoScript, places_of_case, run_text, write_issue, write_report, write_script
+    from harness.locate.locate import places_of_case
+    from harness.reproduce.issue import write_issue, write_report
+    from harness.reproduce.script import NoScript, run_text, write_script
 
     try:
         if issue:

@@ -11,9 +11,12 @@ import click
 from rich.console import Console
 
 from harness.app.cli._shared import example, print_json
-from harness.app.pytest_session import pytest_main
-from harness.plan import UsageProblem
-from harness.record import layout, newest, read_run_info, store
+from harness.plan.options import UsageProblem
+from harness.plan.pytest_session import pytest_main
+from harness.record import layout, store
+from harness.record.run_info import newest, read_run_info
+
+SECTION = "run"
 
 
 @click.command(
@@ -63,7 +66,7 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
 
 def _on_cluster(given: list[str]) -> int:
     """`run_on_cluster`, whose problems are one line."""
-    from harness.app.cluster.cluster_run import run_on_cluster
+    from harness.cluster.cluster_run import run_on_cluster
 
     as_json = "--json" in given
     stream = sys.stderr if as_json else sys.stdout

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from harness.app.cli._shared import emit, example, json_option, print_json, run_option, statuses
-from harness.causes import read_known_issues
+from harness.causes.known_issues import read_known_issues
 from harness.present import case_report as case
+
+SECTION = "look"
 
 
 @click.command(

@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from harness.analyse import PER_FAILURE, RecordedFailure, failures, shrink_run
 from harness.app.cli._shared import (
     example,
     json_option,
@@ -20,10 +19,14 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
-from harness.core import count
-from harness.generate import Corpus
+from harness.core.documents import count
+from harness.generate.regressions.corpus_store import Corpus
 from harness.present import minimal_report as report
-from harness.record import read_run_info, resolve_case, rule_files
+from harness.record.run_info import read_run_info, rule_files
+from harness.record.store import resolve_case
+from harness.reproduce.shrink_session import PER_FAILURE, RecordedFailure, failures, shrink_run
+
+SECTION = "dig"
 
 
 @click.command(

@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from harness.app.cli._shared import example, file_option, json_option, print_json, run_argument, statuses
-from harness.core import json_text
+from harness.core.documents import json_text
 from harness.record import layout
+
+SECTION = "look"
 
 
 @click.command(
@@ -38,15 +40,15 @@ def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, l
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, fallbacks,
     reused, against, worse, differences.
     """
-    from harness.present import digest, digest_text
+    from harness.present import digest
 
-    found = digest(run, against)
+    found = digest.digest(run, against)
     if chat_out is not None:
         with layout.replacing(chat_out) as temporary:
-            temporary.write_text(json_text(digest_text.chat(found, link)) + "\n", encoding="utf-8")
+            temporary.write_text(json_text(digest.chat(found, link)) + "\n", encoding="utf-8")
     if as_json:
-        print_json(digest_text.as_json(found))
+        print_json(digest.as_json(found))
     elif chat:
-        print_json(digest_text.chat(found, link))
+        print_json(digest.chat(found, link))
     else:
-        click.echo(digest_text.markdown(found, link), nl=False)
+        click.echo(digest.markdown(found, link), nl=False)

@@ -10,7 +10,10 @@ import click
 from harness.app.cli._shared import example, json_option, operators_matching, print_json, statuses
 
 if TYPE_CHECKING:
-    from harness.analyse import Support
+    from harness.support.answer import Support
+
+
+SECTION = "look"
 
 
 @click.command(
@@ -85,8 +88,10 @@ def command(
     With --json: a list of answers, each with asked, converter, backend, opset, standing, calls, unmapped,
     loading (loads, words) and record (run, recorded, versions).
     """
-    from harness.analyse import ModelError, is_supported, read_support, write_support
-    from harness.core import UnknownOperator
+    from harness.core.overloads import UnknownOperator
+    from harness.support.is_supported import is_supported
+    from harness.support.model_calls import ModelError
+    from harness.support.record import read_support, write_support
 
     if as_json and (table or page is not None):
         raise click.UsageError("--json prints answers; --table prints Markdown and --page writes its own JSON")
@@ -122,8 +127,8 @@ def command(
 
 
 def _write_page(page: Path, record: Path | None) -> None:
-    from harness.analyse import SHIPPED, read_support
-    from harness.present import write_support_page
+    from harness.present.support_page.write_page import write_support_page
+    from harness.support.record import SHIPPED, read_support
 
     files = write_support_page(read_support(record or SHIPPED), page)
     click.echo(f"{files:,} files written to {page}; begin with {page / 'index.html'}", err=True)
@@ -137,8 +142,8 @@ def _print_table(
     opset: int | None,
     record: Path | None,
 ) -> None:
-    from harness.analyse import SHIPPED, read_support
-    from harness.present import support_catalog, support_table
+    from harness.present.support_page.write_page import support_catalog, support_table
+    from harness.support.record import SHIPPED, read_support
 
     if dtype is None:
         raise click.UsageError("--table is of one dtype: add --dtype bfloat16")
@@ -161,7 +166,7 @@ def _status(answers: list[Support]) -> int:
 
 
 def _print(answer: Support) -> None:
-    from harness.core import plain
+    from harness.core.documents import plain
 
     for call in answer.calls:
         click.echo(call.said)

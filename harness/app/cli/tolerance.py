@@ -20,14 +20,13 @@ from harness.app.cli._shared import (
     selecting,
     statuses,
 )
-from harness.core import plain
-from harness.present import (
-    excuses_report as excuses,
-    numeric_movement as movement,
-    shown_path,
-    tolerance_report as tolerance,
-)
-from harness.record import Selection, read_run_info
+from harness.core.documents import plain
+from harness.present import numeric_movement as movement, tolerance_report as excuses, tolerance_report as tolerance
+from harness.present.case_report import shown_path
+from harness.record.run_info import read_run_info
+from harness.record.store import Selection
+
+SECTION = "look"
 
 
 @click.command(

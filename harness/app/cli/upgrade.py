@@ -19,6 +19,8 @@ from harness.app.cli._shared import (
     statuses,
 )
 
+SECTION = "gate"
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True},
@@ -57,10 +59,12 @@ def command(
 
     With --json: worse, versions, goldens, baseline, run, accepted.
     """
-    from harness.app.pytest_session import pytest_main
-    from harness.gate import look, of_run, read_baseline, sweep, updated, write_baseline
+    from harness.gate.after_upgrade import look, sweep
+    from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
+    from harness.plan.pytest_session import pytest_main
     from harness.present import upgrade_report as upgrade
-    from harness.record import RunInfo, layout
+    from harness.record import layout
+    from harness.record.run_info import RunInfo
 
     expected = read_baseline(baseline)
     known = sorted({key[0] for key in expected.cells})
@@ -80,7 +84,7 @@ def command(
     write_baseline(baseline, updated(expected, of_run(run)))
     click.echo(f"wrote {baseline}", err=True)
     if goldens is not None:
-        from harness.gate import record
+        from harness.gate.golden.recording import record
 
         held = list(goldens.manifest.goldens) if names is None else names
         done = record(

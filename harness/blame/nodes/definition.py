@@ -3,10 +3,13 @@
 The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` where that is known
 to be wrong. In the wide evaluation every float is a float64, and a float64 is NumPy's `longdouble` where the
 evaluator can compute in it.
+
+What the text of an operator asks of its inputs, and ONNX's checker and inference do not check.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,13 +19,11 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from harness.blame.nodes.formulas import FORMULAS
-from harness.blame.nodes.node_call import NodeCall
-from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
-from harness.blame.nodes.operator_kinds import ACCUMULATING, COPIES, EXACT, PLACING, RANDOM
-from harness.core import PRECISION, Array
-from harness.execute import emitted_opset
-from harness.run import Backend, BackendSession
+from harness.blame.nodes.formulas import FORMULAS, NodeCall
+from harness.blame.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, RANDOM, NodeStep, SteppedGraph
+from harness.core.dtypes import PRECISION, Array
+from harness.execute.run_steps import emitted_opset
+from harness.run.backend import Backend, BackendSession
 
 #: Dtype and shape, as far as inference knows them.
 _Form: TypeAlias = "tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]"
@@ -134,7 +135,7 @@ class Definition:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The results in float64, None for what is no float; None as a whole where they cannot be had."""
+        """The results in float64, None for what is not a float; None as a whole where they cannot be had."""
         if self.is_exact or not any(_is_float(a) for a in self.inputs.values()):
             return None
         return self.wide(lambda array: array)
@@ -246,3 +247,26 @@ def _selects(node: onnx.NodeProto) -> bool:
 def _attribute(node: onnx.NodeProto, name: str, default: object) -> object:
     found: Sequence[onnx.AttributeProto] = [a for a in node.attribute if a.name == name]
     return onnx.helper.get_attribute_value(found[0]) if found else default
+
+
+#: How the text says that a tensor has no dimension, and how many it has at least.
+_NO_DIMENSION = re.compile(r"^A 0-D tensor|^Scalar\.|must be a scalar")
+_LEAST = re.compile(r"\brank [a-z] >= (\d)")
+
+
+def not_of_rank(definition: Definition) -> dict[str, Any]:
+    """The input of a step with another number of dimensions than the operator's text allows; nothing where
+    there is none."""
+    node = definition.step.node
+    if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
+        return {}
+    schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
+    for name, expected in zip(node.input, schema.inputs, strict=False):
+        if not name:
+            continue
+        text = " ".join(expected.description.split())
+        shape, least = definition.inputs[name].shape, _LEAST.search(text)
+        if (shape and _NO_DIMENSION.search(text)) or (least and len(shape) < int(least[1])):
+            quoted = text.partition(". ")[0]
+            return {"input": expected.name, "quote": quoted, "shape": list(shape)}
+    return {}

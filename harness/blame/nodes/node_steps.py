@@ -1,4 +1,7 @@
-"""A graph as the steps in which it is looked at: a node each, or several that pass on what is no tensor."""
+"""How an ONNX operator's results are judged: choices exactly, sums by their terms, others closely.
+
+A graph as the steps in which it is looked at: a node each, or several that pass on what is not a tensor.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,62 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.inliner import inline_local_functions
 
-from harness.core import Array
-from harness.execute import outer_names
+from harness.core.dtypes import Array
+from harness.execute.submodel import outer_names
+
+#: Results are elements of the inputs, or numbers that follow from them without a rounding. The definition is
+#: evaluated in the dtypes that the node has, and one answer is right.
+EXACT: frozenset[str] = frozenset(
+    {
+        # Moved or selected.
+        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Concat"),
+        *("Split", "Slice", "Gather", "GatherElements", "GatherND", "Where", "Compress", "Pad", "Trilu"),
+        *("DepthToSpace", "SpaceToDepth", "ReverseSequence", "CenterCropPad", "ScatterElements", "ScatterND"),
+        *("OneHot", "EyeLike", "ConstantOfShape", "Constant", "Shape", "Size", "NonZero", "Unique"),
+        *("SequenceConstruct", "SequenceAt", "SplitToSequence", "ConcatFromSequence", "TensorScatter"),
+        *("MaxPool", "GlobalMaxPool", "Max", "Min", "ReduceMax", "ReduceMin", "TopK", "ArgMax", "ArgMin"),
+        *("Clip", "Relu", "BitCast"),
+        # Decided, or rounded to a whole number.
+        *("Abs", "Neg", "Sign", "Floor", "Ceil", "Round", "IsNaN", "IsInf", "Not", "And", "Or", "Xor"),
+        *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "BitShift"),
+        *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
+        # The rounding is the definition.
+        *("Cast", "CastLike"),
+    }
+)
+
+#: A zero that is copied keeps its sign.
+COPIES: frozenset[str] = frozenset(
+    {
+        *("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile", "Concat"),
+        *("Split", "Slice", "Gather", "GatherElements", "GatherND", "Where", "Compress", "Trilu"),
+        *("DepthToSpace", "SpaceToDepth", "ReverseSequence", "Neg", "Cast", "CastLike"),
+    }
+)
+
+#: Sums of products: roundings scale with the sum of the terms' magnitudes.
+ACCUMULATING: frozenset[str] = frozenset(
+    {
+        *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean", "ReduceSumSquare"),
+        *("CumSum", "AveragePool", "GlobalAveragePool", "Sum", "Mean", "Add", "Sub", "ReduceL1", "ReduceL2"),
+        *("Col2Im", "DFT", "STFT", "Resize", "GridSample", "LpPool", "RoiAlign"),
+    }
+)
+
+#: Operator → places of the inputs that say where its terms lie or how many they are, and are none.
+PLACING: Mapping[str, frozenset[int]] = {
+    "Resize": frozenset({1, 2}),
+    "GridSample": frozenset({1}),
+    "RoiAlign": frozenset({1}),
+}
+
+#: Drawn at random: no single answer is right.
+RANDOM: frozenset[str] = frozenset(
+    {
+        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"),
+        *("Bernoulli", "Dropout"),
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +125,7 @@ class SteppedGraph:
     def alone(
         self, step: NodeStep, values: Mapping[str, Array], *, fed_with_constants: bool = False
     ) -> onnx.ModelProto:
-        """A model of one step, which is fed with what is no constant, or with all.
+        """A model of one step, which is fed with what is not a constant, or with all.
 
         Its values are called as `NodeStep.names_alone` says.
         """
@@ -154,7 +211,7 @@ def _step(
 
 
 def _end(start: int, nodes: Sequence[onnx.NodeProto], read_later: Mapping[str, int], no_tensors: frozenset[str]) -> int:
-    """The last node that has to be run together with one, as it gets what is no tensor."""
+    """The last node that has to be run together with one, as it gets what is not a tensor."""
     end, i = start, start
     while i <= end:
         for name in nodes[i].output:

@@ -9,12 +9,12 @@ from typing import TypeAlias
 import numpy as np
 
 from harness.blame.nodes.definition import Definition, Undefined
+from harness.blame.nodes.judged_nodes import form_of, not_as_defined, right_results
 from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
-from harness.blame.nodes.node_verdict import form_of, not_as_defined, right_results
-from harness.compare import Mask
-from harness.core import Array
-from harness.execute import StepFailure, outputs_or_failure
-from harness.run import Backend
+from harness.compare.judge import Mask
+from harness.core.dtypes import Array
+from harness.execute.run_steps import StepFailure, outputs_or_failure
+from harness.run.backend import Backend
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class Walk:
         values: Name → array. Behind a wrong node, what follows from its definition.
         wrong: In order.
         failing: In order; the definition stands in for their results.
-        unjudged: Steps of which nobody can say what is right, and why.
+        unjudged: Steps of which it is unknown what is right, and why.
         ended: Whether the last value was reached.
     """
 

@@ -9,21 +9,23 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.blame.in_question import ElementsInQuestion
-from harness.blame.nodes.definition import Definition
+from harness.blame.nodes.definition import Definition, not_of_rank
+from harness.blame.nodes.judged_nodes import overflown
+from harness.blame.nodes.kernel_fault import node_facts, wrong_node
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.other_order import overflown
-from harness.blame.nodes.text_rules import not_of_rank
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
-from harness.blame.nodes.wording import node_facts, wrong_node
 from harness.blame.open_questions import OPEN_QUESTIONS
-from harness.blame.testimony import Finding, Role, Testimony
-from harness.blame.trial import Trial
+from harness.blame.trial import ElementsInQuestion, Trial
 from harness.blame.witness import backends_to_ask, witness
-from harness.compare import Mask, Outcome, draws
-from harness.core import PRECISION, Array, one_line
-from harness.execute import emitted_opset, extract
-from harness.run import Backend
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.drawn import draws
+from harness.compare.judge import Mask
+from harness.compare.verdict import Outcome
+from harness.core.documents import one_line
+from harness.core.dtypes import PRECISION, Array
+from harness.execute.run_steps import emitted_opset
+from harness.execute.submodel import extract
+from harness.run.backend import Backend
 
 #: Nodes above which a graph is not looked at: a run of each by itself takes its time.
 _MOST_STEPS = 400
@@ -204,7 +206,7 @@ def _decisive(
     return found.wrong[left.index(min(left))]
 
 
-#: Operators whose results' shapes hang on values.
+#: Operators whose results' shapes depend on values.
 _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
 
 
@@ -216,7 +218,7 @@ def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:
 def _open_question(trial: Trial, fault: WrongStep) -> dict[str, Any] | None:
     """The facts of the open question that the node is asked; None where there is none.
 
-    A node that is wrong with inputs that ask for nothing of the kind is wrong all the same.
+    A node that is wrong with inputs that ask for nothing of the kind is wrong anyway.
     """
     definition = fault.definition
     node, opset = definition.step.node, emitted_opset(definition.graph.model) or 1

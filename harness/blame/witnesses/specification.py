@@ -1,4 +1,4 @@
-"""Whether a wrong result hangs on what the specification leaves open."""
+"""Whether a wrong result depends on what the specification leaves open."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 import onnx
 
-from harness.blame.changed_inputs import with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.testimony import Finding, Role, Testimony
-from harness.blame.trial import Trial
+from harness.blame.trial import Trial, with_inputs
 from harness.blame.witness import backends_to_ask, witness
-from harness.compare import Outcome, compare
-from harness.core import Array
-from harness.execute import Reference, emitted_opset, extract, run_reference
+from harness.compare.comparison import compare
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.verdict import Outcome
+from harness.core.dtypes import Array
+from harness.execute.reference import Reference, run_reference
+from harness.execute.run_steps import emitted_opset
+from harness.execute.submodel import extract
 
 
 @witness("the specification", place=100)

@@ -12,33 +12,20 @@ from typing import Any
 import onnx
 import torch
 
-from harness.convert.converter import (
-    ConverterEntry,
-    ExportRequest,
-    PartialResult,
-    UnsupportedOperator,
-    register,
-)
-from harness.convert.direct_program import CapturedCalls, can_be_direct, captured_directly, failing_call
-from harness.convert.exporter_check import exporter_check, exporter_notes, kept
+from harness.convert.converter import ConverterEntry, ExportRequest, PartialResult, UnsupportedOperator, register
 from harness.convert.exporter_passes import passes_left_out
-from harness.convert.kept_constants import OnlyDecomposed
-from harness.convert.known_failures import KnownFailures
-from harness.convert.partial_export import PartialExport
-from harness.convert.quick_decomposition import NotDecomposed
-from harness.convert.rules.rule_book import RuleBook
-from harness.convert.skeleton import Skeleton, SkeletonWanted, body
-from harness.convert.torch_private import part, quiet, torchlib_functions
-from harness.core import (
-    BoundCall,
-    ExportSnippet,
-    ExportWanted,
-    Unavailable,
-    installed,
-    installed_version,
-    overload,
-    with_causes,
-)
+from harness.convert.fast.decomposition import NotDecomposed
+from harness.convert.fast.direct_program import CapturedCalls, can_be_direct, captured_directly, failing_call
+from harness.convert.fast.exporter_caches import OnlyDecomposed
+from harness.convert.fast.exporter_check import exporter_check, exporter_notes, kept
+from harness.convert.fast.partial_export import KnownFailures, PartialExport
+from harness.convert.fast.torch_private import part, quiet, torchlib_functions
+from harness.convert.rules.rule import RuleBook
+from harness.convert.rules.template import Skeleton, SkeletonWanted, body
+from harness.core.documents import with_causes
+from harness.core.plugins import Unavailable, installed, installed_version
+from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core.tensors import BoundCall, overload
 
 
 class DynamoConverter:
@@ -161,7 +148,7 @@ class DynamoConverter:
 
 @dataclass(frozen=True)
 class _Steps:
-    """See `harness.convert.partial_export.Exporting`."""
+    """See `harness.convert.fast.partial_export.Exporting`."""
 
     call: Callable[..., torch.onnx.ONNXProgram]
     opset: int | None

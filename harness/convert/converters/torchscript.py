@@ -18,11 +18,8 @@ from harness.convert.converter import (
     known_opsets,
     register,
 )
-from harness.convert.operator_calls import OperatorCalls
-from harness.convert.rules.rule_book import RuleBook
-from harness.convert.script_parts import ScriptParts
-from harness.convert.skeleton import Parameter, Skeleton, SkeletonWanted, body
-from harness.convert.torch_private import (
+from harness.convert.fast.partial_script import ScriptParts
+from harness.convert.fast.torch_private import (
     PrivatePartMissing,
     default_script_opset,
     last_script_opset,
@@ -31,7 +28,12 @@ from harness.convert.torch_private import (
     script_symbolic_versions,
     script_symbolics,
 )
-from harness.core import ExportSnippet, ExportWanted, Unavailable, packet
+from harness.convert.operator_calls import OperatorCalls
+from harness.convert.rules.rule import RuleBook
+from harness.convert.rules.template import Parameter, Skeleton, SkeletonWanted, body
+from harness.core.overloads import packet
+from harness.core.plugins import Unavailable
+from harness.core.snippet import ExportSnippet, ExportWanted
 
 
 class TorchScriptConverter:

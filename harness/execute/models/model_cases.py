@@ -8,16 +8,10 @@ from dataclasses import replace
 import onnx
 import torch
 
-from harness.convert import ExportRequest
-from harness.core import (
-    Array,
-    Invocation,
-    Literal,
-    Recipe,
-    TensorSpec,
-    contiguous_strides,
-    describe_tensor,
-)
+from harness.convert.converter import ExportRequest
+from harness.core.described_tensor import describe_tensor
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.execute.models.model_loading import Axis, LoadedModel
 from harness.execute.models.model_reference import ModelReference
 from harness.execute.models.model_task import ModelCase

@@ -23,7 +23,8 @@ from typing import Any, TypeAlias
 
 import torch
 
-from harness.core import UnknownName, pytree
+from harness.core.plugins import UnknownName
+from harness.core.torch_operators import pytree
 from harness.execute.models.model_task import PREFIX, split_word
 
 #: What a user's function returns: a module and its example inputs, positional.
@@ -115,7 +116,7 @@ class Flat(torch.nn.Module):
     Args:
         model: What is called.
         structure: Of its positional arguments.
-        constants: Their leaves that are no tensors, by position among all leaves.
+        constants: Their leaves that are not tensors, by position among all leaves.
     """
 
     def __init__(self, model: torch.nn.Module, structure: Any, constants: dict[int, Any]) -> None:
@@ -249,7 +250,7 @@ def _saved(file: Path) -> LoadedModel:
             warnings.simplefilter("ignore")
             program = torch.export.load(str(file))
     except Exception as error:
-        raise ModelProblem(f"{file} is no exported program: {type(error).__name__}: {error}") from error
+        raise ModelProblem(f"{file} is not an exported program: {type(error).__name__}: {error}") from error
     if program.example_inputs is None:
         raise ModelProblem(f"{file} holds no example inputs; export it again with torch.export.save")
     arguments, keywords = program.example_inputs

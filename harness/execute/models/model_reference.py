@@ -21,11 +21,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from harness.compare import Judge, Mask, Sensitivity
-from harness.core import PRECISION, Array, Invocation, OpOverload, TorchDispatchMode, build_tensors, pytree
+from harness.compare.judge import Judge, Mask
+from harness.compare.nearness import Sensitivity
+from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, pytree
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.torch_call import default_dtype, quiet_call, to_numpy
-from harness.generate import OPERATOR_CASES
+from harness.generate.operator_case import OPERATOR_CASES
 
 #: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.
 _RUNS = 6

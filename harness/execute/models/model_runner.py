@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.compare import UNKNOWN, Outcome, Stage, compare
-from harness.convert import UnsupportedOperator
-from harness.core import PRECISION, Array, UnknownName, describe_error
+from harness.compare.comparison import compare
+from harness.compare.verdict import UNKNOWN, Outcome, Stage
+from harness.convert.converter import UnsupportedOperator
+from harness.core.documents import describe_error
+from harness.core.dtypes import PRECISION, Array
+from harness.core.plugins import UnknownName
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of, input_names
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
@@ -30,9 +33,9 @@ from harness.execute.run_steps import (
 )
 from harness.execute.task import Result, Step
 from harness.execute.worker import WorkerProcess
-from harness.run import BackendSession
+from harness.run.backend import BackendSession
 
-#: Seconds of a forward pass up to which the error of a result that passes is looked into.
+#: Seconds of a forward pass up to which the error of a result that passes is examined.
 _QUICK = 0.5
 
 
@@ -219,7 +222,7 @@ def growth(index: int, backend: str, reference: ModelReference, outputs: Sequenc
         with np.errstate(all="ignore"):
             errors = (np.abs(g.astype(np.float64) - o), np.abs(e.astype(np.float64) - o), s.condition)
             finite = np.isfinite(o) & np.isfinite(errors[0]) & np.isfinite(errors[1])
-            # A mask's lowest number is no scale.
+            # A mask's lowest number is not a scale.
             scale = float(np.abs(o[finite]).max(initial=0.0))
             if scale > 0:
                 found.append(tuple(float(error[finite].max()) / scale for error in errors))

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from harness.core import Invocation
+from harness.core.invocation import Invocation
 from harness.execute.task import Settings
-from harness.record import ResultsError, read_run_info
+from harness.record.layout import ResultsError
+from harness.record.run_info import read_run_info
 
 #: A case's index, and a backend's name: what a verdict is on.
 ModelCaseKey = tuple[int, str]

@@ -12,9 +12,12 @@ from typing import Any
 
 import torch
 
-from harness.compare import Outcome, Stage, compare
-from harness.convert import Converter
-from harness.core import Invocation, TorchDispatchMode, build_tensors
+from harness.compare.comparison import compare
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.core.torch_operators import TorchDispatchMode
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.models.model_reference import ModelReference
@@ -22,7 +25,7 @@ from harness.execute.models.model_task import ModelCase, ModelTask, Traced
 from harness.execute.run_steps import outputs_of
 from harness.execute.task import Result
 from harness.execute.torch_call import quiet_call
-from harness.run import Backend
+from harness.run.backend import Backend
 
 CONTROL_FLOW, SIZES = "control flow", "sizes"
 

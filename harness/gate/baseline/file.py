@@ -14,11 +14,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.core import as_json, of_data, of_json
-from harness.gate.baseline import text
-from harness.gate.baseline.cell import BaselineCell, CellKey, scope
-from harness.gate.baseline.counting import COLUMNS, cells_in
-from harness.record import JSON, ResultsError, layout, read_flaky, read_run_info, reason, store
+from harness.core.documents import as_json, of_data, of_json
+from harness.gate.baseline.cells import COLUMNS, BaselineCell, CellKey, cells_in, decode, encode, scope
+from harness.record import layout, store
+from harness.record.json_lines import read_flaky
+from harness.record.layout import ResultsError, reason
+from harness.record.run_info import JSON, read_run_info
 
 INFO_FILE = "baseline.json"
 #: Where a repository keeps its baseline.
@@ -147,7 +148,7 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
         raise ResultsError(f"cannot write {directory}: {reason(error)}") from None
     for family, cells in families.items():
         with layout.replacing(directory / f"{family}{_SUFFIX}") as temporary:
-            temporary.write_text(text.encode(cells), encoding="utf-8", newline="\n")
+            temporary.write_text(encode(cells), encoding="utf-8", newline="\n")
     info = _BaselineInfo(
         format=FORMAT,
         options={name: baseline.options[name] for name in DRAWING if name in baseline.options},
@@ -206,7 +207,7 @@ def _parsed(read: Callable[[str], str], where: str) -> Baseline:
     cells: dict[CellKey, BaselineCell] = {}
     for family in info.families:
         try:
-            for cell in text.decode(read(f"{family}{_SUFFIX}"), family):
+            for cell in decode(read(f"{family}{_SUFFIX}"), family):
                 cells[cell.key] = cell
         except ValueError as error:
             raise ResultsError(f"{where}/{family}{_SUFFIX}:{error}") from None

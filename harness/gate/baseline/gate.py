@@ -4,7 +4,7 @@ Where a run has the very cases of the baseline (the same digest of case ids), a 
 failure that is not among the expected ones is a regression, and so is one more case of an expected failure.
 
 Where it has others (another seed, a changed operator case), chance decides which triggers are drawn, and a
-rare one that was never drawn before is no regression. The cells of an operator are taken together then, and a
+rare one that was never drawn before is not a regression. The cells of an operator are taken together then, and a
 difference counts if Fisher's exact test of the numbers of structures gives it a probability below `CHANCE`
 (R. A. Fisher, The Logic of Inductive Inference, J. R. Stat. Soc. 98, 1935): an operator that stops exporting
 does from eight structures on, a single new mismatch does not; such are only counted.
@@ -22,13 +22,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from harness.gate.baseline import ulps
-from harness.gate.baseline.cell import FLAKY, BaselineCell, CellKey, Failure, scope, together
+from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure, growths, largest, scope, together, word
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
-from harness.record import JSON
+from harness.record.run_info import JSON
 
-#: Below this probability a difference between draws is no accident. A thousand operators with a converter, a
+#: Below this probability a difference between draws is not an accident. A thousand operators with a converter, a
 #: backend and ten comparisons each give a false alarm in less than one run of a hundred: the test is exact,
 #: and what it can say is coarse, so that most comparisons cannot reach it at all.
 CHANCE = 1e-6
@@ -183,7 +182,7 @@ def _exactly(before: BaselineCell, now: BaselineCell) -> Iterator[CellDifference
         if failure.cases - left > slack and now.failed < before.failed - slack and lost <= slack:
             words = f"{_kind(failure)}: {_of(failure.cases, before)}, now {_of(left, now)}"
             yield said(BaselineFinding.IMPROVEMENT, failure, words)
-    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+    for limit, many, more in growths(before.ulps, now.ulps, DRIFT):
         # Cases that passed in one of the two only have no error to compare.
         if more > many + gone + slack:
             yield said(BaselineFinding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
@@ -203,7 +202,7 @@ def _by_chance(
         return CellDifference(finding, now, keys, failure, words, bound, _rules(before, now))
 
     def commoner(few: int, many: int, chance: float = CHANCE) -> bool:
-        """Whether `few` of what was drawn for the baseline and `many` now are no accident."""
+        """Whether `few` of what was drawn for the baseline and `many` now are not an accident."""
         return probability(few, before.structures, many, now.structures) < chance
 
     def rarer(many: int, few: int, chance: float = CHANCE) -> bool:
@@ -240,14 +239,14 @@ def _by_chance(
             yield said(BaselineFinding.IMPROVEMENT, failure, words)
     if not same_budget:
         return
-    for limit, many, more in ulps.growths(before.ulps, now.ulps, DRIFT):
+    for limit, many, more in growths(before.ulps, now.ulps, DRIFT):
         if probability(many, before.passing, more, now.passing) < CHANCE:
             yield said(BaselineFinding.DRIFT, None, _drift(before, now, limit, many, more), DRIFT * limit)
             break
 
 
 def probability(few: int, of_few: int, many: int, of_many: int) -> float:
-    """One-sided p-value of Fisher's exact test that the share `many` is no larger than the share `few`."""
+    """One-sided p-value of Fisher's exact test that the share `many` is not larger than the share `few`."""
     events, total = few + many, of_few + of_many
     if not of_few or not of_many:
         return 1.0
@@ -270,6 +269,6 @@ def _of(count: int, cell: BaselineCell) -> str:
 def _drift(before: BaselineCell, now: BaselineCell, limit: float, many: int, more: int) -> str:
     return (
         f"errors have grown more than {DRIFT:g} times: {more} of {now.passing} structures exceed "
-        f"{ulps.word(DRIFT * limit)} ULP, where {many} of {before.passing} exceeded {ulps.word(limit)}; "
-        f"largest {ulps.word(ulps.largest(before.ulps))}, now {ulps.word(ulps.largest(now.ulps))}"
+        f"{word(DRIFT * limit)} ULP, where {many} of {before.passing} exceeded {word(limit)}; "
+        f"largest {word(largest(before.ulps))}, now {word(largest(now.ulps))}"
     )

@@ -7,17 +7,16 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from harness.compare import CaseKey, Outcome, Verdict
-from harness.core import Invocation
-from harness.execute import Supervisor
-from harness.gate.baseline import ulps
-from harness.gate.baseline.cell import CellKey, key_of, kind_of, passes
-from harness.gate.baseline.counting import cells_of, digest_of
+from harness.compare.verdict import CaseKey, Outcome, Verdict
+from harness.core.invocation import Invocation
+from harness.execute.supervisor import Supervisor
+from harness.gate.baseline import cells
+from harness.gate.baseline.cells import CellKey, cells_of, digest_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
-from harness.generate import Replayed
-from harness.plan import Unit, run_unit
+from harness.generate.sources.recorded import Replayed
+from harness.plan.unit import Unit, run_unit
 
 #: Cases of a difference that are run again, and how often.
 _CASES = 16
@@ -119,7 +118,7 @@ def _is_about(difference: CellDifference, verdict: Verdict) -> bool:
     if difference.finding is BaselineFinding.IMPROVEMENT:
         return passes(verdict)
     if difference.finding is BaselineFinding.DRIFT:
-        return passes(verdict) and ulps.bound(verdict.max_ulp_error) > (difference.bound or 0.0)
+        return passes(verdict) and cells.bound(verdict.max_ulp_error) > (difference.bound or 0.0)
     if not difference.finding.fails:
         return False
     if difference.failure is not None:
@@ -158,7 +157,7 @@ def _replayed(verdict: Verdict) -> Replayed:
 def _differ(first: Verdict, again: Verdict) -> bool:
     if first.outcome is not again.outcome or first.signature != again.signature:
         return True
-    low, high = sorted((ulps.bound(first.max_ulp_error), ulps.bound(again.max_ulp_error)))
+    low, high = sorted((cells.bound(first.max_ulp_error), cells.bound(again.max_ulp_error)))
     return first.outcome is Outcome.PASS and high > DRIFT * low
 
 
@@ -178,5 +177,5 @@ def _flaky(
 
 def _ending(verdict: Verdict) -> str:
     if verdict.outcome is Outcome.PASS:
-        return f"{verdict.outcome} within {ulps.word(ulps.bound(verdict.max_ulp_error))} ULP"
+        return f"{verdict.outcome} within {cells.word(cells.bound(verdict.max_ulp_error))} ULP"
     return f"{verdict.outcome} at {verdict.stage}"

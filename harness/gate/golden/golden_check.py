@@ -9,13 +9,14 @@ from functools import cache
 
 import onnx
 
-from harness.compare import Outcome, Stage, compare, normalise
-from harness.core import IsolatedCalls, ProcessDied
-from harness.execute import StepFailure, named_feeds, narrowing, outputs_or_failure
-from harness.gate.golden.golden import PASSED, Ending, Golden, GoldenKey
-from harness.gate.golden.golden_store import Manifest
-from harness.generate import load_cases
-from harness.run import BACKENDS, Backend, DeviceLost
+from harness.compare.comparison import compare
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome, Stage
+from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.execute.run_steps import StepFailure, named_feeds, narrowing, outputs_or_failure
+from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
+from harness.generate.case_library import load_cases
+from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 
 class GoldenChange(StrEnum):

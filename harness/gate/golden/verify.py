@@ -10,19 +10,16 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from harness.compare import Mask, anything, compare, ulp
-from harness.core import (
-    Array,
-    IsolatedCalls,
-    ProcessDied,
-    TensorSpec,
-    build_tensor,
-    is_float,
-    preload_in_fork_server,
-)
-from harness.execute import call_invocation, to_numpy
-from harness.gate.golden.golden import Golden
-from harness.generate import load_cases
+from harness.compare.comparison import compare
+from harness.compare.judge import Mask, anything
+from harness.compare.nearness import ulp
+from harness.core.dtypes import Array, is_float
+from harness.core.invocation import TensorSpec
+from harness.core.isolation import IsolatedCalls, ProcessDied, preload_in_fork_server
+from harness.core.tensors import build_tensor
+from harness.execute.torch_call import call_invocation, to_numpy
+from harness.gate.golden.store import Golden
+from harness.generate.case_library import load_cases
 
 preload_in_fork_server("harness.execute.preload")
 

@@ -11,12 +11,19 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from harness.core import Invocation
-from harness.generate.pairs.condition import Condition, ConditionKind, make_pair
-from harness.generate.pairs.of_arguments import argument_conditions, presence
-from harness.generate.pairs.of_tensors import dtype_condition, tensor_conditions
-from harness.generate.pairs.of_values import facing, value_conditions
-from harness.generate.pairs.windows import window_conditions
+from harness.core.invocation import Invocation
+from harness.generate.pairs.conditions import (
+    Condition,
+    ConditionKind,
+    argument_conditions,
+    dtype_condition,
+    facing,
+    make_pair,
+    presence,
+    tensor_conditions,
+    value_conditions,
+    window_conditions,
+)
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -4,7 +4,6 @@ One JSON object per line, one file per overload, in directories: a file is read,
 committed like any other.
 """
 
-from harness.generate.regressions.corpus_entry import CorpusEntry
-from harness.generate.regressions.corpus_store import Corpus, CorpusContents, read_contents
+from harness.generate.regressions.corpus_store import Corpus, CorpusContents, CorpusEntry, read_contents
 
 __all__ = ["Corpus", "CorpusContents", "CorpusEntry", "read_contents"]

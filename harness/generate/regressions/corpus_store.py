@@ -1,17 +1,118 @@
-"""The files of a corpus: ``DIRECTORY/aten.celu.default.jsonl``."""
+"""One kept invocation, and the line of JSON that it is in a file.
+
+The files of a corpus: ``DIRECTORY/aten.celu.default.jsonl``.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
+from harness.compare.verdict import Outcome, Stage
+from harness.core.documents import as_data, of_json
+from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.cases_home import cases_directory
-from harness.generate.regressions.corpus_entry import CorpusEntry, InvalidEntry
-from harness.record import ResultsError, reason
+from harness.record.layout import ResultsError, reason
+
+#: Two entries with the same key are one: case id, exported case id, converter, backend.
+CorpusKey: TypeAlias = tuple[str, str, str, str]
+
+
+class InvalidEntry(ValueError):
+    """A line that is not an entry; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusEntry:
+    """An invocation worth running again.
+
+    Attributes:
+        invocation: What to run.
+        exported: What to export, where a dynamic export is to be run at other sizes; None for a static one.
+        origin: Why it is kept: ``failure`` (of a run), ``minimal`` (shrinking left it), ``captured`` (a model
+            makes the call).
+        note: Of a person or a tool, for people.
+        converter: With what a failure failed; "" for what is not a failure, as are the next two.
+        backend: On what it failed.
+        signature: What the failure is known by, as `Verdict` has it.
+        stage: Where it ended; None for what is not a failure, as is the next.
+        outcome: How it ended.
+    """
+
+    invocation: Invocation
+    exported: Invocation | None = None
+    origin: str = "captured"
+    note: str = ""
+    converter: str = ""
+    backend: str = ""
+    stage: Stage | None = None
+    outcome: Outcome | None = None
+    signature: str = ""
+
+    @property
+    def overload(self) -> str:
+        """The operator's dotted name."""
+        return self.invocation.overload
+
+    @property
+    def key(self) -> CorpusKey:
+        """What makes an entry another one."""
+        exported = self.exported.case_id if self.exported is not None else ""
+        return self.invocation.case_id, exported, self.converter, self.backend
+
+    @property
+    def line(self) -> str:
+        """The entry as one line of JSON without its end; what says nothing is left out."""
+        exported = self.exported.to_data() if self.exported is not None else None
+        line = _Line(
+            **{name: getattr(self, name) for name in _SAME},
+            invocation=self.invocation.to_data(),
+            exported=exported,
+        )
+        said = {name: value for name, value in as_data(line).items() if value}
+        return json.dumps(said, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_line(cls, line: str) -> CorpusEntry:
+        """Read what `line` wrote.
+
+        Raises:
+            InvalidEntry: it is something else.
+        """
+        try:
+            read = of_json(_Line, line)
+            return cls(
+                **{name: getattr(read, name) for name in _SAME},
+                invocation=Invocation.from_data(read.invocation),
+                exported=Invocation.from_data(read.exported) if read.exported else None,
+            )
+        except (InvalidInvocation, ValueError) as error:
+            raise InvalidEntry(str(error)) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """An entry in a file; an `Invocation` has a JSON form of its own."""
+
+    origin: Literal["failure", "minimal", "captured"]
+    note: str = ""
+    converter: str = ""
+    backend: str = ""
+    stage: Stage | None = None
+    outcome: Outcome | None = None
+    signature: str = ""
+    invocation: Any = None
+    exported: Any = None
+
+
+_SAME = ("origin", "note", "converter", "backend", "stage", "outcome", "signature")
+
 
 _SUFFIX = ".jsonl"
 
@@ -25,7 +126,7 @@ class CorpusContents:
 
     Attributes:
         entries: In the order of the lines.
-        damaged: One line for a person per line that is no entry.
+        damaged: One line for a person per line that is not an entry.
     """
 
     entries: tuple[CorpusEntry, ...] = ()
@@ -45,7 +146,7 @@ def read_contents(path: Path) -> CorpusContents:
         try:
             entries.append(CorpusEntry.from_line(line))
         except InvalidEntry as error:
-            damaged.append(f"{path}:{number} is no corpus entry and was skipped ({error}); mend or delete it")
+            damaged.append(f"{path}:{number} is not a corpus entry and was skipped ({error}); mend or delete it")
     return CorpusContents(tuple(entries), tuple(damaged))
 
 
@@ -89,7 +190,7 @@ class Corpus:
     def update(self, overload: str, change: Callable[[tuple[CorpusEntry, ...]], Sequence[CorpusEntry]]) -> None:
         """Replace the entries of one operator in the directory that is written to.
 
-        Lines that are no entries stay: someone may want to mend them. Others who update wait meanwhile, and
+        Lines that are not entries stay: someone may want to mend them. Others who update wait meanwhile, and
         who reads has either what was or what is.
 
         Args:

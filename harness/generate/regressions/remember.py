@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from harness.compare import Outcome, Verdict
-from harness.core import Invocation
-from harness.generate.regressions.corpus_entry import CorpusEntry, CorpusKey
-from harness.generate.regressions.corpus_store import Corpus
+from harness.compare.verdict import Outcome, Verdict
+from harness.core.invocation import Invocation
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry, CorpusKey
 
 #: Failures kept of each kind, and of one operator in all.
 _OF_A_KIND = 3

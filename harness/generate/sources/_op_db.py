@@ -14,24 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.core import (
-    ALL,
+from harness.core.dtypes import ALL, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
+from harness.core.overloads import all_overloads
+from harness.core.tensors import bind, build_tensors, overload
+from harness.core.torch_operators import (
     COMPOSITE,
-    Argument,
-    Enumerated,
-    Invocation,
-    Literal,
     OpOverload,
-    Recipe,
-    TensorSpec,
     TorchDispatchMode,
-    all_overloads,
-    bind,
-    build_tensors,
     is_composite,
-    is_float,
     op_db,
-    overload,
     python_dispatcher,
 )
 
@@ -79,7 +71,7 @@ class Captured:
 
 
 class _Unwanted(Exception):
-    """A call that is no invocation here."""
+    """A call that is not an invocation here."""
 
 
 def prepare() -> None:
@@ -216,7 +208,7 @@ def _watched(
         run: A sample that PyTorch rejects, such as one for other devices, is none.
         see: Told of each call, before it is made.
         composite: Whether to report operators that PyTorch takes apart before a dispatch mode sees them.
-            Others may then be taken apart, too, by what Python registers for them.
+            Others may then be decomposed, too, by what Python registers for them.
     """
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -295,7 +287,7 @@ def _argument(value: Any, wanted: Wanted) -> Argument:
         return Enumerated(type(value).__name__, str(value).removeprefix("torch."))
     if value is None or isinstance(value, bool | int | float | complex | str):
         return value
-    raise _Unwanted(f"{type(value).__name__} is no argument of an invocation")
+    raise _Unwanted(f"{type(value).__name__} is not an argument of an invocation")
 
 
 def _tensor(tensor: torch.Tensor, wanted: Wanted) -> TensorSpec:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from harness.core import Invocation
-from harness.generate.regressions import Corpus, CorpusContents, read_contents
+from harness.core.invocation import Invocation
+from harness.generate.regressions.corpus_store import Corpus, CorpusContents, read_contents
 from harness.generate.sources.source import Notice, Request, SourceFinding, grouped
 
 

@@ -11,7 +11,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache
 
-from harness.core import OP_DB_MODULE, IsolatedCalls, ProcessDied, Unavailable
+from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.core.plugins import Unavailable
+from harness.core.torch_operators import OP_DB_MODULE
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources import _op_db
 from harness.generate.sources.source import SIZES_PER_EXPORT, Notice, Request, SourceFinding, grouped, resized

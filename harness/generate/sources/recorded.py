@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.core import InvalidInvocation, Invocation
+from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.sources.source import Request, SourceFinding, grouped
-from harness.record import ResultsError, store
+from harness.record import store
+from harness.record.layout import ResultsError
 
 
 @dataclass(frozen=True)

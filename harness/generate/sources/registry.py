@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.core import Unavailable, UnknownName
+from harness.core.plugins import Unavailable, UnknownName
 from harness.generate.sources import corpus, generated, opinfo
 from harness.generate.sources.source import Source
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.core import Invocation
+from harness.core.invocation import Invocation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from harness.core import ALL
-from harness.gate import Changes, RunRequest, compare_cases
+from harness.core.dtypes import ALL
+from harness.gate.case_changes import Changes, compare_cases
+from harness.gate.run_request import RunRequest
 from harness.present.dashboard.cells import ColumnCounts, Tallies, column_counts, ordinary_tallies, tallies
-from harness.present.dashboard.coded import CodedRun, Words
-from harness.present.dashboard.evidence_choice import EvidenceChoice, choose_evidence
-from harness.present.dashboard.run_choice import asked_for, earlier_run, first_shown
-from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, gather
-from harness.record import Numbers, ResultsError
+from harness.present.dashboard.coded import CodedRun, EvidenceChoice, Words, choose_evidence
+from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, asked_for, earlier_run, first_shown, gather
+from harness.record.layout import ResultsError
+from harness.record.numbered import Numbers
 
 
 @dataclass(frozen=True)

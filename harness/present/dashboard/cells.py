@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from harness.analyse import SeenPairs
-from harness.compare import Outcome
+from harness.compare.verdict import Outcome
+from harness.coverage.seen_pairs import SeenPairs
 from harness.present.dashboard.coded import Bucket, CodedRun
-from harness.record import Numbers
+from harness.record.numbered import Numbers
 
 #: The status of an operator, or of one of its cells. Only `WHOLE` is a pass.
 WHOLE, PART, NONE, UNJUDGED, MISSING = "whole", "part", "none", "unjudged", "missing"

@@ -1,9 +1,12 @@
-"""The rows of all runs as numbers: what thirty nightly runs of a hundred thousand rows fit in."""
+"""The rows of all runs as numbers: what thirty nightly runs of a hundred thousand rows fit in.
+
+Of which run each operator's page shows the evidence, and which runs have pages of their own beside it.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,19 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.causes import with_ordinary
-from harness.compare import SPEC, CaseKey, Outcome, Stage
-from harness.gate import CaseState, EndedCases
+from harness.causes.rows import with_ordinary
+from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage
+from harness.gate.case_changes import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
-from harness.record import (
-    Numbers,
-    ResultsError,
-    Vocabulary,
-    column_numbers,
-    combined_numbers,
-    numbered_column,
-    store,
-)
+from harness.record import store
+from harness.record.layout import ResultsError
+from harness.record.numbered import Numbers, Vocabulary, column_numbers, combined_numbers, numbered_column
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",
@@ -37,7 +34,7 @@ class Bucket:
     """What cases are and how they ended, as far as the matrix filters by it.
 
     Attributes:
-        ordinary: Whether they are ordinary use of their operator, as `harness.analyse.ordinary_use` says.
+        ordinary: Whether they are ordinary use of their operator, as `harness.generate.call_traits` says.
     """
 
     outcome: str
@@ -171,7 +168,7 @@ class Words:
         return _without_doubles(coded)
 
     def cells(self, operator: Numbers, column: Numbers, dtype: Numbers, kind: Numbers) -> pa.Table:
-        """The words of numbers, as `harness.gate.RunRequest.asks` reads them."""
+        """The words of numbers, as `harness.gate.run_request.RunRequest.asks` reads them."""
         columns, names = self.column_names, self._names.words
         kinds = [(names[a], names[b]) for a, b in self.kinds.words]
         words = {
@@ -241,3 +238,60 @@ def _exported(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
 
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=6).digest())
+
+
+#: Rows of pages of their own, for each row of the run that is shown first; with more the site becomes large.
+_BESIDE = 0.5
+#: Odd numbers with which keys and states are mixed.
+_KEY, _STATE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+@dataclass(frozen=True)
+class EvidenceChoice:
+    """The runs of the evidence, by the numbers of operators.
+
+    Attributes:
+        of: Operator → the run whose evidence stands for all runs in which its cases ended in the same way. It
+            is the one that is shown first, or the newest that has it.
+        own: Run → operators whose cases ended otherwise in it, with pages of their own.
+        unlike: Run → such operators without, since there would be too many.
+    """
+
+    of: dict[int, int]
+    own: dict[int, list[int]]
+    unlike: dict[int, list[int]]
+
+    @property
+    def runs(self) -> set[int]:
+        """Those of which some page shows the evidence."""
+        return {*self.of.values(), *(run for run, operators in self.own.items() if operators)}
+
+
+def choose_evidence(coded: Sequence[CodedRun], shown: int) -> EvidenceChoice:
+    """Choose for all runs, oldest first; `shown` is the one that is shown first."""
+    ways = [_ways(run) for run in coded]
+    of: dict[int, int] = {}
+    for number in [*range(len(coded)), *([shown] if shown >= 0 else [])]:
+        of.update(dict.fromkeys(ways[number], number))
+    own: dict[int, list[int]] = {}
+    unlike: dict[int, list[int]] = {}
+    room = len(coded[shown]) * _BESIDE if coded else 0
+    for number in reversed(range(len(coded))):
+        theirs = [operator for operator, way in ways[number].items() if way != ways[of[operator]][operator]]
+        rows = int(np.isin(coded[number].operator, theirs).sum())
+        fits = rows <= room
+        room -= rows if fits else 0
+        own[number], unlike[number] = (theirs, []) if fits else ([], theirs)
+    return EvidenceChoice(of, own, unlike)
+
+
+def _ways(run: CodedRun) -> dict[int, int]:
+    """Operator → a number that is the same for runs in which the same cases of it ended in the same way."""
+    with np.errstate(over="ignore"):
+        key, state = run.key.astype(np.uint64), run.state.astype(np.uint64) + np.uint64(1)
+        mixed: npt.NDArray[np.uint64] = (key * _KEY) ^ (state * _STATE)
+        mixed = (mixed ^ (mixed >> np.uint64(29))) * _STATE
+        order = np.argsort(run.operator, kind="stable")
+        operators, firsts = np.unique(run.operator[order], return_index=True)
+        sums = np.add.reduceat(mixed[order], firsts) if len(order) else mixed
+    return dict(zip(operators.tolist(), sums.tolist(), strict=True))

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.causes import FailureGroup
-from harness.gate import CHANGES, ChangeKind
+from harness.causes.groups import FailureGroup
+from harness.gate.case_changes import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, matrix_data
 from harness.present.dashboard.coded import CodedRun

@@ -12,7 +12,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from harness.record import ResultsError, layout, reason
+from harness.record import layout
+from harness.record.layout import ResultsError, reason
 
 #: What a script or the HTML parser around one would take for something else, inside a string literal.
 _ESCAPES = (
@@ -48,7 +49,7 @@ def write_text(path: Path, text: str) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {reason(error)}; choose another place with --out") from None
-    # Half a surrogate pair, which a dying process may have printed, is no text in any file.
+    # Half a surrogate pair, which a dying process may have printed, is not text in any file.
     content = text.encode("utf-8", errors="replace")
     with layout.replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -65,7 +66,7 @@ def compact(data: Any) -> str:
 
 
 def few(value: float | None) -> float | None:
-    """A measured number with six digits, as the page shows and compares it; None for what is no number."""
+    """A measured number with six digits, as the page shows and compares it; None for what is not a number."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.6g}")

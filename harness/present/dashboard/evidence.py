@@ -10,21 +10,18 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from harness.causes import COLUMNS as GROUPED, FAILED, FailureGroup, KnownIssue, failure_groups
-from harness.core import all_overloads
-from harness.gate import CHANGES, ChangeKind
+from harness.causes.groups import COLUMNS as GROUPED, FAILED, FailureGroup, failure_groups
+from harness.causes.known_issues import KnownIssue
+from harness.core.overloads import all_overloads
+from harness.gate.case_changes import CHANGES, ChangeKind
 from harness.present.dashboard.built import Built
 from harness.present.dashboard.operator_data import COLUMNS, Beside, Rows, decoded, operator_data
 from harness.present.dashboard.runs import SiteRun
 from harness.present.tolerance_report import ErrorDistribution
-from harness.record import (
-    ResultsError,
-    numbered_column,
-    read_graphs,
-    read_minimal,
-    read_scripts,
-    store,
-)
+from harness.record import store
+from harness.record.json_lines import read_graphs, read_minimal, read_scripts
+from harness.record.layout import ResultsError
+from harness.record.numbered import numbered_column
 
 #: Changed cases that an operator's page lists, so that the comparison can link to them.
 _CHANGED = 40
@@ -126,7 +123,7 @@ def _schemas(names: list[str]) -> dict[str, str]:
     """What PyTorch declares of operators, where it is installed; nothing of those that it lacks."""
     if not all_overloads():
         return {}
-    from harness.core import registered_schemas
+    from harness.core.torch_operators import registered_schemas
 
     found = {}
     wanted = set(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field
@@ -12,15 +11,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.analyse import recorded_ends, tried_pairs
-from harness.causes import FailureGroup, call
-from harness.compare import SPEC, Outcome, Stage
-from harness.core import InvalidInvocation, Invocation, without_escapes
+from harness.causes.groups import FailureGroup
+from harness.causes.known_issues import call
+from harness.compare.diagnosis import recorded_difference
+from harness.compare.verdict import SPEC, Outcome, Stage
+from harness.core.documents import without_escapes
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.coverage.seen_pairs import recorded_ends, tried_pairs
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.evidence import evidence_of_row, fault_text, group_evidence, group_place
-from harness.record import Graph, Script, numbered_column
+from harness.record.json_lines import Graph, Script
+from harness.record.numbered import numbered_column
 
 COLUMNS = (
     "case_id", "dtype", "shape_mode", "converter", "converter_version", "opset", "backend", "stage",
@@ -35,7 +38,6 @@ _FAILURES = frozenset(str(outcome) for outcome in Outcome if outcome.is_failure)
 _OF_A_GROUP, _IN_ALL = 12, 240
 #: Findings that it lists.
 _FINDINGS = 16
-_EXPECTED = re.compile(r"expected (?P<expected>.+?), got (?P<got>.+)", re.DOTALL)
 #: A message longer than this is cut: it is in the record.
 _WORDS = 2_000
 
@@ -101,7 +103,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     source = minimal.case_id if minimal else group.case_id
     converter, backend = (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
     script = _script(beside.scripts, source, converter, backend)
-    matched = _EXPECTED.search(said)
+    difference = recorded_difference(minimal.diagnosis if minimal else group.diagnosis)
     return {
         **{name: data[name] for name in _GROUP},
         "case": group.case_id,
@@ -112,8 +114,8 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
         "torch": _torch(minimal.invocation if minimal else group.invocation),
         "message": said[:_WORDS],
         "evidence": (evidence_of_row(vars(minimal)) if minimal else group_evidence(group))[:_WORDS],
-        "expected": matched["expected"][:_WORDS] if matched else "",
-        "got": matched["got"][:_WORDS] if matched else "",
+        "expected": difference.expected[:_WORDS],
+        "got": difference.got[:_WORDS],
         "matters": list(minimal.matters) if minimal else [],
         "shrunk": minimal is not None,
         "script": script.text if script else "",

@@ -1,4 +1,9 @@
-"""The files of one run: what its overview, its failures, its tolerances and its matrix show."""
+"""The distinct failures of a run as its views list them.
+
+What moved from the run with which a run is compared to that run, for its overview.
+
+The files of one run: what its overview, its failures, its tolerances and its matrix show.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +13,176 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from harness.analyse import SeenPairs, read_seen_pairs
-from harness.causes import FailureGroup, KnownIssue
-from harness.present.dashboard.built import Built
+from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.causes.known_issues import KnownIssue
+from harness.compare.verdict import SPEC
+from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
+from harness.gate.case_changes import CHANGES, ChangeKind
+from harness.gate.run_diff import version_changes, why
+from harness.present.dashboard.built import Built, Compared
 from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import STANDINGS, WHOLE, matrix_data
 from harness.present.dashboard.embed import write_script
 from harness.present.dashboard.evidence import UnreadableRun
-from harness.present.dashboard.failure_list import failure_overview, failures_of, listed
-from harness.present.dashboard.moved import moved_data
-from harness.present.dashboard.run_choice import asked_for, runs_of_like_cases
-from harness.present.dashboard.tolerance_data import read_distributions, tolerance_data
-from harness.present.dashboard.use_data import weighted_data
+from harness.present.dashboard.figures import read_distributions, tolerance_data, weighted_data
+from harness.present.dashboard.runs import asked_for, runs_of_like_cases
+from harness.present.evidence import fault_text, group_place
 from harness.present.tolerance_report import ErrorDistribution
-from harness.record import Numbers, ResultsError
+from harness.record import store
+from harness.record.json_lines import read_located, read_minimal
+from harness.record.layout import ResultsError
+from harness.record.numbered import Numbers
+
+#: Failures of a kind that the overview shows.
+_FAILURES = 8
+#: Characters of a text in the list; all of it stands on the page of its operator.
+_LONGEST = 200
+_LISTED = (
+    "outcome",
+    "stage",
+    "blame",
+    "place",
+    "cases",
+    "overloads",
+    "dtypes",
+    "converters",
+    "backends",
+    "known",
+)
+
+
+def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
+    """The failures of a run, worst first, without those of operators that it has lost.
+
+    Raises:
+        ResultsError: the run is damaged.
+    """
+    run = built.runs[number]
+    rows = store.read(run.directory, COLUMNS, FAILED, encoded=True)
+    lost = {built.words.operators.words[operator] for operator in built.lost[number].tolist()}
+    if lost:
+        rows = rows.filter(pc.invert(pc.is_in(rows["overload"].cast(pa.string()), pa.array(sorted(lost)))))
+    located = read_located(run.directory)
+    return failure_groups(rows, read_minimal(run.directory), known, located=located)
+
+
+def listed(group: FailureGroup) -> dict[str, Any]:
+    """A failure as a line."""
+    data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
+    return {
+        **{name: data[name] for name in _LISTED},
+        "signature": group.signature[:_LONGEST],
+        "message": (group.minimal.message if group.minimal else group.message)[:_LONGEST],
+        "case": group.case_id,
+        "call": group.call[:_LONGEST],
+        "ordinary": group.ordinary_cases,
+        "callers": group.callers,
+    }
+
+
+def failure_overview(failures: Sequence[FailureGroup]) -> dict[str, Any]:
+    """What the overview shows of all failures of a run."""
+    ordinary = sum(group.ordinary is not None for group in failures)
+    return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
+
+
+def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
+    """The failures that the overview shows: those that ordinary use meets, with such a call, and others."""
+    somebodys = [group for group in failures if group.blame != SPEC]
+    ordinary = [group for group in somebodys if group.ordinary]
+    edge = [group for group in somebodys if not group.ordinary]
+    shown = [listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
+    for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
+        if group.ordinary:
+            data |= {"call": group.ordinary.call[:_LONGEST], "message": group.ordinary.message[:_LONGEST]}
+    return shown
+
+
+#: Lines of what moved that the overview shows; the comparison shows all.
+_LINES = 60
+
+
+def moved_data(built: Built, number: int) -> dict[str, Any] | None:
+    """What moved to a run from the one that it is compared with; None for the first of its kind."""
+    found = built.compared(number)
+    if found is None:
+        return None
+    versions = version_changes(built.runs[found.before].info.versions, built.runs[number].info.versions)
+    lines = _lines(built, found)
+    names = built.words.column_names
+    for line in lines[:_LINES]:
+        converter, backend = names[line["column"]]
+        line["why"] = why(versions, converter, backend, _rules(built, found, line))
+    counts = np.bincount(found.changes.change, minlength=len(CHANGES))
+    return {
+        "before": found.before,
+        "after": number,
+        "counts": {str(CHANGES[n]): int(c) for n, c in enumerate(counts)},
+        "unasked": found.unasked,
+        "lines": lines[:_LINES],
+        "more": max(0, len(lines) - _LINES),
+    }
+
+
+def _lines(built: Built, found: Compared) -> list[dict[str, Any]]:
+    """Per operator and column, what changed, worst first."""
+    change = found.changes.change
+    changed = np.flatnonzero(change != CHANGES.index(ChangeKind.UNCHANGED))
+    line, kind = _line_of(built, found)[changed], change[changed]
+    cells, firsts, counts = np.unique(line * len(CHANGES) + kind, return_index=True, return_counts=True)
+    lines: dict[int, dict[str, Any]] = {}
+    columns = len(built.words.column_names)
+    for cell, first, count in zip(cells.tolist(), firsts.tolist(), counts.tolist(), strict=True):
+        number, name = cell // len(CHANGES), CHANGES[cell % len(CHANGES)]
+        operator, column = divmod(number, columns)
+        empty = {"operator": operator, "column": column, "counts": {}, "examples": {}, "worse": 0}
+        one = lines.setdefault(number, empty)
+        one["counts"][str(name)] = count
+        one["examples"][str(name)] = _case(built, found, int(changed[first]))
+        one["worse"] += count if name.is_worse else 0
+    order = {str(name): place for place, name in enumerate(CHANGES)}
+
+    def urgency(one: dict[str, Any]) -> tuple[int, int, int, int]:
+        return -one["worse"], min(order[name] for name in one["counts"]), one["operator"], one["column"]
+
+    return sorted(lines.values(), key=urgency)
+
+
+def _line_of(built: Built, found: Compared) -> Numbers:
+    """Operator's place and column of each case, in one number."""
+    after = found.changes.after >= 0
+    columns = len(built.words.column_names)
+    line = np.zeros(len(after), dtype=np.int64)
+    for there, rows, run in (
+        (after, found.changes.after, found.after),
+        (~after, found.changes.before, found.before),
+    ):
+        coded, at = built.coded[run], rows[there]
+        line[there] = built.rank[coded.operator[at]] * columns + coded.column[at]
+    return line
+
+
+def _case(built: Built, found: Compared, place: int) -> str:
+    row = int(found.changes.after[place])
+    if row >= 0:
+        return str(built.coded[found.after].case[row])
+    return str(built.coded[found.before].case[int(found.changes.before[place])])
+
+
+def _rules(built: Built, found: Compared, line: dict[str, Any]) -> tuple[str, str] | None:
+    """The user's conversion functions in a line before and after; None where they are the same."""
+    states = built.words.states
+    said = []
+    for run in (found.before, found.after):
+        coded = built.coded[run]
+        mine = (built.rank[coded.operator] == line["operator"]) & (coded.column == line["column"])
+        some = {states[number].rule for number in np.unique(coded.state[mine]).tolist()} - {""}
+        said.append(", ".join(sorted(some)))
+    before, after = said
+    return None if before == after else (before, after)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,177 @@
-"""The pages: of each converter and backend, by ATen overload and by ONNX operator, and of each operator.
+"""What the pages and the table of support show: answers by operator, with how much models use it.
+
+What is supported in one dtype, with one converter and one backend, as a Markdown table to paste.
+
+The pages: of each converter and backend, by ATen overload and by ONNX operator, and of each operator.
 
 They are plain HTML, so that a link to a row or to an operator stays good wherever the directory is put.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from harness.analyse import SupportCell, SupportLevel, SupportRecord
-from harness.core import count, listed
+from harness.causes.priority import UseWeights, model_use
+from harness.core.documents import count, listed
+from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.present.dashboard.embed import compact, write_text
-from harness.present.support_page.catalog import Column, SupportCatalog, dtypes_of_cells, support_catalog
+from harness.support.answer import SupportCell, SupportLevel, aten_cells, onnx_cells
+from harness.support.record import Provenance, SupportRecord
+
+#: Converter and backend.
+Column = tuple[str, str]
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "openvino")
+_DTYPES = (*ALL, *WIDE_UNSIGNED, *COMPLEX)
+
+
+@dataclass(frozen=True)
+class SupportCatalog:
+    """The answers of one record.
+
+    Attributes:
+        aten: Overload → its cells.
+        onnx: ONNX operator → its cells.
+    """
+
+    aten: Mapping[str, Sequence[SupportCell]]
+    onnx: Mapping[str, Sequence[SupportCell]]
+    provenance: Provenance
+    use: UseWeights
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """Sorted."""
+        return sorted({(cell.converter, cell.backend) for cells in self.aten.values() for cell in cells})
+
+    @property
+    def recorded(self) -> str:
+        """When, and with which versions, as a sentence."""
+        about = self.provenance
+        versions = (f"{name} {about.versions[name]}" for name in _PACKAGES if name in about.versions)
+        return f"Recorded {about.recorded[:10]} with {', '.join(versions)}."
+
+    def operators(self, domain: str) -> Mapping[str, Sequence[SupportCell]]:
+        """Those of ``aten`` or ``onnx``."""
+        return self.aten if domain == "aten" else self.onnx
+
+    def callers(self, name: str) -> int:
+        """How many models call an overload, or one of those whose cases are an ONNX operator's."""
+        cells = self.onnx.get(name)
+        overloads = {name} if cells is None else {one for cell in cells for one in cell.overloads}
+        return len(frozenset[int]().union(*map(self.use.callers_of, overloads)))
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON."""
+        about = self.provenance
+        return {
+            "record": {"run": about.run, "recorded": about.recorded, "versions": dict(about.versions)},
+            "models": len(self.use.models),
+            **{
+                domain: {
+                    name: {"callers": self.callers(name), "cells": [cell.to_data() for cell in cells]}
+                    for name, cells in self.operators(domain).items()
+                }
+                for domain in ("aten", "onnx")
+            },
+        }
+
+
+def support_catalog(record: SupportRecord) -> SupportCatalog:
+    """The answers of a record."""
+    return SupportCatalog(
+        _by_name(aten_cells(record.kinds)), _by_name(onnx_cells(record.kinds)), record.provenance, model_use()
+    )
+
+
+def dtypes_of_cells(cells: Sequence[SupportCell]) -> list[str]:
+    """The dtypes that occur, in the product's own order."""
+    known = {name: place for place, name in enumerate(_DTYPES)}
+    return sorted({cell.dtype for cell in cells}, key=lambda name: (known.get(name, len(known)), name))
+
+
+def _by_name(cells: Sequence[SupportCell]) -> dict[str, list[SupportCell]]:
+    found: defaultdict[str, list[SupportCell]] = defaultdict(list)
+    for cell in cells:
+        found[cell.name].append(cell)
+    return dict(found)
+
+
+_HOW = 90
+
+
+def support_table(
+    catalog: SupportCatalog,
+    *,
+    converter: str,
+    backend: str,
+    dtype: str,
+    opset: int | None = None,
+    overloads: Collection[str] | None = None,
+) -> str:
+    """Operators that fail, those first that most models call, and then the names of the others.
+
+    ONNX operators come before ATen overloads; they are left out if some overloads are asked for.
+
+    Args:
+        catalog: The answers of a record.
+        converter: That exports.
+        backend: That runs the models.
+        dtype: Of the first tensor.
+        opset: Of the models; None for whichever was recorded.
+        overloads: Only these; None for all.
+    """
+    lines = [f"# {dtype} with {converter} → {backend}", ""]
+    lines += [
+        f"{catalog.recorded} Cases of everyday values decide.",
+        "",
+    ]
+    domains = {"ONNX operators": catalog.onnx, "ATen operators": catalog.aten}
+    for title, operators in domains.items():
+        if overloads is not None and operators is catalog.onnx:
+            continue
+        cells = [
+            cell
+            for name, found in operators.items()
+            for cell in found
+            if (cell.converter, cell.backend, cell.dtype) == (converter, backend, dtype)
+            and (not opset or cell.opset in (0, opset))
+            and (overloads is None or name in overloads)
+        ]
+        lines += [*_section(title, cells, catalog), ""]
+    return "\n".join(lines)
+
+
+def _section(title: str, cells: Sequence[SupportCell], catalog: SupportCatalog) -> Iterator[str]:
+    callers = {cell.name: catalog.callers(cell.name) for cell in cells}
+    cells = sorted(cells, key=lambda cell: (-callers[cell.name], cell.name, cell.opset))
+    worse = [cell for cell in cells if cell.standing in (SupportLevel.UNSUPPORTED, SupportLevel.PARTLY)]
+    sound = [cell for cell in cells if cell.standing is SupportLevel.SUPPORTED]
+    whole = [cell for cell in worse if cell.standing is SupportLevel.UNSUPPORTED]
+    yield f"## {title}: {len(sound)} supported, {len(worse) - len(whole)} partly, {len(whole)} unsupported"
+    yield ""
+    if worse:
+        yield "| operator | opset | answer | cases that fail | edge cases that fail | models | how | case |"
+        yield "| --- | ---: | --- | ---: | ---: | ---: | --- | --- |"
+    for cell in worse:
+        how = " ".join(cell.how.split()).replace("|", "\\|")
+        yield (
+            f"| {cell.name} | {cell.opset or '–'} | {cell.standing} | {cell.failures:,} of {cell.cases:,} "
+            f"| {cell.edge_failures:,} of {cell.edge_cases:,} | {callers[cell.name]} "
+            f"| {how[:_HOW]}{'…' if len(how) > _HOW else ''} | {cell.case_id} |"
+        )
+    if worse:
+        yield ""
+    if sound:
+        cases = count(sum(cell.cases for cell in sound), "case")
+        names = ", ".join(dict.fromkeys(cell.name for cell in sound))
+        yield f"No failure found in {cases} of {count(len(sound), 'operator')}: {names}"
+
 
 _TITLES = {"aten": "ATen operators", "onnx": "ONNX operators"}
 _SIGNS = {

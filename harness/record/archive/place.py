@@ -104,7 +104,7 @@ class Location:
             self._fs.mv(self._path(name), self._path(to))
 
     def remove(self, names: list[str], directory: str = "") -> None:
-        """Remove files in this order; what is gone is no error.
+        """Remove files in this order; what is gone is not an error.
 
         Args:
             directory: Removed too if this leaves it empty, with all below it that is.

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable, installed_version, numpy_exchange
+from harness.core.dtypes import Array
+from harness.core.plugins import Unavailable, installed_version
+from harness.core.snippet import RunSnippet, RunWanted, numpy_exchange
 from harness.run import node_names as _messages
 from harness.run.backend import (
     BackendEntry,

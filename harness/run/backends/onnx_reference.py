@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, installed_version, numpy_exchange
+from harness.core.dtypes import Array
+from harness.core.plugins import installed_version
+from harness.core.snippet import RunSnippet, RunWanted, numpy_exchange
 from harness.run import node_names as _messages
 from harness.run.backend import BackendEntry, InvalidModel, ShapeRange, UnsupportedModel, register
 

@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable, importable, installed_version
+from harness.core.dtypes import Array
+from harness.core.plugins import Unavailable, importable, installed_version
+from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import node_names as _messages
-from harness.run.backend import (
-    BackendEntry,
-    BackendFailure,
-    InvalidModel,
-    ShapeRange,
-    UnsupportedModel,
-    register,
-)
+from harness.run.backend import BackendEntry, BackendFailure, InvalidModel, ShapeRange, UnsupportedModel, register
 
 #: Without the hint float32 may be computed in bfloat16 on some CPUs.
 _CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}

@@ -15,7 +15,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from harness.core import Array, RunSnippet, RunWanted, Unavailable, importable, installed, installed_version
+from harness.core.dtypes import Array
+from harness.core.plugins import Unavailable, importable, installed, installed_version
+from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import cuda as _cuda, node_names as _messages
 from harness.run.backend import (
     BackendEntry,
@@ -188,11 +190,11 @@ class OrtBackend:
         return other
 
     def passes(self) -> Sequence[str]:
-        """See `harness.run.HasGraphPasses`."""
+        """See `harness.run.backend.HasGraphPasses`."""
         return ORT_PASSES
 
     def without(self, passes: Sequence[str]) -> OrtBackend:
-        """See `harness.run.HasGraphPasses`."""
+        """See `harness.run.backend.HasGraphPasses`."""
         other = copy.copy(self)
         other._left_out = tuple(passes)
         return other

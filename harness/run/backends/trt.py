@@ -16,7 +16,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from harness.core import RunSnippet, RunWanted, Unavailable, importable, installed, installed_version
+from harness.core.plugins import Unavailable, importable, installed, installed_version
+from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import cuda as _cuda, node_names as _messages
 from harness.run.backend import (
     Backend,

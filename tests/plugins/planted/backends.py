@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import onnx
 
-from harness.core import Array
+from harness.core.dtypes import Array
 from harness.run.backend import (
     BACKENDS,
     Backend,

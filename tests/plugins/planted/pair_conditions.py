@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.core import INT_RANGE, PARTS, PRECISION, Array, BoundCall, Invocation, TensorSpec, build_tensor
-from harness.core.tensors import TENSOR_PLACE
+from harness.core.dtypes import INT_RANGE, PARTS, PRECISION, Array
+from harness.core.invocation import Invocation, TensorSpec
+from harness.core.tensors import TENSOR_PLACE, BoundCall, build_tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class Condition:
         return any(self._of_tensor(held, call) for held in _held(given))
 
     def elements(self, call: Seen) -> Array | None:
-        """Which elements do it; None where the argument is no tensor."""
+        """Which elements do it; None where the argument is not a tensor."""
         given = call.get(self.argument, _OMITTED)
         return _ELEMENTS[self.word](given) if isinstance(given, Held) else None
 

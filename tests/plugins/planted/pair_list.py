@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from harness.core import Array
+from harness.core.dtypes import Array
 from planted.pair_conditions import Condition, Conjunction
 
 #: The planted defects, a line each.

@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import TensorProto, helper
 
-from harness.convert import ExportRequest, OperatorCalls
-from harness.convert.converter import ConverterEntry, PartialResult, register as register_converter
+from harness.convert.converter import ConverterEntry, ExportRequest, PartialResult, register as register_converter
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.convert.converters.torchscript import TorchScriptConverter
-from harness.core import Array, BoundCall
+from harness.convert.operator_calls import OperatorCalls
+from harness.core.dtypes import Array
+from harness.core.tensors import BoundCall
 from harness.run.backend import (
     BACKENDS,
     Backend,

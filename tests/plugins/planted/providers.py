@@ -13,7 +13,7 @@ import importlib
 import os
 from typing import Any
 
-from harness.core import Unavailable, importable
+from harness.core.plugins import Unavailable, importable
 from harness.run.backend import BackendEntry, register
 from harness.run.backends.ort import OrtBackend
 

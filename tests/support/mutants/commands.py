@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from harness.generate import load_cases
+from harness.generate.case_library import load_cases
 from mutants.ends import warm_up
 from mutants.mutation import MODULES, find_mutation
 from mutants.reach import read_reach, survey_reach

@@ -15,10 +15,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from harness.blame import signature
-from harness.execute import Executor, Group, Result, Settings, Step, Task, WorkerProcess
-from harness.execute.worker import start_worker
-from harness.generate import OPERATOR_CASES, draw_cases
+from harness.blame.inquiry import signature
+from harness.execute.case_runner import Executor
+from harness.execute.task import Group, Result, Settings, Step, Task
+from harness.execute.worker import WorkerProcess, start_worker
+from harness.generate.draws import draw_cases
+from harness.generate.operator_case import OPERATOR_CASES
 from mutants.mutation import MODULES
 
 #: The default budget of an operator.
@@ -57,7 +59,6 @@ class Ends:
 def warm_up() -> None:
     """Fill what converters keep between exports, for the processes that are forked from this one."""
     # The process that workers are forked from does the same, and sets what they run with.
-    from harness.execute import preload  # noqa: F401
 
     worker = start_worker(lambda message: None)
     for operator in _WARMING:

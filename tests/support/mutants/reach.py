@@ -16,8 +16,8 @@ from typing import Any
 from torch.onnx._internal.exporter import _registration
 from torch.onnx._internal.torchscript_exporter import registration
 
-from harness.core import normalise
-from harness.generate import OPERATOR_CASES
+from harness.core.overloads import normalise
+from harness.generate.operator_case import OPERATOR_CASES
 from mutants.applied import reached
 from mutants.ends import Ends, drawn_groups, ends_of
 from mutants.mutation import Mutation

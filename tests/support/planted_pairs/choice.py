@@ -11,10 +11,13 @@ from mutants.ends import case_ends
 from planted.pair_conditions import Condition, Conjunction, Seen, conditions_of, seen
 from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
 
-from harness.compare import compare
-from harness.core import Invocation, overload
-from harness.execute import Group, run_reference
-from harness.generate import OPERATOR_CASES, draw_cases, judge_of
+from harness.compare.comparison import compare
+from harness.core.invocation import Invocation
+from harness.core.tensors import overload
+from harness.execute.reference import run_reference
+from harness.execute.task import Group
+from harness.generate.draws import draw_cases
+from harness.generate.operator_case import OPERATOR_CASES, judge_of
 from planted_pairs.made_calls import made_calls
 
 #: The draws among which a call is looked for; no run has this seed.

@@ -15,8 +15,8 @@ import click
 from mutants.ends import warm_up
 from planted.pair_list import FILE, PlantedPair, read_pairs
 
-from harness.generate import load_cases
-from harness.plan import Options
+from harness.generate.case_library import load_cases
+from harness.plan.options import Options
 from planted_pairs.choice import chosen_pairs, passing
 from planted_pairs.meeting import meeting
 

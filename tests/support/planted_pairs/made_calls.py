@@ -9,16 +9,9 @@ import numpy as np
 import torch
 from planted.pair_conditions import Condition, Conjunction
 
-from harness.core import (
-    INT_RANGE,
-    PRECISION,
-    Argument,
-    Invocation,
-    Literal,
-    TensorSpec,
-    build_tensor,
-    contiguous_strides,
-)
+from harness.core.dtypes import INT_RANGE, PRECISION
+from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.tensors import build_tensor
 
 
 def made_calls(call: Invocation, pair: Conjunction) -> Iterator[Invocation]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from planted.pair_conditions import Conjunction, seen
 
-from harness.core import Invocation
-from harness.generate import OPERATOR_CASES, draw_examples
+from harness.core.invocation import Invocation
+from harness.generate.draws import draw_examples
+from harness.generate.operator_case import OPERATOR_CASES
 
 
 def meeting(pair: Conjunction, seed: int, examples: int) -> Iterator[Invocation]:

@@ -178,7 +178,7 @@
     return failing.length > 0 && failing.every(([bucket]) => rows.index.buckets[bucket][0] === "unsupported");
   }
 
-  // Worst first: by priority as harness/analyse/priority.py has it, which is the share of failures times that of the
+  // Worst first: by priority as harness/causes/priority.py has it, which is the share of failures times that of the
   // models that call the operator. Then by the share of all cases, then by the worse ways; what is missing comes first.
   function badness(rows, operators, columns, use) {
     const failing = function (which) {

@@ -3,7 +3,7 @@
   "use strict";
   const { el, fill, words } = Conformance;
 
-  // As `Tried` of harness/analyse/seen_pairs.py counts; 0 is no pair.
+  // As `Tried` of harness/coverage/seen_pairs.py counts; 0 is no pair.
   const STATES = [
     null,
     { word: "not drawn", glyph: "" },

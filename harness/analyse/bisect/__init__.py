@@ -1,1 +1,0 @@
-"""Which release of a package changed a verdict."""

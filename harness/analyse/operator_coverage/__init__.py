@@ -1,1 +1,0 @@
-"""Which operators an export can meet, and which of them have an operator case."""

@@ -1,1 +1,0 @@
-"""Which lines of a converter a failure comes of, and small changes that repair them."""

@@ -1,1 +1,0 @@
-"""A recorded failure as a script that needs nothing of the harness, and as a bug report."""

@@ -1,1 +1,0 @@
-"""Whether operators, calls and models are supported: answers from a record, which run nothing."""

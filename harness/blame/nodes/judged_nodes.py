@@ -1,0 +1,188 @@
+"""Sums that leave the range of their dtype in some orders of summation, and in others do not.
+
+Neither ONNX nor PyTorch states an order (rule 5 of `harness.compare.nearness`). A partial sum may be as large
+as the sum of the terms' magnitudes: where that leaves the range, an infinity is right, and NaN beside
+an infinity of the other sign.
+
+Which elements of a node's results are not what its definition gives for its own inputs.
+
+The definition of a node as what `harness.compare.nearness` asks of PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from harness.blame.nodes.definition import Definition
+from harness.compare.comparison import wrong_elements
+from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
+from harness.compare.nearness import Sensitivity, largest_finite, ulp
+from harness.core.dtypes import PRECISION, Array
+
+
+def overflown(definition: Definition, got: Sequence[Array], instead: float) -> tuple[Array, ...]:
+    """The results of a step with `instead`, an infinity or NaN, wherever a sum may have left the range."""
+    if not definition.accumulates or len(got) != 1 or str(got[0].dtype) not in PRECISION:
+        return tuple(got)
+    magnitudes = definition.of_terms(_finite_magnitudes)
+    if magnitudes is None or magnitudes[0] is None or magnitudes[0].shape != got[0].shape:
+        return tuple(got)
+    with np.errstate(all="ignore"):
+        beyond = ~(np.abs(magnitudes[0]) <= largest_finite(str(got[0].dtype)))
+        return (np.where(beyond, got[0].dtype.type(instead), got[0]).astype(got[0].dtype),)
+
+
+def _finite_magnitudes(array: Array) -> Array:
+    """Without infinities: finite terms beside one may leave the range, too."""
+    return np.where(np.isfinite(array), np.abs(array), 0).astype(array.dtype)
+
+
+def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool = False) -> tuple[Mask, ...] | None:
+    """A mask per output, of an output of another dtype or shape, all; None where everything is right.
+
+    `strict` is for `NodeOracle`. Raises `Undefined`.
+    """
+    if definition.is_random:
+        # Every number may be right.
+        fits = [definition.has_form(i, g) for i, g in enumerate(got)]
+        return None if all(fits) else tuple(np.full(g.shape, not f) for g, f in zip(got, fits, strict=True))
+    own = definition.own
+    if [form_of(a) for a in own] != [form_of(a) for a in got]:
+        same = [i < len(own) and form_of(own[i]) == form_of(g) for i, g in enumerate(got)]
+        return tuple(np.full(g.shape, not s) for g, s in zip(got, same, strict=True))
+    found = wrong_elements(_judge_of(definition), NodeOracle(definition, strict=strict), got)
+    wide = definition.truth or (None,) * len(own)
+    masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
+    return masks if any(mask.any() for mask in masks) else None
+
+
+def right_results(definition: Definition) -> tuple[Array, ...]:
+    """What the definition gives, in the node's dtypes."""
+    return NodeOracle(definition).expected
+
+
+def _judge_of(definition: Definition) -> Judge:
+    if definition.is_exact:
+        return EXACT if definition.is_copy else EQUAL
+    return ACCUMULATES if definition.accumulates else CLOSE
+
+
+def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
+    """Elements that are not numbers because the definition, in this dtype, leaves the range on its way; none
+    that are infinite whatever the dtype, where an infinite input decides."""
+    if str(own.dtype) not in PRECISION:
+        return False
+    with np.errstate(all="ignore"):
+        o, g = own.astype(np.float64), got.astype(np.float64)
+        same = ((o == g) | (np.isnan(o) & np.isnan(g))) & ~np.isfinite(g)
+        if wide is None or wide.shape != g.shape or wide.dtype.itemsize <= own.dtype.itemsize:
+            return np.asarray(same)
+        return np.asarray(same & ~(np.isinf(wide) & np.isnan(g)))
+
+
+def form_of(array: Array) -> tuple[tuple[int, ...], str]:
+    """Shape and dtype."""
+    return array.shape, str(array.dtype)
+
+
+#: Evaluations with inputs that are moved by their last place.
+_NEIGHBOURS = 4
+
+
+class NodeOracle:
+    """A `nearness.Oracle`.
+
+    Args:
+        definition: Of the node.
+        strict: Take the inputs for what they are, and excuse nothing by how far they may be rounded.
+    """
+
+    unscaled = flushed = None
+
+    def __init__(self, definition: Definition, *, strict: bool = False) -> None:
+        self._definition = definition
+        self._strict = strict
+
+    @cached_property
+    def expected(self) -> tuple[Array, ...]:
+        """The wide results, rounded to the node's dtypes."""
+        own, truth = self._definition.own, self._definition.truth
+        if truth is None:
+            return own
+        # What is too large for the node's dtype is infinite in it.
+        with np.errstate(over="ignore"):
+            return tuple(
+                o if t is None or o.shape != t.shape or str(o.dtype) not in PRECISION else t.astype(o.dtype)
+                for o, t in zip(own, truth, strict=True)
+            )
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The wide results in float64; those of an operator that only chooses are its own."""
+        wide = self._definition.truth
+        if wide is None:
+            return tuple(a.astype(np.float64) if str(a.dtype) in PRECISION else None for a in self._definition.own)
+        return tuple(None if a is None else a.astype(np.float64) for a in wide)
+
+    @cached_property
+    def magnitude(self) -> tuple[Array | None, ...] | None:
+        """The sums of the terms' magnitudes, of an operator that sums."""
+        if not self._definition.accumulates:
+            return None
+        return _in_float64(self._definition.of_terms(np.abs))
+
+    @cached_property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The same with 1 for every finite number."""
+        if not self._definition.accumulates:
+            return None
+        return _in_float64(
+            self._definition.of_terms(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
+        )
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """How far results move when inputs do by their last place."""
+        truth = self._definition.truth
+        if truth is None or self._strict:
+            return None
+        moved = [self._moved(seed) for seed in range(_NEIGHBOURS)]
+        found: list[Sensitivity | None] = []
+        for i, o in enumerate(truth):
+            others = [m[i] for m in moved if m is not None]
+            if o is None or not others or any(a is None or a.shape != o.shape for a in others):
+                found.append(None)
+                continue
+            with np.errstate(all="ignore"):
+                steps = [np.abs(a - o).astype(np.float64) for a in others if a is not None]
+                far = np.max([np.where(np.isfinite(s), s, 0.0) for s in steps], axis=0)
+            found.append(Sensitivity(far, np.zeros(o.shape)))
+        return tuple(found)
+
+    def _moved(self, seed: int) -> Sequence[Array | None] | None:
+        random = np.random.Generator(np.random.PCG64(seed))
+        floats = [str(a.dtype) for a in self._definition.inputs.values() if str(a.dtype) in PRECISION]
+        dtype = min(floats, key=PRECISION.__getitem__)
+
+        def move(values: Array) -> Array:
+            finite = np.isfinite(values) & (values != 0)
+            size = ulp(np.where(finite, values, 1.0).astype(np.float64), dtype)
+            chance = random.integers(0, 2, values.shape) * 2.0 - 1.0
+            return np.where(finite, values + chance * size, values).astype(values.dtype)
+
+        return self._definition.wide(move)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The inputs."""
+        return self._definition.inputs
+
+
+def _in_float64(found: Sequence[Array | None] | None) -> tuple[Array | None, ...] | None:
+    if found is None:
+        return None
+    return tuple(None if a is None else a.astype(np.float64) for a in found)

@@ -1,0 +1,100 @@
+"""The export before the exporter's own optimiser.
+
+Which pass of an optimiser breaks a graph that is right before it: the runtime's or the exporter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import onnx
+
+from harness.blame.trial import Trial, before_optimiser
+from harness.blame.witness import Turn, witness
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.verdict import Outcome
+from harness.convert.converter import HasExporterPasses, HasUnoptimised
+from harness.execute.program import export_request
+from harness.run.backend import Backend, HasGraphPasses
+
+
+@witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED)
+def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
+    """Exports again with `harness.convert.converter.HasUnoptimised`."""
+    converter = trial.converter(trial.complaint.converter)
+    if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return
+    finding, backend = before_optimiser(trial)
+    facts = {"converter": converter.name, "backend": backend}
+    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
+
+
+@witness("the runtime's passes", place=125)
+def ask_runtime_passes(trial: Trial) -> Iterator[Testimony]:
+    """Leaves out optimisations where the failing backend is right without any."""
+    accused = trial.accused
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
+        return
+    if trial.plain is None or trial.find(trial.plain)[0] is not Finding.RIGHT:
+        return
+    guilty = _fewest(accused.passes(), lambda names: _is_right(trial, accused.without(names), trial.model))
+    if guilty:
+        facts = {"backend": trial.complaint.backend, "passes": list(guilty)}
+        yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
+
+
+@witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS)
+def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
+    """Leaves out passes that change the graph where the export is right without the optimiser."""
+    converter = trial.converter(trial.complaint.converter)
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(converter, HasExporterPasses):
+        return
+    if not isinstance(converter, HasUnoptimised):
+        return
+    if before_optimiser(trial)[0] is not Finding.RIGHT:
+        return
+    request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
+    _, changing = converter.optimised(request, ())
+
+    def is_right_without(names: Sequence[str]) -> bool:
+        try:
+            model, _ = converter.optimised(request, names)
+        except Exception:
+            # What comes behind a pass may rest on it.
+            return False
+        return _is_right(trial, trial.accused, model)
+
+    guilty = _fewest(changing, is_right_without)
+    if guilty:
+        facts = {"converter": converter.name, "passes": list(guilty)}
+        yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
+
+
+def _is_right(trial: Trial, backend: Backend, model: onnx.ModelProto) -> bool:
+    return trial.find(trial.ask(backend, model))[0] is Finding.RIGHT
+
+
+def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """A name, or the few, without which all is right; none where leaving out all does not help.
+
+    Halves of what helps are tried until neither half helps.
+    """
+    left = tuple(dict.fromkeys(names))
+    if not left or not helps(left):
+        return ()
+    while len(left) > 1:
+        middle = len(left) // 2
+        half = next((part for part in (left[:middle], left[middle:]) if helps(part)), None)
+        if half is None:
+            return _without_needless(left, helps)
+        left = half
+    return left
+
+
+def _without_needless(names: tuple[str, ...], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
+    """The names without those that need not be left out."""
+    for name in names:
+        fewer = tuple(other for other in names if other != name)
+        if helps(fewer):
+            names = fewer
+    return names

@@ -1,0 +1,322 @@
+"""PyTorch asked again with the same inputs.
+
+PyTorch on row-major copies of the inputs.
+
+PyTorch on one element at a time, for pointwise operators.
+
+PyTorch's own rules for shapes and dtypes, which run no kernel.
+
+PyTorch's own definition of the operator by simpler operators.
+
+PyTorch in float64: how far from the truth PyTorch and the backend are where they differ.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.blame.trial import Trial
+from harness.blame.witness import witness
+from harness.blame.witnesses.graph import operators_of, translated_program
+from harness.compare.comparison import compare, wrong_elements
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.drawn import draws
+from harness.compare.judge import CLOSE, Mask
+from harness.compare.nearness import tolerance_of
+from harness.compare.verdict import Outcome
+from harness.core.documents import first_line
+from harness.core.dtypes import PRECISION, Array
+from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, own_definition
+from harness.execute.reference import Reference, run_reference
+from harness.execute.torch_call import call_invocation, quiet_call, to_numpy
+
+_TIMES = 3
+
+
+@witness("PyTorch again", place=80)
+def repeat_call(trial: Trial) -> Iterator[Testimony]:
+    """A kernel that reads memory which it has not written answers differently each time.
+
+    Only the elements in question count; where the case passes alone, any of them may be what failed.
+    """
+    if trial.got is None or draws(trial.judge):
+        return
+    asked = trial.wrong
+    passes = not any(mask.any() for mask in asked)
+    for _ in range(_TIMES):
+        again = run_reference(trial.invocation).expected
+        unlike = wrong_elements(trial.judge, trial.reference, again)
+        if any((u if passes or u.shape != a.shape else u & a).any() for u, a in zip(unlike, asked, strict=True)):
+            yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "repeated-call")
+            return
+
+
+@witness("PyTorch on row-major copies", place=90)
+def ask_row_major(trial: Trial) -> Iterator[Testimony]:
+    """A layout is not part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
+    if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
+        return
+    if trial.is_equal(trial.reference.on_contiguous_inputs().expected):
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": trial.complaint.backend})
+
+
+#: Wrong elements that are computed again; of a case with more nothing is said.
+_MOST = 64
+
+
+@witness("PyTorch on one element at a time", place=60)
+def ask_one_element(trial: Trial) -> Iterator[Testimony]:
+    """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
+    tags = overload(trial.invocation.overload).tags
+    if trial.got is None or len(trial.got) != 1 or torch.Tag.pointwise not in tags:
+        return
+    (expected,), (wrong,) = trial.reference.expected, trial.wrong
+    places = np.argwhere(wrong)
+    if not 0 < len(places) <= _MOST or expected.size < 2:
+        return
+    tensors = build_tensors(trial.invocation)
+    shape = tuple(expected.shape)
+    if np.broadcast_shapes(*(tuple(t.shape) for t in tensors)) != shape:
+        return
+    singly = expected.copy()
+    for place in map(tuple, places):
+        # A tensor of no dimension takes no part in type promotion: one stays what it is.
+        operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
+        (result,) = call_invocation(trial.invocation, operands)
+        singly[place] = to_numpy(result).reshape(())
+    if trial.is_equal([singly]):
+        facts = {"backend": trial.complaint.backend}
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
+
+
+#: What PyTorch says, in no class of its own, where a rule asks a tensor without values for a number.
+_VALUES_ARE_ASKED = "cannot be called on meta tensors"
+
+
+@witness("PyTorch's meta kernel", place=40)
+def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
+    """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
+    comparison = trial.comparison
+    if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
+        return
+    with torch.no_grad():
+        tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
+        try:
+            results = output_tensors(bind(trial.invocation)(tensors))
+        except (NotImplementedError, RuntimeError) as error:
+            # Where the output's size depends on values, there are no such rules.
+            if isinstance(error, NotImplementedError) or _VALUES_ARE_ASKED in str(error):
+                return
+            yield Testimony(Role.META, Finding.REFUSES, "meta-kernel", {"error": first_line(error)})
+            return
+    ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
+    if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
+        yield Testimony(Role.META, Finding.CONFIRMS, "meta-kernel")
+    elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
+        yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": trial.complaint.backend})
+
+
+#: How often a definition may come back to its operator: once for each dimension, as `roll` does.
+_DEEPEST = 16
+
+#: What definitions raise for arguments that kernels take.
+_REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+class _Circular(Exception):
+    """The definition ends in the kernel itself, of which it says nothing."""
+
+
+class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Takes the definition wherever the kernel would be called, within the definition too.
+
+    Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
+    calls the kernel (`asinh`): these would confirm whatever the kernel computes.
+    """
+
+    def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._kernel, self._definition = kernel, definition
+        self._depth = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        taken: Callable[..., Any] = func
+        if func is self._kernel:
+            # Primitives count, too, so that the depth may pass the limit by. An exception of Python's own
+            # limit would leave this mode active for whatever the process does next.
+            if self._depth >= _DEEPEST:
+                raise _Circular
+            taken = self._definition
+        elif func.namespace == "prims":
+            taken = func.impl_aten
+        else:
+            return func(*args, **(kwargs or {}))
+        self._depth += 1
+        try:
+            with self:
+                return taken(*args, **(kwargs or {}))
+        finally:
+            self._depth -= 1
+
+
+@witness("PyTorch's decomposition", place=10)
+def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
+    """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
+    call = bind(trial.invocation)
+    kernel = overload(trial.invocation.overload)
+    definition = own_definition(kernel)
+    if trial.got is None or definition is None or not _takes(definition, call):
+        return
+    tensors = build_tensors(trial.invocation)
+    in_its_place = _InPlaceOfTheKernel(kernel, definition)
+    try:
+        with quiet_call(), in_its_place:
+            results = output_tensors(call.with_target(definition)(tensors))
+    except _Circular:
+        return
+    except _REFUSALS as error:
+        yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, "decomposition", {"error": first_line(error)})
+        return
+    outputs = [to_numpy(t) for t in results]
+    if compare(trial.judge, trial.reference, outputs).problem is None:
+        yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, "decomposition")
+        return
+    would_pass = _would_pass(trial, outputs, in_its_place)
+    if would_pass or trial.is_same(outputs):
+        facts = {"backend": trial.complaint.backend, "converter": trial.complaint.converter}
+        # The second costs an export.
+        if would_pass or _is_all_there_is(trial, outputs) or _takes_part(trial):
+            yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition", facts)
+        else:
+            yield Testimony(Role.DECOMPOSITION, Finding.OTHER, "decomposition", facts)
+
+
+def _would_pass(trial: Trial, outputs: list[Array], in_its_place: _InPlaceOfTheKernel) -> bool:
+    """Whether the backend's result would do, were the definition the kernel.
+
+    It need not be much nearer to the definition at every element: where sums cancel (`gelu` of -5.5), the
+    definition is as far from the truth as the backend is. What the judge allows for that is asked of the
+    definition, too.
+    """
+    reference = trial.reference
+    if trial.got is None or not isinstance(reference, Reference) or _is_of_form(trial):
+        return False
+    defined = Reference(reference.invocation, reference.feeds, tuple(outputs))
+    try:
+        with quiet_call(), in_its_place:
+            return compare(trial.judge, defined, trial.got).problem is None
+    except _Circular:
+        return False
+
+
+def _is_of_form(trial: Trial) -> bool:
+    """Whether a shape or a dtype is wrong: a kernel's rules for them are better than its definition's."""
+    return trial.comparison is None or trial.comparison.problem in ("shape", "dtype")
+
+
+def _is_all_there_is(trial: Trial, outputs: list[Array]) -> bool:
+    """Whether the definition departs from the kernel wherever the backend does: a graph that says nothing
+    else than PyTorch's own definition is not worse than that."""
+    if trial.got is None or _is_of_form(trial):
+        return False
+    got, own = (wrong_elements(trial.judge, trial.reference, some) for some in (trial.got, outputs))
+    return all(g.shape == o.shape and not (g & ~o).any() for g, o in zip(got, own, strict=True))
+
+
+def _takes_part(trial: Trial) -> bool:
+    """Whether the exporter may have decomposed the operator before it translated anything.
+
+    An exporter with a conversion of its own for the operator leaves the definition alone: what its graph has
+    in common with it, the conversion has. Which operators it has one for does not depend on the call.
+    """
+
+    def found() -> bool:
+        program = translated_program(trial)
+        return program is None or trial.invocation.overload not in operators_of(program)
+
+    try:
+        return trial.kept_of_operator("is decomposed", found)
+    except Exception:
+        # Which operators it would have translated is not known then.
+        return True
+
+
+def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:
+    """Whether a definition takes the arguments of a call as the kernel does: some take fewer by position."""
+    try:
+        inspect.signature(definition).bind(*call.positional, **dict(call.keywords))
+    except TypeError:
+        return False
+    return True
+
+
+#: PyTorch bears witness against a backend that is off so many times as far as PyTorch itself, and float64
+#: against PyTorch where that is so much further off than a backend that has half of the digits.
+_FAR_NEARER = 100
+
+
+@witness("float64", place=20)
+def ask_float64(trial: Trial) -> Iterator[Testimony]:
+    """The same call in float64, element by element where the backend is wrong."""
+    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+        return
+    truths = trial.reference.truth or ()
+    for i, (expected, got, truth, wrong) in enumerate(
+        zip(trial.reference.expected, trial.got, truths, trial.wrong, strict=False)
+    ):
+        if i in trial.judge.rules:
+            # Several answers are right: a distance from one of them says nothing.
+            continue
+        dtype = str(expected.dtype)
+        comparable = expected.dtype == got.dtype and expected.shape == got.shape
+        # In float64 itself the truth is PyTorch's result again.
+        if not comparable or not wrong.any() or dtype == "float64" or dtype not in PRECISION:
+            continue
+        if truth is None or truth.shape != expected.shape:
+            continue
+        yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], trial.complaint.backend)
+        return
+
+
+def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: str) -> Testimony:
+    ours, theirs = _near(dtype, expected, truth), _near(dtype, got, truth)
+    with np.errstate(all="ignore"):
+        our_error, their_error = (np.abs(v.astype(np.float64) - truth) for v in (expected, got))
+        # Inexact as one of them is, it cannot be taken for the other's kind of wrong.
+        ours |= _FAR_NEARER * our_error < their_error
+        has_half = their_error <= np.abs(truth) * 2.0 ** (-PRECISION[dtype] / 2)
+        theirs |= has_half & ~(our_error <= _FAR_NEARER * their_error)
+    facts = {
+        "backend": backend,
+        "pytorch_ulps": _ulps(dtype, expected, truth),
+        "backend_ulps": _ulps(dtype, got, truth),
+    }
+    finding = Finding.CONTRADICTS if theirs.all() else Finding.INEXACT
+    return Testimony(Role.FLOAT64, Finding.CONFIRMS if ours.all() else finding, "float64", facts)
+
+
+def _near(dtype: str, values: Array, truth: Array) -> Mask:
+    tolerance = tolerance_of(CLOSE, dtype)
+    with np.errstate(all="ignore"):
+        v, rounded = values.astype(np.float64), truth.astype(values.dtype).astype(np.float64)
+    return np.asarray((v == rounded) | tolerance.accepts(truth, v))
+
+
+def _ulps(dtype: str, values: Array, truth: Array) -> float | None:
+    """The largest distance, in units in the last place of the truth; None for an infinity or NaN."""
+    with np.errstate(all="ignore"):
+        v = values.astype(np.float64)
+        unlike = ~((v == truth) | (np.isnan(v) & np.isnan(truth)))
+        if (unlike & ~(np.isfinite(v) & np.isfinite(truth))).any():
+            return None
+        _, exponent = np.frexp(np.abs(truth))
+        unit = np.ldexp(1.0, exponent - PRECISION[dtype])
+        return float(np.max(np.where(unlike, np.abs(v - truth) / unit, 0.0)))

@@ -1,0 +1,228 @@
+"""Other runtimes on the same model.
+
+Runtimes that lack a float64 kernel, on the same graph in float32.
+
+The failing backend with its graph optimisations off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, TensorProto, numpy_helper
+
+from harness.blame.trial import Trial
+from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask, witness
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.judge import Mask
+from harness.compare.verdict import Outcome
+from harness.core.dtypes import Array
+from harness.execute.submodel import subgraphs
+from harness.execute.task import Settings
+
+
+def ask_other_backend(name: str, trial: Trial) -> Iterator[Testimony]:
+    """What one backend beside the failing one makes of the model."""
+    accused = trial.complaint.backend
+    if name == accused or trial.complaint.outcome is Outcome.UNSUPPORTED:
+        return
+    backend = trial.backend(name)
+    if trial.narrows(backend):
+        return
+    answer = trial.ask(backend, trial.model)
+    finding, detail = trial.find(answer)
+    if finding is Finding.OTHER and answer.outputs and trial.is_as_wrong(answer.outputs):
+        facts = {"witness": name, "backend": accused}
+        own = trial.is_independent(name)
+        yield Testimony(Role.RUNTIME, Finding.SAME, "backend-without-optimisations", facts, own)
+        return
+    finite = False
+    if finding is Finding.OTHER and trial.on_finite_inputs:
+        tamer = trial.on_finite_inputs
+        again, its_detail = tamer.find(tamer.ask(backend, tamer.model))
+        if again is not Finding.OTHER:
+            finding, detail, finite = again, its_detail, True
+    said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
+    yield Testimony(Role.RUNTIME, finding, "other-backend", said, trial.is_independent(name))
+
+
+@add_witnesses
+def _installed(settings: Settings) -> Iterator[Witness]:
+    for name in backends_to_ask(settings.witnesses):
+        yield Witness(name, Turn.FIRST, 70, partial(ask_other_backend, name))
+    for name in backends_to_ask(settings.last_witnesses, last=True):
+        yield Witness(name, Turn.OPEN, 20, partial(ask_other_backend, name))
+
+
+#: Attributes that name an element type.
+_TYPES = frozenset({"to", "dtype", "output_dtype"})
+#: Answers count as different if they differ by more than this: a thousand roundings of float32.
+_APART = 2.0**-13
+#: How much nearer to one answer than the answers are to each other.
+_NEARER = 100
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+def ask_in_float32(name: str, trial: Trial) -> Iterator[Testimony]:
+    """What one backend beside the failing one makes of the graph in float32, on inputs that float32 has.
+
+    Only elements are judged where PyTorch and the failing backend are so far apart that float32 tells which
+    of them it gives; all of them must say the same. To give a wrong result as well says something only where
+    that is too wrong for what cancels in float32: a failing backend may compute in float32 itself.
+    """
+    accused = trial.complaint.backend
+    if trial.complaint.outcome is not Outcome.MISMATCH or not trial.is_independent(name):
+        return
+    if "float64" not in trial.reference.dtypes:
+        return
+    backend = trial.backend(name)
+    if trial.ask(backend, trial.model).outputs is not None:
+        return
+    tamer = trial.under(_representable)
+    if tamer is None or tamer.got is None:
+        return
+    reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
+    answer = tamer.ask(backend, in_float32(tamer.model), reference).outputs
+    if answer is None:
+        return
+    scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
+    finding = _finding(tamer.reference.expected, tamer.got, answer, tamer.wrong, scale)
+    if finding is not None:
+        yield Testimony(Role.RUNTIME, finding, "float32-graph", {"witness": name, "backend": accused})
+
+
+def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
+    """`model` with float32 in place of float64 everywhere; numbers beyond its range become its largest."""
+    narrow = onnx.ModelProto()
+    narrow.CopyFrom(model)
+    _narrow_graph(narrow.graph)
+    for function in narrow.functions:
+        _narrow_nodes(function.node)
+    return narrow
+
+
+def _narrow_graph(graph: onnx.GraphProto) -> None:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        _narrow_type(value.type)
+    for tensor in graph.initializer:
+        _narrow_tensor(tensor)
+    _narrow_nodes(graph.node)
+
+
+def _narrow_type(kind: onnx.TypeProto) -> None:
+    """Of a tensor, or of a sequence or an optional of such."""
+    which = kind.WhichOneof("value")
+    if which == "tensor_type" and kind.tensor_type.elem_type == TensorProto.DOUBLE:
+        kind.tensor_type.elem_type = TensorProto.FLOAT
+    elif which in ("sequence_type", "optional_type"):
+        _narrow_type(getattr(kind, which).elem_type)
+
+
+def _narrow_nodes(nodes: Iterable[onnx.NodeProto]) -> None:
+    for node in nodes:
+        for graph in subgraphs(node):
+            _narrow_graph(graph)
+        for attribute in node.attribute:
+            if attribute.type in (AttributeProto.TENSOR, AttributeProto.TENSORS):
+                for tensor in (attribute.t, *attribute.tensors):
+                    _narrow_tensor(tensor)
+            elif attribute.type == AttributeProto.TYPE_PROTO:
+                _narrow_type(attribute.tp)
+            elif attribute.name in _TYPES and attribute.i == TensorProto.DOUBLE:
+                attribute.i = TensorProto.FLOAT
+
+
+def _narrow_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type == TensorProto.DOUBLE:
+        tensor.CopyFrom(numpy_helper.from_array(_narrowed(numpy_helper.to_array(tensor)), tensor.name))
+
+
+def _narrowed(values: Array) -> Array:
+    if values.dtype != np.float64:
+        return values
+    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values).astype(np.float32)
+
+
+def _representable(values: Array) -> Array:
+    """`values` as float32 has them; itself where they are so already."""
+    if values.dtype != np.float64:
+        return values
+    narrow = _narrowed(values).astype(np.float64)
+    return values if np.array_equal(narrow, values, equal_nan=True) else narrow
+
+
+def _scale(arrays: Iterable[Array]) -> float:
+    """The largest magnitude of what takes part, or that of usual constants."""
+    finite = [np.abs(a[np.isfinite(a)]) for a in arrays if a.dtype == np.float64]
+    return max([1.0, *(float(a.max()) for a in finite if a.size)])
+
+
+def _finding(
+    expected: Iterable[Array],
+    got: Iterable[Array],
+    answer: Iterable[Array],
+    wrong: Iterable[Mask],
+    scale: float,
+) -> Finding | None:
+    """Whose answer it is; None where float32 does not tell, or tells now one and now the other."""
+    found: set[Finding] = set()
+    for e, g, a, w in zip(expected, got, answer, wrong, strict=True):
+        if not w.any():
+            continue
+        if e.shape != a.shape or e.dtype != g.dtype or e.dtype != np.float64:
+            return None
+        e, g, a = (_narrowed(v[w]).astype(np.float64) for v in (e, g, a))
+        differing = _are_apart(e, g)
+        if not differing.any():
+            continue
+        e, g, a = e[differing], g[differing], a[differing]
+        if _is_rather(a, e, g).all():
+            found.add(Finding.RIGHT)
+        elif _is_rather(a, g, e).all() and (_distance(e, g) > _APART * scale).all():
+            found.add(Finding.SAME)
+        else:
+            return None
+    return found.pop() if len(found) == 1 else None
+
+
+def _are_apart(one: Array, other: Array) -> Mask:
+    with np.errstate(all="ignore"):
+        near = _distance(one, other) <= _APART * np.minimum(np.abs(one), np.abs(other))
+    return np.asarray(~near & (_distance(one, other) != 0))
+
+
+def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
+    distance, apart = _distance(answer, one), _distance(than, one)
+    with np.errstate(all="ignore"):
+        close = (distance == 0) | (distance <= _APART * np.abs(one))
+    # From an infinity or NaN every number is far.
+    near = np.where(np.isfinite(apart), _NEARER * distance <= apart, close)
+    return np.asarray(near & np.isfinite(distance))
+
+
+def _distance(one: Array, other: Array) -> Array:
+    """0 for two NaN and for equal infinities, infinite for what is finite beside what is not."""
+    with np.errstate(all="ignore"):
+        same = (one == other) | (np.isnan(one) & np.isnan(other))
+        distance = np.abs(one - other)
+    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+
+
+@add_witnesses
+def _installed_of_in_float32(settings: Settings) -> Iterator[Witness]:
+    for name in backends_to_ask(settings.witnesses):
+        yield Witness(f"{name} in float32", Turn.OPEN, 10, partial(ask_in_float32, name))
+
+
+@witness("graph optimisations off", place=120)
+def ask_without_optimisations(trial: Trial) -> Iterator[Testimony]:
+    """Runs the model with `harness.run.backend.HasPlain`."""
+    if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
+        return
+    finding, detail = trial.find(trial.plain)
+    facts = {"backend": trial.complaint.backend, "detail": detail}
+    yield Testimony(Role.PLAIN, finding, "without-optimisations", facts)

@@ -1,0 +1,140 @@
+"""What a user says of a run on a cluster, apart from what `pytest harness` is to do there."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness.cluster.schedule import SMALLEST
+from harness.core.plugins import UnknownName
+from harness.plan.options import UsageProblem
+from harness.record import layout
+from harness.run.backend import BACKENDS
+
+#: Options of pytest and of the harness that mean something else, or nothing, on many machines.
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("-n", "--numprocesses", "--dist", "--tx"), "the cluster decides how much runs at once"),
+    **dict.fromkeys(("--shard", "--shard-parts"), "a run on a cluster makes shards of its own"),
+    **dict.fromkeys(("--model", "--models"), "run whole models on one machine"),
+    **dict.fromkeys(("--lf", "--ff", "--last-failed", "--failed-first"), "nodes have no memory of the last run"),
+    **dict.fromkeys(("--co", "--collect-only", "--coverage", "--generator-report"), "leave out --on"),
+    "--update-baseline": "make the baseline of the finished run: conformance baseline",
+}
+#: Environment variables that runtimes read; shards get them as the driver has them.
+_VARIABLES = (
+    "OMP_",
+    "MKL_",
+    "OPENBLAS_",
+    "HARNESS_",
+    "ATEN_",
+    "TORCH_",
+    "PYTORCH_",
+    "ONNX",
+    "ORT_",
+    "OPENVINO_",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Of `conformance run --on`.
+
+    Attributes:
+        on: ``ray``, or the address of a Ray cluster: ``ray://HOST:PORT``.
+        place: Where nodes write and the run is kept; None for the results directory.
+        name: Of the run; the same name goes on with it.
+        results_dir: Where the merged run is written.
+        shard_seconds: Of work in the smallest shard.
+        arguments: The rest: of `pytest harness`.
+    """
+
+    on: str
+    dataset: str | None
+    name: str
+    results_dir: Path
+    shard_seconds: float
+    arguments: tuple[str, ...]
+
+    @property
+    def starts_cluster(self) -> bool:
+        """Whether the cluster is one of this machine alone, for this run."""
+        return self.on == "ray" and not os.environ.get("RAY_ADDRESS")
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """What a shard takes of a node in addition to a CPU: all that any of its backends needs."""
+        parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
+        parser.add_argument("--backend", action="append", default=[])
+        found: dict[str, float] = {}
+        for name in parser.parse_known_args(list(self.arguments))[0].backend:
+            # A node may know a backend that this machine does not.
+            with suppress(UnknownName):
+                for need, amount in BACKENDS.find(name)[0].resources.items():
+                    found[need] = max(amount, found.get(need, 0.0))
+        return found
+
+    @property
+    def place(self) -> str:
+        """Where nodes write while the run goes on."""
+        return self.dataset or str(self.results_dir.absolute())
+
+
+def parse(arguments: Sequence[str]) -> ClusterOptions:
+    """Read the command line.
+
+    Raises:
+        UsageProblem: something in it does not go with a cluster.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
+    parser.add_argument("--on")
+    parser.add_argument("--dataset")
+    parser.add_argument("--run")
+    parser.add_argument("--results-dir", type=Path)
+    parser.add_argument("--shard-seconds", type=float, default=SMALLEST)
+    try:
+        given, rest = parser.parse_known_args(_own(arguments))
+    except argparse.ArgumentError as error:
+        raise UsageProblem(str(error)) from None
+    if given.on != "ray" and not given.on.startswith("ray://"):
+        raise UsageProblem(f"--on {given.on}: give ray, or the address of a Ray cluster, ray://HOST:10001")
+    if not given.shard_seconds > 0:
+        raise UsageProblem(f"--shard-seconds {given.shard_seconds:g}: must be positive")
+    for word in rest:
+        option = word.partition("=")[0]
+        # `-n2` is `-n 2`.
+        option = "-n" if option.startswith("-n") and not option.startswith("--") else option
+        if option in _REFUSED:
+            raise UsageProblem(f"{option} does not go with --on: {_REFUSED[option]}")
+    name = given.run or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}"
+    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
+        raise UsageProblem(f"--run {name}: a name has letters, digits, '-', '_' and '.'")
+    if given.on != "ray" and not given.dataset:
+        raise UsageProblem("--on ray://… needs --dataset, a URL or a directory that all nodes can write")
+    # What a corpus remembers is one machine's; shards are to draw the same everywhere.
+    if not {"--source", "--replay"} & {word.partition("=")[0] for word in rest}:
+        rest += ["--source", "generated"]
+    if "://" not in (given.dataset or "://"):
+        given.dataset = str(Path(given.dataset).absolute())
+    return ClusterOptions(
+        on=given.on,
+        dataset=given.dataset,
+        name=name,
+        results_dir=given.results_dir or layout.default_directory(name),
+        shard_seconds=given.shard_seconds,
+        arguments=(*rest, "--shrink", "0"),
+    )
+
+
+def variables() -> dict[str, str]:
+    """The environment variables of this process that shards are to have."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
+
+
+def _own(arguments: Sequence[str]) -> list[str]:
+    """Without the dashes that only end the options of `conformance`."""
+    return [word for word in arguments if word != "--"]

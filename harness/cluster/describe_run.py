@@ -1,0 +1,49 @@
+"""What a run consists of, asked where it will run: the machine of the driver may lack its runtimes.
+
+`python -m harness.cluster.describe_run OUT ARGS` collects the items of `pytest harness ARGS` and writes
+them to OUT as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cluster.node_environment import Described, environment_here
+from harness.core.documents import as_json
+from harness.plan.pytest_session import pytest_main
+from harness.plan.reuse.fingerprint import packages_behind
+from harness.plan.unit import Unit
+
+
+class _Collector:
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Keep the units that are left after all selection."""
+        given: list[Any] = [getattr(item, "callspec", None) for item in session.items]
+        self.units = [one.params["unit"] for one in given if one is not None and "unit" in one.params]
+
+
+def main() -> int:
+    """Write the description; pytest's exit status."""
+    out, *arguments = sys.argv[1:]
+    collector = _Collector()
+    status = pytest_main([*arguments, "--collect-only", "-q"], collector)
+    units = collector.units
+    described = Described(
+        units=tuple(unit.name for unit in units),
+        examples=max((unit.examples for unit in units), default=0),
+        backends=tuple(dict.fromkeys(name for unit in units for name in unit.backends)),
+        environment=environment_here(packages_behind()),
+    )
+    Path(out).write_text(as_json(described), encoding="utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Faster exports than the public entry points give, by private parts of PyTorch's exporters."""

@@ -1,0 +1,317 @@
+"""torch.onnx's dynamo exporter without repeating what is constant in a process.
+
+`torch.onnx.export(..., dynamo=True)` rebuilds its registry, its decomposition table and the list of
+composite-implicit operators on every call: over nine tenths of the time of a one-operator export. While
+`kept()` is active those functions answer from what they gave the first time, and `run_decompositions` is left
+out where it has nothing to do. Everything else, the public entry point included, runs as it is.
+
+The functions are private to PyTorch. `harness.convert.fast.exporter_check` says whether they are as they should
+be, and whoever exports asks it for `kept()`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch.export.graph_signature import OutputKind
+
+from harness.convert.fast.decomposition import Decompositions, NotDecomposed, decompose_directly
+from harness.convert.fast.direct_program import is_sized_by_values
+from harness.convert.fast.passes import evaluate, infer_node, quick_passes
+from harness.convert.fast.torch_private import part, preserved_composites, replaceable
+from harness.convert.fast.tracing import fake_result
+from harness.core.torch_operators import META, OpOverload, is_composite
+
+
+class OnlyDecomposed(Exception):
+    """Ends an export that was to decompose a program and no more."""
+
+
+class KeptExport:
+    """The last export under `kept()`: what it was about to translate.
+
+    Args:
+        parts: See `kept`.
+    """
+
+    def __init__(self, parts: str = "") -> None:
+        self._parts = parts
+        self._decomposed: tuple[Any, Any] | None = None
+
+    @property
+    def decomposed(self) -> torch.export.ExportedProgram:
+        """The program after its decomposition."""
+        assert self._decomposed is not None
+        program: torch.export.ExportedProgram = self._decomposed[0]
+        return program
+
+    def missing_functions(self, outputs: Sequence[str]) -> dict[str, str]:
+        """Which outputs of the exported program need an operator without ONNX function.
+
+        The exporter stops at the first such operator. All of them are known by then: it looks functions up
+        by operator alone, so an operator that has none fails wherever it stands.
+
+        Args:
+            outputs: Names for the program's outputs, in order.
+
+        Returns:
+            Output name → operator; empty where no program is known or its outputs are other ones.
+        """
+        if self._decomposed is None:
+            return {}
+        lacking = self.lacking()
+        if len(lacking) != len(outputs):
+            return {}
+        return {name: operator for name, operator in zip(outputs, lacking, strict=True) if operator}
+
+    def lacking(self) -> list[str]:
+        """The operator without ONNX function that each result of the program needs, the first one; "" for
+        none. An empty list where results come in a form that is not known."""
+        assert self._decomposed is not None
+        program, registry = self._decomposed
+        # The exporter stops at the first one in the graph's order, whichever stands nearest to a result.
+        lacking: dict[torch.fx.Node, tuple[int, str]] = {}
+        for place, node in enumerate(program.graph.nodes):
+            if node.op == "output" or _is_token(node):
+                continue
+            found = [lacking[n] for n in _inputs(node) if n in lacking]
+            target = node.target
+            if isinstance(target, OpOverload) and part("dispatch")(node, registry)[0] is None:
+                found.append((place, str(target)))
+            if found:
+                lacking[node] = min(found)
+        results = _results(program.graph)
+        kinds = [spec.kind for spec in program.graph_signature.output_specs]
+        if len(results) != len(kinds):
+            return []
+        return [
+            lacking.get(result, (0, ""))[1]
+            for result, kind in zip(results, kinds, strict=True)
+            if kind is OutputKind.USER_OUTPUT
+        ]
+
+    def decompose(self, program: Any, registry: Any) -> Any:
+        """What replaces the exporter's function: decompose where that changes something, note the result."""
+        if self._parts != "after":
+            decompositions = _decompositions_for(registry)
+            if not all(_stays(node, decompositions.table) for node in program.graph.nodes):
+                program = self._taken_apart(program, registry, decompositions)
+        self._decomposed = program, registry
+        if self._parts == "before":
+            raise OnlyDecomposed
+        return program
+
+    def _taken_apart(self, program: Any, registry: Any, decompositions: Decompositions) -> Any:
+        reason = None
+        try:
+            found = decompose_directly(program, decompositions)
+            if found is not None:
+                return found
+        except NotDecomposed as error:
+            # What PyTorch knows of sizes that values decide is not in a program that is built here.
+            if is_sized_by_values(program) or (self._parts == "before" and error.raised):
+                raise
+            reason = error
+        try:
+            return replaceable("decompose").original(program, registry)
+        except Exception as error:
+            if self._parts == "before" and reason is not None:
+                raise reason from error
+            raise
+
+
+#: What PyTorch makes of a call with a side effect: it takes a token and the call, and returns a token first.
+_EFFECT = "with_effects"
+
+
+def _inputs(node: torch.fx.Node) -> Sequence[torch.fx.Node]:
+    """What a node is computed from: not the token that only says which effect comes first."""
+    if str(node.target) == _EFFECT:
+        return [n for n in node.all_input_nodes if n is not node.args[0]]
+    return node.all_input_nodes
+
+
+def _is_token(node: torch.fx.Node) -> bool:
+    source = node.args[0] if node.target is operator.getitem else None
+    return isinstance(source, torch.fx.Node) and str(source.target) == _EFFECT and not node.args[1]
+
+
+def _results(graph: torch.fx.Graph) -> Sequence[Any]:
+    """What a graph returns; nothing where it does not return a sequence."""
+    returned: Sequence[Any] = next((node.args for node in graph.nodes if node.op == "output"), ())
+    return returned[0] if len(returned) == 1 and isinstance(returned[0], list | tuple) else ()
+
+
+@contextmanager
+def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Iterator[KeptExport]:
+    """Let exports in this block reuse the process's constants.
+
+    Args:
+        fallbacks: Where PyTorch's first way of capturing a program fails, let it try the others, as it
+            does by itself; they take many times as long.
+        parts: ``before`` to end the export with `OnlyDecomposed` when the program has been decomposed,
+            ``after`` to take a program that has been.
+        adding: Whether conversion functions may be added to the exporter's.
+
+    Raises:
+        PrivatePartMissing: this PyTorch lacks a part that is replaced.
+    """
+    export = KeptExport(parts)
+    replacements: dict[str, Any] = {
+        "from_torchlib": classmethod(_registry_copied if adding else _pristine_registry),
+        "decompositions": _decomposition_table,
+        "decompose": export.decompose,
+        "composites": _composites,
+        "overrides": _overridden,
+        "fake_dispatch": fake_result,
+        "infer_node": infer_node,
+        "evaluate": evaluate,
+        **quick_passes(),
+    }
+    if not fallbacks:
+        replacements["strategies"] = replaceable("strategies").original[:1]
+    with ExitStack() as stack:
+        for name, replacement in replacements.items():
+            stack.enter_context(replaceable(name).replaced_by(replacement))
+        # To remember what a call gives takes PyTorch longer than to make it.
+        stack.enter_context(part("tracing_settings")(fake_tensor_cache_enabled=False))
+        yield export
+
+
+#: By opset, as they were before anybody added to them.
+_pristine_registries: dict[int, Any] = {}
+
+
+@contextmanager
+def learned() -> Iterator[None]:
+    """Let an export in this block run as it is by itself, and keep the registry that it builds."""
+    patch = replaceable("from_torchlib")
+
+    def build(cls: Any, opset_version: int = 18) -> Any:
+        registry = patch.original.__get__(None, cls)(opset_version=opset_version)
+        _pristine_registries[opset_version] = _copy(registry)
+        return registry
+
+    with patch.replaced_by(classmethod(build)):
+        yield
+
+
+def _pristine_registry(cls: Any, opset_version: int = 18) -> Any:
+    if opset_version not in _pristine_registries:
+        built = replaceable("from_torchlib").original.__get__(None, cls)(opset_version=opset_version)
+        _pristine_registries[opset_version] = built
+    return _pristine_registries[opset_version]
+
+
+def _registry_copied(cls: Any, opset_version: int = 18) -> Any:
+    # Callers add their own functions to the registry that they get.
+    return _copy(_pristine_registry(cls, opset_version))
+
+
+def _copy(registry: Any) -> Any:
+    copy = type(registry)()
+    copy._opset_version = registry._opset_version
+    copy.functions = {target: list(metas) for target, metas in registry.functions.items()}
+    return copy
+
+
+#: By opset, of the registries that are as they were.
+_pristine_decompositions: dict[int, Decompositions] = {}
+
+
+def _decompositions_for(registry: Any) -> Decompositions:
+    opset = registry._opset_version
+    if registry is not _pristine_registries.get(opset):
+        return _kept_decompositions(frozenset(part("implemented")(registry)))
+    if opset not in _pristine_decompositions:
+        # To look them up by the registered operators takes a millisecond.
+        _pristine_decompositions[opset] = _kept_decompositions(frozenset(part("implemented")(registry)))
+    return _pristine_decompositions[opset]
+
+
+@cache
+def _kept_decompositions(registered: frozenset[Any]) -> Decompositions:
+    return Decompositions(replaceable("decompositions").original(set(registered)))
+
+
+def _decomposition_table(registered: set[Any]) -> dict[Any, Callable[..., Any]]:
+    # PyTorch removes entries from the table that it gets.
+    return dict(_kept_decompositions(frozenset(registered)).table)
+
+
+def _composites() -> set[Any]:
+    return set(preserved_composites())
+
+
+@dataclass(frozen=True)
+class _Kernels:
+    """What one operator's entries in PyTorch's dispatch tables are outside and inside an override."""
+
+    before: dict[Any, Any]
+    within: dict[Any, Any]
+    fake_rule: Any
+
+
+_snapshots: dict[frozenset[Any], dict[Any, _Kernels]] = {}
+#: The callables that were last overridden with, and their key among the snapshots.
+_last_key: list[tuple[dict[Any, Callable[..., Any]], frozenset[Any]]] = []
+
+
+@contextmanager
+def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
+    """PyTorch's override of some seven hundred composite operators, put in place from a snapshot of what
+    it was the first time."""
+    fake_rules = part("fake_rules")
+    if not _last_key or callables is not _last_key[0][0]:
+        _last_key[:] = [(callables, frozenset(callables.items()))]
+    key = _last_key[0][1]
+    snapshot = _snapshots.get(key)
+    if snapshot is None or any(op.py_kernels != kernels.before for op, kernels in snapshot.items()):
+        before = {op: dict(op.py_kernels) for op in callables}
+        with replaceable("overrides").original(callables):
+            _snapshots[key] = {op: _Kernels(before[op], dict(op.py_kernels), fake_rules.get(op)) for op in callables}
+            yield
+        return
+    for op, kernels in snapshot.items():
+        _replace_kernels(op, kernels.within)
+        if kernels.fake_rule is not None:
+            fake_rules.setdefault(op, kernels.fake_rule)
+    try:
+        yield
+    finally:
+        for op, kernels in snapshot.items():
+            _replace_kernels(op, kernels.before)
+            # As PyTorch does on leaving.
+            fake_rules.pop(op, None)
+
+
+def _replace_kernels(op: Any, kernels: dict[Any, Any]) -> None:
+    op.py_kernels.clear()
+    op.py_kernels.update(kernels)
+    op._dispatch_cache.clear()
+
+
+def _stays(node: torch.fx.Node, table: Mapping[Any, Callable[..., Any]]) -> bool:
+    """Whether decomposition would leave `node` as it is.
+
+    It replaces the operators that are in its table (those with a decomposition, or composed of others,
+    that have no ONNX function), takes apart composites that PyTorch cannot preserve and operators whose
+    Python kernels retracing would run, ONNX function or not, rewrites what mutates, and retraces the
+    rest unchanged.
+    """
+    if node.op != "call_function" or node.target is operator.getitem:
+        return node.op != "get_attr"
+    target = node.target
+    return (
+        isinstance(target, OpOverload)
+        and target not in table
+        and not target._schema.is_mutable
+        and not (target.py_kernels.keys() - {META})
+        and (not is_composite(target) or target in preserved_composites())
+    )

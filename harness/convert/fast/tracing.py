@@ -1,0 +1,532 @@
+"""What operators return for tensors without values, without the work that only special cases need.
+
+At each call PyTorch looks for constants, symbols, tensors of other kinds and rules of its own, or for the
+same call in a cache. That takes longer than to find the result. Here a call whose tensors are all without
+values, on the CPU and of known sizes goes at once the way that it would go in the end.
+
+What pointwise operators return for tensors of any sizes, known from one call for others of its kind.
+
+Such an operator returns a tensor of the shape that its tensors are broadcast to. Where these lie in memory
+row by row, so does that. Its dtype depends on the dtypes, on the numbers, and on which tensors have dimensions.
+To find out takes PyTorch up to some milliseconds a call, since many operators do it in Python.
+
+What functions make of tensors without values, written down as a graph, without PyTorch's tracer.
+
+`make_fx` can trace anything, and asks at each call about constants, symbols, objects and other tracers. Most
+of what a decomposition calls takes tensors of known sizes and changes none of them: such a call is a node and
+what it returns. Of anything else nothing is traced here.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from harness.convert.fast.torch_private import node_name, part, replaceable
+from harness.core.tensors import overload
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, is_composite, pytree
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class _FakeParts:
+    """What PyTorch has for tensors without values, see `harness.convert.fast.torch_private.PARTS`."""
+
+    dispatch: Callable[..., Any]
+    tensor: type[Any]
+    in_kernel: Callable[[Any], Any]
+    rules: Mapping[Any, Callable[..., Any]]
+
+
+@cache
+def _parts() -> _FakeParts:
+    return _FakeParts(replaceable("fake_dispatch").original, part("fake_tensor"), part("in_kernel"), part("fake_rules"))
+
+
+@contextmanager
+def quick_fakes() -> Iterator[None]:
+    """Let operators find what they return for tensors without values by `fake_result` in this block."""
+    with replaceable("fake_dispatch").replaced_by(fake_result):
+        yield
+
+
+def fake_result(
+    mode: Any,
+    func: Any,
+    types: Sequence[type],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+) -> Any:
+    """What replaces the method of PyTorch's mode that every call goes through."""
+    kwargs = kwargs or {}
+    parts = _parts()
+    by_decomposition = _by_decomposition(func)
+    described = None if by_decomposition is None else _described(mode, parts.tensor, args, kwargs)
+    if described is None:
+        return parts.dispatch(mode, func, types, args, kwargs)
+    device = kwargs.get("device") or _CPU
+    call = (func, *described)
+    form = _forms.get(call)
+    alike = calls_alike(func, args, kwargs) if form is None and is_pointwise(func) else None
+    if alike is not None:
+        form = alike.known()
+    if form is not None:
+        with parts.in_kernel(mode):
+            result = torch.empty_strided(form[0], form[1], dtype=form[2], device="meta")
+        return parts.tensor(mode, result, device)
+    if by_decomposition:
+        with mode:
+            result = by_decomposition(*args, **kwargs)
+        if type(result) is parts.tensor and _is_new(result, args, kwargs):
+            _remember(call, alike, result)
+        return result
+    rule = parts.rules.get(func)
+    if rule is not None:
+        result = rule(mode, func, *args, **kwargs)
+        if result is not NotImplemented:
+            return result
+    try:
+        with parts.in_kernel(mode):
+            result = func(*args, **kwargs)
+    except NotImplementedError:
+        return parts.dispatch(mode, func, types, args, kwargs)
+    if type(result) is not torch.Tensor:
+        values = pytree.tree_leaves((args, kwargs))
+        return mode.wrap_meta_outputs_with_default_device_logic(result, func, values, device=kwargs.get("device"))
+    _remember(call, alike, result)
+    return mode.fake_tensor_converter.from_meta_and_device(mode, result, device)
+
+
+def _is_new(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether a function in Python has made a tensor of known sizes on the CPU, and has not handed on
+    another."""
+    return (
+        not result._is_view()
+        and result.constant is None
+        and result.fake_device == _CPU
+        and not result._has_symbolic_sizes_strides
+        and all(result is not value for value in pytree.tree_leaves((args, kwargs)))
+    )
+
+
+def _remember(call: tuple[Any, ...], alike: CallsAlike | None, result: torch.Tensor) -> None:
+    """Note what a call returns, if that is a tensor with memory of its own."""
+    if _is_fresh(call[0]) and not (result.is_conj() or result.is_neg() or result.storage_offset()):
+        if len(_forms) >= _MOST_FORMS:
+            _forms.clear()
+        _forms[call] = form = tuple(result.shape), result.stride(), result.dtype
+        if alike is not None:
+            alike.learn(form)
+
+
+#: Call, with descriptions in place of tensors → what it returns.
+_forms: dict[tuple[Any, ...], Form] = {}
+#: So many take some ten megabytes.
+_MOST_FORMS = 20_000
+
+
+def _described(mode: Any, kind: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Arguments with descriptions in place of tensors, which tell calls with other results apart.
+
+    None unless at least one argument is a tensor, and all of them are without values, on the CPU and of known
+    sizes.
+    """
+    described: list[Any] = [len(args), *kwargs]
+    found = False
+    for argument in (*args, *kwargs.values()):
+        several = isinstance(argument, list | tuple)
+        if several:
+            described.append(len(argument))
+        for value in argument if several else (argument,):
+            if isinstance(value, torch.Tensor):
+                if (
+                    not isinstance(value, kind)
+                    or value.fake_mode is not mode
+                    or value.constant is not None
+                    or value.fake_device != _CPU
+                    or value._has_symbolic_sizes_strides
+                ):
+                    return None
+                found = True
+                described += (value.dtype, value.shape, value.stride(), value.is_conj(), value.is_neg())
+            elif isinstance(value, _DESCRIBED):
+                # One equals 1.0 and True.
+                described += (type(value), value)
+            else:
+                return None
+    return tuple(described) if found else None
+
+
+_DESCRIBED = (
+    *(int, float, complex, str, type(None)),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+
+
+@cache
+def _is_fresh(func: OpOverload) -> bool:
+    """Whether an operator returns a tensor with memory of its own."""
+    return all(returned.alias_info is None for returned in func._schema.returns)
+
+
+@cache
+def _by_decomposition(func: Any) -> Any:
+    """The function that PyTorch finds the result of an operator with, False for its own kernel; None where
+    that is decided by more than the operator and its tensors."""
+    if (
+        not isinstance(func, OpOverload)
+        or func.namespace not in ("aten", "prims")
+        or func._schema.is_mutable
+        or func in part("fake_mode").lift_fns
+        or any(check(func) for check, _ in part("fake_checks")[1:])
+    ):
+        return None
+    table = part("python_decompositions")
+    if func not in part("meta_table") and not part("fake_mode").cpp_meta_supports_symint(part("fake_mode"), func):
+        if func in table and part("is_torch_decomposition")(func):
+            return table[func]
+        if is_composite(func):
+            return None
+    if func.namespace == "prims":
+        return func.prim_meta_impl if hasattr(func, "prim_meta_impl") else None
+    return False if part("has_meta")(func) else None
+
+
+#: Shape, strides and dtype of a new tensor.
+Form: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+
+#: What changes dtypes alone, and is not said to be pointwise.
+_CASTS = frozenset(("aten._to_copy.default", "prims.convert_element_type.default"))
+#: The operators of which numbers decide by their types alone, whatever they are.
+_BY_TYPE = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("add", "sub", "rsub", "mul", "clamp", "clamp_min", "clamp_max"),
+        *("eq", "ne", "lt", "le", "gt", "ge"),
+    )
+)
+#: Call, with descriptions in place of tensors → dtype of what it returns.
+_dtypes: dict[tuple[Any, ...], torch.dtype] = {}
+#: So many take some ten megabytes.
+_MOST_DTYPES = 20_000
+
+
+@dataclass(frozen=True)
+class CallsAlike:
+    """A call of a pointwise operator, and all others that differ from it in the sizes of their tensors alone.
+
+    Attributes:
+        kind: What they share. Of a size that is whether it is 0, 1 or more.
+        shape: That the tensors of this one are broadcast to.
+    """
+
+    kind: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def known(self) -> Form | None:
+        """What the call returns, where that is known of another."""
+        dtype = _dtypes.get(self.kind)
+        return None if dtype is None else (self.shape, _row_by_row(self.shape), dtype)
+
+    def learn(self, form: Form) -> None:
+        """Note what the call returns, if that is what a pointwise operator should."""
+        if form[:2] == (self.shape, _row_by_row(self.shape)):
+            if len(_dtypes) >= _MOST_DTYPES:
+                _dtypes.clear()
+            _dtypes[self.kind] = form[2]
+
+
+@cache
+def is_pointwise(func: OpOverload) -> bool:
+    """Whether each element of what an operator returns is made of those in the same place."""
+    return torch.Tag.pointwise in func.tags or str(func) in _CASTS
+
+
+@cache
+def _decides_by_type(func: OpOverload) -> bool:
+    return func._schema.name in _BY_TYPE
+
+
+def calls_alike(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallsAlike | None:
+    """What is known of a call of a pointwise operator from others; None where its tensors cannot be
+    broadcast, or lie in another order, or where it has more to go by than tensors and numbers."""
+    kind: list[Any] = [func, len(args), *kwargs]
+    plain = (bool, int, float, complex) if _decides_by_type(func) else ()
+    shapes: list[tuple[int, ...]] = []
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, torch.Tensor):
+            shape = tuple(value.shape)
+            if value.stride() != _row_by_row(shape):
+                return None
+            shapes.append(shape)
+            sizes = tuple(min(size, 2) for size in shape)
+            kind.append((value.dtype, sizes, value.is_conj(), value.is_neg()))
+        elif type(value) in plain:
+            kind.append(type(value))
+        elif value is None or isinstance(value, int | float | complex | str | torch.dtype):
+            # One equals 1.0 and True.
+            kind.append((type(value), value))
+        else:
+            return None
+    whole = _broadcast(shapes)
+    return None if whole is None else CallsAlike(tuple(kind), whole)
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that some are broadcast to; None where that cannot be done."""
+    result = [1] * max(map(len, shapes))
+    for shape in shapes:
+        for place, size in enumerate(shape, len(result) - len(shape)):
+            if size != 1:
+                if result[place] not in (1, size):
+                    return None
+                result[place] = size
+    return tuple(result)
+
+
+@lru_cache(10_000)
+def _row_by_row(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a tensor that lies in memory row by row."""
+    strides, stride = [], 1
+    for size in reversed(shape):
+        strides.append(stride)
+        stride *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def traced_quickly(
+    program: torch.fx.Graph,
+    table: Mapping[Any, Callable[..., Any]],
+    mode: Any,
+    layer: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
+) -> torch.fx.Graph | None:
+    """The calls that those of a program are made of, as `make_fx` writes them down.
+
+    Args:
+        program: Of functional calls whose inputs have tensors of `mode` in their metadata.
+        table: Operator → function to call in its place.
+        mode: That of tensors without values. It must not be active.
+        layer: Makes of a function one that does the same under a layer of interception.
+
+    Returns:
+        The graph; None where `make_fx` must find it, or out what fails.
+
+    Raises:
+        NeedsLayer: a call changes what it is given.
+        BeyondTracing: calls take constants that have values, or change tensors despite the layer.
+    """
+    recorder = _Recorder(table, mode, layered=layer is not None)
+    beyond: set[torch.fx.Node] = set()
+
+    def call_all(*inputs: torch.Tensor) -> list[Any]:
+        values: dict[torch.fx.Node, Any] = {}
+        left = iter(inputs)
+        results: Any = ()
+        for node in program.nodes:
+            if node.op == "placeholder":
+                values[node] = next(left)
+            elif node.op == "output":
+                results = [values.get(result) for result in node.args[0]]
+            elif not beyond.isdisjoint(node.all_input_nodes):
+                beyond.add(node)
+            else:
+                args = torch.fx.node.map_arg(node.args, values.__getitem__)
+                kwargs = torch.fx.node.map_arg(node.kwargs, values.__getitem__)
+                try:
+                    values[node] = node.target(*args, **kwargs)
+                except _Beyond:
+                    beyond.add(node)
+        return list(results)
+
+    placeholders = program.find_nodes(op="placeholder")
+    inputs = [recorder.add_input(node.name, node.meta["val"]) for node in placeholders]
+    try:
+        with recorder:
+            results = (layer(call_all) if layer else call_all)(*inputs)
+    except NeedsLayer:
+        raise
+    except Exception:
+        return None
+    if beyond:
+        raise BeyondTracing(beyond)
+    return recorder.graph_of(results)
+
+
+#: What is called for the device of a tensor from C++.
+_DEVICE = torch.ops.prim.device.default
+_METADATA = overload("aten._assert_tensor_metadata.default")
+
+
+class NeedsLayer(Exception):
+    """A call changes what it is given, and must be under a layer that makes a function of it."""
+
+
+class BeyondTracing(Exception):
+    """Some calls of a program take constants that have values, or change tensors despite a layer.
+
+    Args:
+        nodes: These calls, and what is computed from them.
+    """
+
+    def __init__(self, nodes: Set[torch.fx.Node]) -> None:
+        super().__init__(f"{len(nodes)} nodes are beyond tracing")
+        self.nodes = nodes
+
+
+class _Beyond(Exception):
+    """A call that only PyTorch's own way decomposes."""
+
+
+class _Irregular(Exception):
+    """A call that is not traced here."""
+
+
+class _Recorder(TorchDispatchMode):
+    """Writes calls down, and makes those of the operators in a table from what stands there."""
+
+    def __init__(self, table: Mapping[Any, Callable[..., Any]], mode: Any, *, layered: bool) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        # It stands where the mode of tensors without values would: below all layers.
+        self._mode_key = part("mode_key").FAKE
+        self._table = table
+        self._mode = mode
+        self._layered = layered
+        self._graph = torch.fx.Graph()
+        #: By the identity of the tensors, which the metadata of the nodes keep alive.
+        self._nodes: dict[int, torch.fx.Node] = {}
+        self._created: Any = WeakTensorKeyDictionary()
+        self._stopped = False
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """See PyTorch's."""
+        return True
+
+    def add_input(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """Add an input of the graph, and return its value."""
+        node = self._graph.placeholder(name)
+        node.meta["val"] = value
+        self._nodes[id(value)] = node
+        return value
+
+    def graph_of(self, results: Sequence[Any]) -> torch.fx.Graph | None:
+        """The whole graph with its results; None where something was not traced."""
+        nodes = [self._node_of(result) for result in results]
+        if self._stopped or None in nodes:
+            return None
+        self._graph.output(tuple(nodes))
+        return self._graph
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func is _DEVICE:
+            return fake_result(self._mode, func, types, args, kwargs)
+        function = self._table.get(func)
+        if function is not None:
+            with self:
+                return function(*args, **kwargs)
+        creates = not any(map(_holds_tensor, (*args, *kwargs.values())))
+        if creates or not _has_kernel(func):
+            with self:
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        if func is _METADATA:
+            # What a layer says of the dtypes that it casts from is known of tensors in a graph.
+            return None
+        if isinstance(func, OpOverload) and func._schema.is_mutable:
+            raise _Beyond if self._layered else NeedsLayer
+        if not _is_regular(func):
+            raise self._stop()
+        arguments, keywords = self._with_nodes(tuple(args)), self._with_nodes(dict(kwargs))
+        result = fake_result(self._mode, func, types, args, kwargs)
+        node = self._graph.create_node("call_function", func, arguments, keywords, name=_name(func))
+        if creates:
+            self._check(result)
+            # PyTorch detaches what it creates where anybody else holds it.
+            self._created[result] = node
+            node.meta["val"] = fake_result(self._mode, func, types, args, kwargs)
+        else:
+            self._note(node, result)
+        return result
+
+    def _check(self, result: Any) -> None:
+        if not isinstance(result, part("fake_tensor")) or result._has_symbolic_sizes_strides:
+            raise self._stop()
+
+    def _stop(self) -> _Irregular:
+        self._stopped = True
+        return _Irregular()
+
+    def _node_of(self, tensor: Any) -> torch.fx.Node | None:
+        if not isinstance(tensor, torch.Tensor):
+            return None
+        return self._nodes.get(id(tensor)) or self._created.get(tensor)
+
+    def _note(self, node: torch.fx.Node, result: Any) -> None:
+        if isinstance(result, torch.Tensor):
+            self._check(result)
+            node.meta["val"] = result
+            self._nodes[id(result)] = node
+        elif isinstance(result, list | tuple):
+            node.meta["val"] = result
+            for i, element in enumerate(result):
+                item = self._graph.call_function(operator.getitem, (node, i))
+                if element is not None:
+                    self._note(item, element)
+        else:
+            raise self._stop()
+
+    def _with_nodes(self, argument: Any) -> Any:
+        if isinstance(argument, torch.Tensor):
+            node = self._node_of(argument)
+            if node is None:
+                raise self._stop() if isinstance(argument, part("fake_tensor")) else _Beyond
+            return node
+        if isinstance(argument, list | tuple):
+            return type(argument)(map(self._with_nodes, argument))
+        if isinstance(argument, dict):
+            return {name: self._with_nodes(value) for name, value in argument.items()}
+        return argument
+
+
+def _holds_tensor(argument: Any) -> bool:
+    if isinstance(argument, list | tuple):
+        return any(map(_holds_tensor, argument))
+    return isinstance(argument, torch.Tensor)
+
+
+@cache
+def _has_kernel(func: Any) -> bool:
+    """Whether an operator has a kernel of its own for tensors on the CPU, whatever it could be made of."""
+    return not part("would_decompose")(func, [torch.empty(0)])
+
+
+@cache
+def _is_regular(func: Any) -> bool:
+    """Whether an operator returns tensors that do not depend on values."""
+    return (
+        isinstance(func, OpOverload)
+        and bool(func._schema.returns)
+        and func not in part("fake_mode").lift_fns
+        and torch.Tag.data_dependent_output not in func.tags
+    )
+
+
+@cache
+def _name(func: OpOverload) -> str:
+    return node_name(torch.fx.Graph(), func)

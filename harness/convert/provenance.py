@@ -1,0 +1,260 @@
+"""Which lines of a converter's source emitted the nodes of a graph.
+
+Nodes are made while the conversion functions run, so the stack at that moment names the lines. Recording them
+takes time: this is for one call at a time, and never for a sweep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+import onnx
+import onnx_ir
+import onnxscript
+import torch
+
+from harness.convert.converter import Converter, ExportRequest, HasProgram
+from harness.convert.fast.torch_private import (
+    CONVERSION_MODULES,
+    DECOMPOSITION_MODULES,
+    PASS_MODULES,
+    TRANSLATING_MODULE,
+    script_node_creation,
+)
+from harness.core.documents import with_causes
+
+#: Where a node's lines are kept on their way to the model: in metadata in onnx_ir, and in TorchScript their
+#: number in an attribute whose name the checker of ONNX leaves alone.
+_KEY = "__emission"
+#: What the exporter writes beside each node: the PyTorch node that it is a part of.
+_OF_NODE = "pkg.torch.onnx.fx_node"
+
+#: Whether a function of onnxscript's is run where it is called, rather than built beforehand.
+_RUN = "traceable"
+
+
+@dataclass(frozen=True, order=True)
+class CodeLine:
+    """A line of source that ran.
+
+    Attributes:
+        file: Absolute path.
+        function: Qualified name of the function that it is in.
+    """
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def decomposes(self) -> bool:
+        """Whether it is of PyTorch's decompositions, which also run to find the shapes of results."""
+        return any(f"/{module.replace('.', '/')}" in self.file for module in DECOMPOSITION_MODULES)
+
+
+@dataclass(frozen=True)
+class EmittedGraph:
+    """A model, and the lines that emitted its nodes.
+
+    Attributes:
+        lines: Per node of the graph, the lines of conversion functions on the stack when it was made, the
+            innermost first; behind these the lines of the decomposition that made its PyTorch node. None for
+            a node that nobody is known to have made.
+        of_node: Per node of the graph, the name of the PyTorch node that it is a part of; "" where unknown.
+        program: The PyTorch graph that was translated; None where the converter does not tell.
+    """
+
+    model: onnx.ModelProto
+    lines: tuple[tuple[CodeLine, ...], ...]
+    of_node: tuple[str, ...]
+    program: torch.export.ExportedProgram | None = None
+
+
+def _is_in(frame: FrameType, modules: tuple[str, ...]) -> bool:
+    """Whether it is in a function of some modules that is not a wrapper."""
+    module = frame.f_globals.get("__name__", "")
+    return module.startswith(modules) and not frame.f_code.co_name.endswith("wrapper")
+
+
+def _function(frame: FrameType) -> str:
+    """The function that was written, rather than a comprehension within it."""
+    name, mark, inner = frame.f_code.co_qualname.rpartition(".<locals>.")
+    return name if mark and inner.startswith("<") else frame.f_code.co_qualname
+
+
+def _conversion_lines(frame: FrameType | None) -> Iterator[CodeLine]:
+    while frame is not None:
+        if _is_in(frame, CONVERSION_MODULES + PASS_MODULES):
+            yield CodeLine(frame.f_code.co_filename, frame.f_lineno, _function(frame))
+        frame = frame.f_back
+
+
+def emitted(converter: Converter, request: ExportRequest) -> EmittedGraph:
+    """Export, and tell which lines emitted each node; raises what the converter raises."""
+    script: list[tuple[CodeLine, ...]] = []
+    with _recording(script):
+        if isinstance(converter, HasProgram):
+            exported = converter.program(request)
+            model, program = exported.model_proto, exported.exported_program
+        else:
+            model, program = converter.convert(request), None
+    made = {n.name: n.meta[_KEY] for n in program.graph.nodes if _KEY in n.meta} if program else {}
+    names = [_torch_node(node) for node in model.graph.node]
+    lines = [(*_taken(node, script), *made.get(name, ())) for node, name in zip(model.graph.node, names, strict=True)]
+    return EmittedGraph(model, tuple(lines), tuple(names), program)
+
+
+@contextlib.contextmanager
+def _recording(script: list[tuple[CodeLine, ...]]) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_after(onnx_ir.Node, "__init__", lambda node, _: _mark_ir(node)))
+        stack.enter_context(_after(torch.fx.Graph, "create_node", lambda _, node: _mark_fx(node)))
+        creation = script_node_creation()
+        if creation is not None:
+
+            def mark(_: Any, node: Any) -> None:
+                script.append(_present())
+                node.i_(_KEY, len(script) - 1)
+
+            stack.enter_context(_after(creation.owner, creation.attribute, mark))
+        yield
+
+
+@contextlib.contextmanager
+def _after(owner: Any, name: str, then: Callable[[Any, Any], object]) -> Iterator[None]:
+    """Call `then` with the first argument and the result of each call of a function."""
+    original = vars(owner)[name]
+
+    def wrapped(first: Any, *args: Any, **kwargs: Any) -> Any:
+        made = original(first, *args, **kwargs)
+        then(first, made)
+        return made
+
+    setattr(owner, name, wrapped)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _present() -> tuple[CodeLine, ...]:
+    return tuple(_conversion_lines(sys._getframe(1)))
+
+
+def _mark_ir(node: onnx_ir.Node) -> None:
+    # A copy has what the original has, and was made by nobody else. The text holds all: a node may be kept
+    # from one export to the next.
+    if _KEY not in node.metadata_props:
+        node.metadata_props[_KEY] = json.dumps([(one.file, one.line, one.function) for one in _present()])
+
+
+def _mark_fx(node: torch.fx.Node) -> None:
+    lines = _present()
+    if lines:
+        node.meta[_KEY] = lines
+
+
+def _taken(node: onnx.NodeProto, script: Sequence[tuple[CodeLine, ...]]) -> tuple[CodeLine, ...]:
+    """The lines that a node carries; they are taken off."""
+    found: tuple[CodeLine, ...] = ()
+    for place, prop in reversed(list(enumerate(node.metadata_props))):
+        if prop.key == _KEY:
+            found = tuple(CodeLine(*line) for line in json.loads(prop.value))
+            del node.metadata_props[place]
+    for place, attribute in reversed(list(enumerate(node.attribute))):
+        if attribute.name == _KEY:
+            found = script[attribute.i]
+            del node.attribute[place]
+    return found
+
+
+def _torch_node(node: onnx.NodeProto) -> str:
+    told = next((p.value for p in node.metadata_props if p.key == _OF_NODE), "")
+    return told.partition(" ")[0].removeprefix("%")
+
+
+@contextlib.contextmanager
+def executed_lines(notice: Callable[[CodeLine, CodeType, str], None]) -> Iterator[None]:
+    """Tell `notice` of every line of conversion functions that runs meanwhile.
+
+    It gets the line, its code, and the name of the PyTorch node that is being translated; "" for none.
+    """
+
+    def of_call(frame: FrameType, event: str, argument: object) -> Any:
+        if not _is_in(frame, CONVERSION_MODULES):
+            return None
+        node = _translated_node(frame)
+
+        def of_line(frame: FrameType, event: str, argument: object) -> Any:
+            if event == "line":
+                line = CodeLine(frame.f_code.co_filename, frame.f_lineno, _function(frame))
+                notice(line, frame.f_code, node)
+            return of_line
+
+        return of_line
+
+    before = sys.gettrace()
+    sys.settrace(of_call)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+@contextlib.contextmanager
+def traced_functions(chosen: Callable[[object], bool] = lambda function: True) -> Iterator[None]:
+    """Run conversion functions that onnxscript otherwise builds from their source and never runs.
+
+    Args:
+        chosen: Whether a function is to be run.
+    """
+
+    def is_run(built: Any) -> bool:
+        return chosen(built.function) or vars(built)[_RUN]
+
+    def remember(built: Any, value: bool) -> None:
+        vars(built)[_RUN] = value
+
+    # What each function has as an attribute; a property of all of them comes before that.
+    owner: Any = onnxscript.OnnxFunction
+    before = vars(owner).get(_RUN)
+    setattr(owner, _RUN, property(is_run, remember))
+    try:
+        yield
+    finally:
+        if before is None:
+            delattr(owner, _RUN)
+        else:
+            setattr(owner, _RUN, before)
+
+
+def _translated_node(frame: FrameType | None) -> str:
+    """The PyTorch node for which a frame was entered."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == TRANSLATING_MODULE:
+            node = frame.f_locals.get("node")
+            if isinstance(node, torch.fx.Node):
+                return node.name
+        frame = frame.f_back
+    return ""
+
+
+def raising_lines(error: BaseException) -> tuple[CodeLine, ...]:
+    """The lines of conversion functions that an exception, or its cause, came through: innermost first."""
+    found: list[CodeLine] = []
+    for cause in with_causes(error):
+        trace = cause.__traceback__
+        lines: list[CodeLine] = []
+        while trace is not None:
+            if _is_in(trace.tb_frame, CONVERSION_MODULES + PASS_MODULES):
+                code = trace.tb_frame.f_code
+                lines.append(CodeLine(code.co_filename, trace.tb_lineno, _function(trace.tb_frame)))
+            trace = trace.tb_next
+        found = lines[::-1] or found
+    return tuple(found)

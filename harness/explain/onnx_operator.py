@@ -1,0 +1,268 @@
+"""ONNX operators as the specification of the installed `onnx` states them.
+
+What cannot be read off names: which ONNX operator does what an ATen operator does, and which of its inputs
+and attributes mean what which argument means. The table itself is `cases/onnx_counterparts.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import onnx
+import onnx.defs
+
+from harness.generate.cases_home import cases_directory
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slot:
+    """An input, an output or an attribute of an ONNX operator.
+
+    Attributes:
+        kind: ``input``, ``output`` or ``attribute``.
+        type: ``T`` or ``tensor(float)`` of an input, ``float`` or ``ints`` of an attribute.
+        required: Whether a node must have it.
+        default: Of an attribute, as text; "" for none.
+    """
+
+    kind: str
+    name: str
+    type: str
+    required: bool
+    default: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """A version of an ONNX operator.
+
+    Attributes:
+        opset: The first opset that has it.
+        deprecated: Whether it withdraws the operator.
+        types: Type parameter → types that it allows, without ``tensor()``.
+        changes: What differs from the version before, in words.
+    """
+
+    opset: int
+    deprecated: bool
+    types: tuple[tuple[str, tuple[str, ...]], ...]
+    changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxOperator:
+    """An operator of the specification, in its newest version.
+
+    Attributes:
+        domain: ``ai.onnx`` for the default one.
+        versions: Oldest first.
+        slots: Inputs, then attributes, then outputs.
+        composed: Whether the specification defines it by other operators (a function).
+        doc: The first paragraph of its text.
+    """
+
+    name: str
+    domain: str
+    versions: tuple[Version, ...]
+    slots: tuple[Slot, ...]
+    composed: bool
+    doc: str
+
+    @property
+    def first_opset(self) -> int:
+        """Of the first version."""
+        return self.versions[0].opset
+
+    @property
+    def node_slots(self) -> tuple[Slot, ...]:
+        """What a node is given: inputs and attributes."""
+        return tuple(slot for slot in self.slots if slot.kind != "output")
+
+
+@cache
+def _histories() -> dict[tuple[str, str], list[Any]]:
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found[schema.domain or "ai.onnx", schema.name].append(schema)
+    return {key: sorted(schemas, key=lambda s: s.since_version) for key, schemas in found.items()}
+
+
+def names() -> tuple[str, ...]:
+    """Operators of the default domain that are not withdrawn."""
+    return tuple(
+        name for (domain, name), schemas in _histories().items() if domain == "ai.onnx" and not schemas[-1].deprecated
+    )
+
+
+def find(name: str, domain: str = "ai.onnx") -> OnnxOperator:
+    """An operator.
+
+    Raises:
+        LookupError: the specification has none of that name.
+    """
+    history = _histories().get((domain, name))
+    if history is None:
+        raise LookupError(f"ONNX {onnx.__version__} has no operator {domain}.{name}")
+    # The version that withdraws an operator states little of it.
+    newest = history[-1]
+    return OnnxOperator(
+        name=name,
+        domain=domain,
+        versions=tuple(map(_version, history, [None, *history])),
+        slots=(
+            *map(_input, newest.inputs),
+            *(_attribute(attribute) for _, attribute in sorted(newest.attributes.items())),
+            *(Slot(kind="output", name=o.name, type=o.type_str, required=True) for o in newest.outputs),
+        ),
+        composed=bool(newest.has_function or newest.has_context_dependent_function),
+        doc=_first_paragraph(newest.doc),
+    )
+
+
+def _version(schema: Any, before: Any) -> Version:
+    types = _types(schema)
+    changes: list[str] = []
+    if before is not None:
+        old = dict(_types(before))
+        for parameter, allowed in types:
+            new = [t for t in allowed if t not in old.get(parameter, ())]
+            if new and parameter in old:
+                changes.append(f"{parameter} also {', '.join(new)}")
+        for what, now, then in (
+            ("attribute", set(schema.attributes), set(before.attributes)),
+            ("input", {i.name for i in schema.inputs}, {i.name for i in before.inputs}),
+        ):
+            if not schema.deprecated:
+                changes += [f"{what} {name} added" for name in sorted(now - then)]
+                changes += [f"{what} {name} removed" for name in sorted(then - now)]
+    if schema.deprecated:
+        changes.append("withdrawn")
+    return Version(opset=schema.since_version, deprecated=schema.deprecated, types=types, changes=tuple(changes))
+
+
+def _types(schema: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple(
+        (c.type_param_str, tuple(sorted(re.sub(r"^tensor\((.*)\)$", r"\1", t) for t in c.allowed_type_strs)))
+        for c in schema.type_constraints
+    )
+
+
+def _input(parameter: Any) -> Slot:
+    option = onnx.defs.OpSchema.FormalParameterOption
+    return Slot(
+        kind="input",
+        name=parameter.name,
+        type=parameter.type_str + ("…" if parameter.option == option.Variadic else ""),
+        required=parameter.option != option.Optional,
+    )
+
+
+def _attribute(attribute: Any) -> Slot:
+    given = attribute.default_value
+    default = shown(onnx.helper.get_attribute_value(given)) if given.name else ""
+    kind = str(attribute.type).rpartition(".")[2].lower()
+    return Slot(kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default)
+
+
+def shown(value: Any) -> str:
+    """An attribute's value as text; a float32 with as few digits as identify it."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(shown(v) for v in value)}]"
+    return str(value)
+
+
+def _first_paragraph(doc: str) -> str:
+    return " ".join(re.split(r"\n\s*\n", doc.strip())[0].split())
+
+
+#: In the directory of the operator cases.
+_TABLE = "onnx_counterparts.toml"
+
+
+class TableError(Exception):
+    """`cases/onnx_counterparts.toml` is wrong; the message says where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meaning:
+    """The ONNX input or attribute that one argument stands for ("" for none), and why, in words."""
+
+    onnx: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """An ONNX operator that may stand for an ATen operator.
+
+    Attributes:
+        why: How it was found.
+        arguments: ATen argument → meaning, where the table says so for this operator.
+        others: ONNX input or attribute that no argument stands for → what to give it, and why.
+    """
+
+    onnx: str
+    why: str
+    arguments: Mapping[str, Meaning] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads((cases_directory() / _TABLE).read_text(encoding="utf-8"))
+
+
+def candidate(packet: str) -> Candidate | None:
+    """The ONNX operator for an ATen operator such as ``aten::celu``, from the table or by its name.
+
+    Raises:
+        TableError: the table names an ONNX operator that the installed specification lacks.
+    """
+    name = packet.partition("::")[2]
+    for entry in _table()["operator"]:
+        if name in entry["aten"]:
+            if not entry["onnx"]:
+                return None
+            if entry["onnx"] not in names():
+                raise TableError(f"{_TABLE}: {entry['onnx']} of {name} is not an operator of this ONNX")
+            meanings = {name: Meaning(**said) for name, said in entry.get("arguments", {}).items()}
+            others = entry.get("others", {})
+            return Candidate(onnx=entry["onnx"], why=entry["why"], arguments=meanings, others=others)
+    by_name = {_normalised(known): known for known in names()}
+    found = by_name.get(_normalised(name)) or by_name.get(_normalised(_general(name)))
+    return Candidate(onnx=found, why="the same name") if found else None
+
+
+def synonyms(argument: str) -> list[Meaning]:
+    """ONNX names that the table gives for an argument of any operator, likeliest first."""
+    return [
+        Meaning(onnx=name, why=entry["why"])
+        for entry in _table()["synonym"]
+        if argument in entry["aten"]
+        for name in entry["onnx"]
+    ]
+
+
+def same_name(one: str, other: str) -> bool:
+    """Whether two names differ in case, underscores or a plural only."""
+    return _normalised(one).removesuffix("s") == _normalised(other).removesuffix("s")
+
+
+def _normalised(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _general(name: str) -> str:
+    """Without what PyTorch adds to a name: ``max_unpool2d``, ``_log_softmax``, ``special_erf``."""
+    name = re.sub(r"^(special|linalg|fft|native)_", "", name.lstrip("_"))
+    return re.sub(r"_?\d?d$", "", name)

@@ -1,0 +1,201 @@
+"""An explanation for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from harness.compare.verdict import Outcome
+from harness.convert.converter import find_converter
+from harness.core.documents import plain, shown
+from harness.explain.explanation import About, Explanation
+from harness.explain.onnx_operator import OnnxOperator
+from harness.explain.trials import Emitted, Outcomes
+
+_HOW = {
+    "own": "own conversion",
+    "decomposition": "by decomposition",
+    "otherwise": "yes: a tried call got a model",
+    "none": "no",
+}
+
+
+def render(found: Explanation) -> Iterator[RenderableType]:
+    """All parts, with blank lines between."""
+    operator = found.operator
+    yield Text.assemble((operator.name, "bold"), "  is an ATen operator")
+    yield from _overloads(found)
+    for about in found.overloads:
+        yield from _decomposition(about)
+    for part in (_onnx, _converters, _backends):
+        yield Text()
+        yield from part(found)
+    if found.missing:
+        yield Text()
+        for converter, overloads in found.missing.items():
+            yield shown(f"missing: {converter} has no conversion of {', '.join(overloads)}", style="bold red")
+    for name, why in found.unavailable.items():
+        yield shown(f"not available: {name}: {why}", style="dim")
+
+
+def _indented(words: Text, by: int) -> Padding:
+    return Padding(words, (0, 0, 0, by))
+
+
+def _overloads(found: Explanation) -> Iterator[RenderableType]:
+    cases = {about.overload.name: about.case for about in found.overloads}
+    for overload in found.operator.overloads:
+        words = ["functional" if overload.functional else "not functional: exporters convert none such"]
+        if overload.composite:
+            words.append("CompositeImplicit")
+        words += [f"tag {tag}" for tag in overload.tags]
+        if overload.functional:
+            case = cases.get(overload.name)
+            words.append(f"operator case in cases/{case}.py" if case else "no operator case draws it")
+        yield _indented(shown(overload.signature.schema, style="cyan"), 2)
+        yield _indented(shown(", ".join(words)), 4)
+    if not found.overloads:
+        said = "no overload of it is functional: exporters put functional operators in its place first"
+        yield _indented(Text(said), 2)
+    if found.operator.others:
+        yield _indented(shown(f"not shown: {', '.join(found.operator.others)}"), 2)
+
+
+def _decomposition(about: About) -> Iterator[RenderableType]:
+    made = about.decomposition
+    if made is None:
+        return
+    yield Text()
+    yield shown(f"Decomposition of {about.overload.name}", style="bold")
+    if made.source == "none":
+        yield Text("  PyTorch has none")
+        return
+    where = {"table": "a function in PyTorch's decomposition tables", "composite": "its kernel is composite"}
+    if made.source in where:
+        yield _indented(shown(f"{where[made.source]}; {made.tried} calls decomposed"), 2)
+    if made.problem:
+        yield _indented(shown(f"could not be decomposed: {made.problem}", limit=300), 2)
+    for operator, converted in made.operators.items():
+        mark = "converted by torchlib" if converted else "not converted"
+        yield Text(f"    {operator:<32} {mark}", style="" if converted else "red")
+    if made.operators:
+        words = "all of them are converted" if made.reaches else "it does not reach converted operators only"
+        for conversion in about.conversions:
+            if conversion.how == "own" and find_converter(conversion.converter).decomposes:
+                words += f"; {conversion.converter} does not take it apart, as it has a conversion of its own"
+        yield _indented(shown(words), 2)
+
+
+def _onnx(found: Explanation) -> Iterator[RenderableType]:
+    yield Text("In ONNX", style="bold")
+    operator, candidate = found.onnx, found.candidate
+    if operator is None or candidate is None:
+        yield Text("  no operator is known that does the same")
+        for converter, operators in found.emits.items():
+            yield _indented(shown(f"{converter} composes it of {', '.join(operators)}"), 2)
+        return
+    since = f"{operator.domain}.{operator.name}, since opset {operator.first_opset}"
+    yield _indented(shown(f"{since}: {candidate.why}"), 2)
+    yield from _versions(operator)
+    if operator.composed:
+        yield Text("  a function: the specification also states it by other operators")
+    yield _indented(shown(operator.doc, style="dim", limit=300), 2)
+    for about in found.overloads:
+        yield Text()
+        yield shown(f"{about.overload.name} beside {operator.name}", style="bold")
+        yield _pairs(about)
+
+
+def _versions(operator: OnnxOperator) -> Iterator[RenderableType]:
+    for version in operator.versions:
+        types = ", ".join(f"{name}: {' '.join(allowed)}" for name, allowed in version.types)
+        said = types if version is operator.versions[0] else "; ".join(version.changes)
+        said = said or "the same inputs, attributes and types; its text changed"
+        yield _indented(shown(f"opset {version.opset}: {said}"), 4)
+
+
+def _pairs(about: About) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for name, ratio in (("ATen", 3), ("ONNX", 3), ("how", 5)):
+        table.add_column(name, ratio=ratio, overflow="fold")
+    emitting = [e.converter for e in about.emitted if any(e.converter in p.emitted for p in about.pairs)]
+    for converter in emitting:
+        table.add_column(f"{converter} emitted", ratio=2, overflow="fold")
+    for pair in about.pairs:
+        onnx = f"{pair.onnx} ({pair.kind}: {pair.type})" if pair.onnx else "–"
+        table.add_row(
+            shown(pair.aten or "–"),
+            shown(onnx),
+            shown(pair.why),
+            *(shown(pair.emitted.get(converter, "")) for converter in emitting),
+        )
+    return table
+
+
+def _converters(found: Explanation) -> Iterator[RenderableType]:
+    yield Text("Converters", style="bold")
+    for about in found.overloads:
+        yield Text(f"  {about.overload.name}")
+        for conversion in about.conversions:
+            functions = f": {', '.join(conversion.functions)}" if conversion.functions else ""
+            tried = [o for o in about.outcomes if o.converter == conversion.converter]
+            share = f"; {tried[0].converted} of {tried[0].cases} cases got a model" if tried else ""
+            style = "red" if conversion.how == "none" else ""
+            words = f"{conversion.converter}: {_HOW[conversion.how]}{functions}{share}"
+            yield _indented(Text(plain(words), style=style), 4)
+        for one in about.emitted:
+            yield from _emitted(one)
+
+
+def _emitted(one: Emitted) -> Iterator[RenderableType]:
+    call = f"{one.converter}, opset {one.opset}, {one.invocation}"
+    yield _indented(shown(call, style="cyan", limit=240), 4)
+    for node in one.nodes[:12]:
+        attributes = ", ".join(f"{name}={value}" for name, value in sorted(node.attributes.items()))
+        domain = "" if node.domain == "ai.onnx" else f"{node.domain}."
+        inputs = ", ".join(text or "–" for text in node.inputs)
+        parts = "; ".join(part for part in (inputs, attributes) if part)
+        yield _indented(shown(f"{domain}{node.operator}({parts})"), 6)
+        if node.line:
+            yield _indented(shown(node.line, style="dim"), 8)
+    if len(one.nodes) > 12:
+        yield Text(f"      and {len(one.nodes) - 12} more nodes")
+
+
+def _backends(found: Explanation) -> Iterator[RenderableType]:
+    yield Text("Backends", style="bold")
+    if found.spec and found.onnx:
+        yield Text(f"  {found.onnx.name} in the specification's own tests")
+        for result in found.spec:
+            opsets = f", opset {', '.join(map(str, result.opsets))}" if result.opsets else ""
+            words = f"{result.backend:<16} {result.agreed} of {result.tests} agree, {result.built} load"
+            yield _indented(Text(words + opsets, style="" if result.built else "red"), 4)
+            if result.problem:
+                yield _indented(shown(result.problem, style="dim"), 6)
+    elif found.onnx:
+        yield Text(f"  the specification has no test of {found.onnx.name}")
+    if not found.source:
+        yield Text("  no call of the operator was tried: no operator case draws one")
+        return
+    yield Text(f"  the operator itself, from {found.source}")
+    for about in found.overloads:
+        for converter in dict.fromkeys(one.converter for one in about.outcomes):
+            yield Text(f"    {about.overload.name} → {converter}")
+            said = ""
+            for one in (o for o in about.outcomes if o.converter == converter):
+                yield Text("      ").append(f"{one.backend:<16} ").append(_counts(one))
+                if one.refusal and one.refusal != said:
+                    yield _indented(shown(one.refusal, style="dim"), 8)
+                said = one.refusal
+
+
+def _counts(one: Outcomes) -> Text:
+    order = [str(o) for o in Outcome]
+    parts = sorted(one.counts.items(), key=lambda item: order.index(item[0]))
+    passed = set(one.counts) <= {Outcome.PASS, Outcome.BUILT, Outcome.NARROWED, Outcome.SKIP}
+    return Text(", ".join(f"{n} {outcome}" for outcome, n in parts), style="green" if passed else "red")

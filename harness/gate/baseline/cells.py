@@ -1,0 +1,546 @@
+"""How far the passes of a cell are from PyTorch: structures counted by a bound on their largest error.
+
+The bounds are 0.5, 1, 2, 4 … ULP, so that a last place that differs between machines changes no baseline, and
+a growth that counts does.
+
+What is expected of one operator in one dtype, with one converter and backend.
+
+The cells of one family as text that a review can read: a block per operator, a line per cell and failure.
+
+    aten.celu.default
+      float32 dynamo ort-cpu 8/2 #229717c4 pass 8 ulp 0.5:1 2:1
+      float64 dynamo ort-cpu 8/2 #89261a55 pass 0
+        error load 8/2 Celu: <dtype> type
+
+``8/2``: eight cases of two structures; ``#``: a hash of their ids; ``ulp 0.5:1 2:1``: of the structures that
+passed one is within half a unit in the last place, one within two (left out where all are within half). A
+failure has outcome, stage, how many of the cell's cases, which ones (left out where it is all) and the
+signature. Behind ``ulp`` may follow ``failing 2`` (structures, where there are several failures), ``skip 3``
+and the like, and ``rule`` with the user's conversion functions.
+
+The rows of a record as cells, counted by columns: a run of half a million rows has seventeen thousand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage, Verdict
+from harness.gate.case_changes import KEY_COLUMNS
+from harness.record.numbered import Numbers, numbered_column, ordered_numbers
+from harness.record.parquet import to_table
+
+#: (bound in ULP, how many structures have no larger error and one larger than half of it), by bound.
+Ulps: TypeAlias = tuple[tuple[float, int], ...]
+
+#: A correctly rounded result is within this many ULP, as is what cannot be measured in ULP.
+ROUNDED = 0.5
+#: Larger errors pass where the numbers say nothing (PyTorch is as far from float64); they count as infinite.
+_LARGEST = 2.0**20
+
+
+def bound(error: float | None) -> float:
+    """The smallest bound that `error` (ULP) keeps to."""
+    if error is None or error <= ROUNDED:
+        return ROUNDED
+    if not error <= _LARGEST:
+        return math.inf
+    mantissa, exponent = math.frexp(error)
+    return math.ldexp(1.0, exponent - 1 if mantissa == 0.5 else exponent)
+
+
+def word(limit: float) -> str:
+    """A bound in digits: ``0.5``, ``64``, ``inf``."""
+    return f"{limit:.0f}" if limit >= 1 else f"{limit:g}"
+
+
+def counted(errors: Iterable[float | None]) -> Ulps:
+    """Structures by the bound of their largest error (ULP; None where it is not measured)."""
+    return tuple(sorted(Counter(bound(error) for error in errors).items()))
+
+
+def largest(ulps: Ulps) -> float:
+    """The bound that all keep to; 0.5 where there is none."""
+    return max((limit for limit, _ in ulps), default=ROUNDED)
+
+
+def growths(before: Ulps, now: Ulps, factor: float) -> Iterator[tuple[float, int, int]]:
+    """Where to look for errors that have grown by more than `factor`, a power of two.
+
+    Yields:
+        A bound of `before`; how many had an error beyond it; how many have one beyond `factor` times it.
+        Where no error of the same structures has grown by more than `factor`, the third is never larger
+        than the second; and it is for some bound, where one has grown by more than twice `factor` and the
+        others have not shrunk.
+    """
+    for limit in sorted({ROUNDED, *(limit for limit, _ in before)}):
+        yield limit, _beyond(before, limit), _beyond(now, factor * limit)
+
+
+def _beyond(ulps: Ulps, least: float) -> int:
+    return sum(count for limit, count in ulps if limit > least)
+
+
+#: overload, dtype, converter, backend, shape mode.
+CellKey: TypeAlias = tuple[str, str, str, str, str]
+
+#: What `BaselineCell.other` calls cases that ended in two ways.
+FLAKY = "flaky"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Cases of a cell that fail alike.
+
+    Attributes:
+        structures: How many that differ in more than values, and fail for reasons of their own.
+    """
+
+    outcome: str
+    stage: str
+    signature: str
+    cases: int
+    structures: int
+    digest: str
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """What makes two failures the same one."""
+        return self.outcome, self.stage, self.signature
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineCell:
+    """The cases of one operator, dtype, converter, backend and shape mode.
+
+    A structure is what cases share that differ in the values of tensors only; in a dynamic export it is what
+    was exported, whatever sizes it was run with. Structures, not cases, are what chance draws one by one.
+
+    Attributes:
+        cases: How many were run.
+        structures: Of how many structures.
+        digest: Of all case ids: equal for the same cases; "" for several cells taken together.
+        ulps: The structures with a case that passed, by their largest error among these.
+        failing: How many structures have a case that failed.
+        other: Outcome → how many cases, of those that are neither a pass nor a failure, flaky ones too.
+        rule: The user's conversion functions that took part; "" for none.
+    """
+
+    overload: str
+    dtype: str
+    converter: str
+    backend: str
+    shape_mode: str
+    family: str
+    cases: int
+    structures: int
+    digest: str
+    passed: int
+    ulps: Ulps = ()
+    failing: int = 0
+    failures: tuple[Failure, ...] = ()
+    other: tuple[tuple[str, int], ...] = ()
+    rule: str = ""
+
+    @property
+    def key(self) -> CellKey:
+        """What identifies it."""
+        return self.overload, self.dtype, self.converter, self.backend, self.shape_mode
+
+    @property
+    def passing(self) -> int:
+        """How many structures have a case that passed."""
+        return sum(count for _, count in self.ulps)
+
+    @property
+    def failed(self) -> int:
+        """How many cases failed."""
+        return sum(failure.cases for failure in self.failures)
+
+    @property
+    def flaky(self) -> int:
+        """How many cases ended in two ways."""
+        return dict(self.other).get(FLAKY, 0)
+
+
+def scope(key: CellKey) -> tuple[str, ...]:
+    """All of a cell's key but the dtype: overload, converter, backend, shape mode."""
+    return key[0], *key[2:]
+
+
+def key_of(verdict: Verdict) -> CellKey:
+    """The cell that a verdict belongs to."""
+    return verdict.overload, verdict.dtype, verdict.converter, verdict.backend, verdict.shape_mode
+
+
+def kind_of(verdict: Verdict) -> tuple[str, str, str] | None:
+    """`Failure.kind` of a verdict; None for no failure, and for one that the specifications leave open."""
+    if not verdict.outcome.is_failure or verdict.is_open:
+        return None
+    return str(verdict.outcome), str(verdict.stage), " ".join(verdict.signature.split())
+
+
+def passes(verdict: Verdict) -> bool:
+    """Whether a verdict counts as a pass here."""
+    return verdict.outcome is Outcome.PASS or verdict.is_open
+
+
+def together(cells: Sequence[BaselineCell]) -> BaselineCell:
+    """One cell of those of one operator that differ in dtype."""
+    failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
+    other: Counter[str] = Counter()
+    errors: Counter[float] = Counter()
+    for cell in cells:
+        other.update(dict(cell.other))
+        errors.update(dict(cell.ulps))
+        for failure in cell.failures:
+            failures[failure.kind].append(failure)
+    return replace(
+        cells[0],
+        dtype=", ".join(cell.dtype for cell in cells),
+        cases=sum(cell.cases for cell in cells),
+        structures=sum(cell.structures for cell in cells),
+        digest="",
+        passed=sum(cell.passed for cell in cells),
+        ulps=tuple(sorted(errors.items())),
+        failing=sum(cell.failing for cell in cells),
+        failures=tuple(
+            Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), "")
+            for kind, alike in sorted(failures.items())
+        ),
+        other=tuple(sorted(other.items())),
+        rule=", ".join(sorted({cell.rule for cell in cells} - {""})),
+    )
+
+
+_LEGEND = "# dtype converter backend cases/structures #hash pass N; harness/gate/baseline/cells.py explains the rest"
+_OVERLOAD = re.compile(r"\w+(\.\w+){2,}")
+_OTHER = {FLAKY, *(str(outcome) for outcome in Outcome if not outcome.is_failure)}
+
+
+def encode(cells: Iterable[BaselineCell]) -> str:
+    """The text of cells of one family, operator by operator."""
+    lines = [_LEGEND]
+    overload = ""
+    for cell in sorted(cells, key=lambda c: (c.overload, c.converter, c.backend, c.shape_mode, c.dtype)):
+        if cell.overload != overload:
+            overload = cell.overload
+            lines.append(overload)
+        lines += _lines(cell)
+    return "\n".join(lines) + "\n"
+
+
+def decode(text: str, family: str) -> Iterator[BaselineCell]:
+    """The cells that `encode` wrote.
+
+    Raises:
+        ValueError: a line is none of these; begins with its number.
+    """
+    cell: BaselineCell | None = None
+    overload = ""
+    for number, line in enumerate(text.split("\n"), start=1):
+        words = line.lstrip(" ")
+        indent = len(line) - len(words)
+        try:
+            if not words or words.startswith("#"):
+                continue
+            if indent == 4:
+                if cell is None:
+                    raise ValueError("a failure of nothing")
+                cell = replace(cell, failures=(*cell.failures, _failure(words, cell)))
+                continue
+            if cell is not None:
+                yield _whole(cell)
+                cell = None
+            if indent == 0:
+                if not _OVERLOAD.fullmatch(words):
+                    raise ValueError("no name of an overload")
+                overload = words
+            elif indent == 2 and overload:
+                cell = _cell(words, overload, family)
+            else:
+                raise ValueError("unexpected indentation")
+        except (ValueError, IndexError) as error:
+            raise ValueError(f"{number}: not a line of a baseline ({error})") from None
+    if cell is not None:
+        yield _whole(cell)
+    if not text.endswith("\n"):
+        raise ValueError(f"{number}: the file ends within a line")
+
+
+def _lines(cell: BaselineCell) -> Iterator[str]:
+    mode = "" if cell.shape_mode == "static" else f" {cell.shape_mode}"
+    parts = [
+        f"  {cell.dtype} {cell.converter} {cell.backend}{mode}",
+        f"{cell.cases}/{cell.structures} #{cell.digest} pass {cell.passed}",
+    ]
+    if any(bound > ROUNDED for bound, _ in cell.ulps):
+        parts.append("ulp " + " ".join(f"{word(bound)}:{count}" for bound, count in cell.ulps))
+    elif cell.passing != cell.structures - cell.failing:
+        parts.append(f"ulp {ROUNDED}:{cell.passing}")
+    if len(cell.failures) > 1:
+        parts.append(f"failing {cell.failing}")
+    parts += [f"{outcome} {count}" for outcome, count in cell.other]
+    if cell.rule:
+        parts.append(f"rule {cell.rule}")
+    yield " ".join(parts)
+    for failure in cell.failures:
+        which = "" if failure.cases == cell.cases else f" #{failure.digest}"
+        yield (
+            f"    {failure.outcome} {failure.stage} {failure.cases}/{failure.structures}{which} "
+            f"{failure.signature}".rstrip()
+        )
+
+
+def _cell(line: str, overload: str, family: str) -> BaselineCell:
+    line, _, rule = line.partition(" rule ")
+    dtype, converter, backend, *words = line.split(" ")
+    mode = words.pop(0) if words[0] == "dynamic" else "static"
+    cases, structures = _counts(words[0])
+    if words[2] != "pass":
+        raise ValueError("no word `pass`")
+    passed, words, digest = int(words[3]), words[4:], words[1]
+    ulps: Ulps | None = None
+    if words[:1] == ["ulp"]:
+        some = [part for part in words[1:] if ":" in part]
+        pairs = [part.split(":") for part in some]
+        ulps = tuple((float(bound), int(count)) for bound, count in pairs if int(count))
+        words = words[1 + len(some) :]
+    named = {name: int(count) for name, count in zip(words[::2], words[1::2], strict=True)}
+    # Where nothing is said of them, they are whatever the failures leave: see `_whole`.
+    failing = named.pop("failing", -1)
+    if not set(named) <= _OTHER:
+        raise ValueError(f"{', '.join(sorted(set(named) - _OTHER))} is not an outcome")
+    return BaselineCell(
+        overload=overload,
+        dtype=dtype,
+        converter=converter,
+        backend=backend,
+        shape_mode=mode,
+        family=family,
+        cases=cases,
+        structures=structures,
+        digest=_digest(digest),
+        passed=passed,
+        ulps=((-1.0, 0),) if ulps is None else ulps,
+        failing=failing,
+        other=tuple(sorted(named.items())),
+        rule=rule,
+    )
+
+
+def _failure(line: str, cell: BaselineCell) -> Failure:
+    outcome, stage, counts, *rest = line.split(" ")
+    cases, structures = _counts(counts)
+    digest = cell.digest
+    if cases != cell.cases:
+        digest = _digest(rest.pop(0))
+    return Failure(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, digest)
+
+
+def _whole(cell: BaselineCell) -> BaselineCell:
+    """The cell with what its line leaves to be understood."""
+    if cell.failing < 0:
+        cell = replace(cell, failing=sum(failure.structures for failure in cell.failures))
+    if cell.ulps[:1] == ((-1.0, 0),):
+        passing = cell.structures - cell.failing
+        cell = replace(cell, ulps=((ROUNDED, passing),) if passing else ())
+    return cell
+
+
+def _counts(part: str) -> tuple[int, int]:
+    cases, structures = part.split("/")
+    return int(cases), int(structures)
+
+
+def _digest(part: str) -> str:
+    if not part.startswith("#"):
+        raise ValueError("no #hash")
+    return part[1:]
+
+
+#: What makes a cell.
+_KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
+#: What is looked at of a row.
+COLUMNS = (
+    *(*_KEY, "family", "source", "case_id", "exported_invocation", "structure_id", "outcome", "stage"),
+    *("signature", "blame", "max_ulp_error", "rule"),
+)
+
+
+def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> list[BaselineCell]:
+    """The cells of some verdicts, as `cells_in` counts them."""
+    return cells_in(to_table(verdicts, ""), flaky)
+
+
+def digest_of(verdicts: Iterable[Verdict]) -> str:
+    """A hash of the ids of some cases, in any order."""
+    return _digest_of_counting([f"{v.case_id} {v.exported_invocation}" for v in verdicts])
+
+
+def _digest_of_counting(names: list[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:8]
+
+
+def cells_in(rows: pa.Table, flaky: Collection[CaseKey] = ()) -> list[BaselineCell]:
+    """The cells of a record's rows, by key.
+
+    Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
+    machine to the next. A failure that the specifications leave open is none.
+
+    Args:
+        rows: With `COLUMNS`, dictionary-encoded or not.
+        flaky: Cases that are known to have ended in two ways.
+    """
+    rows = rows.select(COLUMNS).unify_dictionaries()
+    drawn = _holds(rows, "source", lambda word: word == "generated")
+    rows = rows if drawn.all() else rows.filter(pa.array(drawn))
+    if not rows.num_rows:
+        return []
+    _, first, cell = np.unique(ordered_numbers([rows[name] for name in _KEY]), return_index=True, return_inverse=True)
+    heads = rows.select([*_KEY, "family"]).take(pa.array(first)).to_pylist()
+    left_open = _holds(rows, "blame", lambda word: word == SPEC) & _failing(rows)
+    passes = _holds(rows, "outcome", lambda word: word == Outcome.PASS) | left_open
+    unsteady = _flaky(rows, flaky)
+    fails = _failing(rows) & ~passes & ~unsteady
+    passes &= ~unsteady
+    structure, names = _structures(rows), _names(rows)
+    failures = _failures(rows, np.flatnonzero(fails), cell, structure, names)
+    other = _counted(np.flatnonzero(~fails & ~passes), cell, _words(rows, "outcome", unsteady))
+    rule = _counted(np.arange(len(cell)), cell, _words(rows, "rule"))
+    bounds = _bounds(rows, np.flatnonzero(passes), left_open, cell, structure)
+    size = len(heads)
+    counts = [np.bincount(cell[which], minlength=size).tolist() for which in (slice(None), passes)]
+    spread = [_distinct(cell[which], structure[which], size) for which in (slice(None), fails)]
+    members = _split(cell, np.arange(len(cell)), size)
+    return [
+        BaselineCell(
+            **head,
+            cases=counts[0][n],
+            structures=spread[0][n],
+            digest=_digest_of_counting([names[row] for row in members[n]]),
+            passed=counts[1][n],
+            ulps=tuple(sorted(bounds[n].items())),
+            failing=spread[1][n],
+            failures=tuple(sorted(failures[n], key=lambda failure: failure.kind)),
+            other=tuple(sorted(other[n].items())),
+            rule=", ".join(sorted({label for word in rule[n] if word for label in word.split(", ")})),
+        )
+        for n, head in enumerate(heads)
+    ]
+
+
+def _holds(rows: pa.Table, name: str, holds: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
+    numbers, words = numbered_column(rows[name])
+    return np.array([holds(word) for word in words.to_pylist()], dtype=bool)[numbers]
+
+
+def _failing(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    return _holds(rows, "outcome", lambda word: Outcome(word).is_failure)
+
+
+def _flaky(rows: pa.Table, flaky: Collection[CaseKey]) -> npt.NDArray[np.bool_]:
+    found = np.zeros(rows.num_rows, dtype=bool)
+    ids = {case[0] for case in flaky}
+    places = np.flatnonzero(_holds(rows, "case_id", ids.__contains__))
+    for place, row in zip(places, rows.select(KEY_COLUMNS).take(pa.array(places)).to_pylist(), strict=True):
+        found[place] = tuple(row[name] for name in KEY_COLUMNS) in flaky
+    return found
+
+
+def _structures(rows: pa.Table) -> Numbers:
+    """Of each row, as numbers: what was exported of a dynamic export, else the structure's id."""
+    exported, words = numbered_column(rows["exported_invocation"])
+    plain = np.array([not word for word in words.to_pylist()], dtype=bool)[exported]
+    return np.where(plain, numbered_column(rows["structure_id"])[0] + len(words), exported)
+
+
+def _names(rows: pa.Table) -> list[str]:
+    """What each case is called in a digest."""
+    numbers, words = numbered_column(rows["exported_invocation"])
+    ends = [f" {word}" for word in words.to_pylist()]
+    return [case + ends[n] for case, n in zip(rows["case_id"].to_pylist(), numbers.tolist(), strict=True)]
+
+
+def _words(rows: pa.Table, name: str, unsteady: npt.NDArray[np.bool_] | None = None) -> tuple[Numbers, list[str]]:
+    numbers, words = numbered_column(rows[name])
+    listed = words.to_pylist()
+    return (numbers if unsteady is None else np.where(unsteady, len(listed), numbers)), [*listed, FLAKY]
+
+
+def _counted(places: Numbers, cell: Numbers, coded: tuple[Numbers, list[str]]) -> defaultdict[int, dict[str, int]]:
+    """Cell → word → how many of some rows have it."""
+    numbers, words = coded
+    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    pairs, sizes = np.unique(cell[places] * len(words) + numbers[places], return_counts=True)
+    for pair, size in zip(pairs.tolist(), sizes.tolist(), strict=True):
+        found[pair // len(words)][words[pair % len(words)]] = size
+    return found
+
+
+def _distinct(group: Numbers, values: Numbers, size: int) -> list[int]:
+    """How many different values each of so many groups has."""
+    most = int(values.max()) + 1 if len(values) else 1
+    counts: list[int] = np.bincount(np.unique(group * most + values) // most, minlength=size).tolist()
+    return counts
+
+
+def _split(group: Numbers, values: Numbers, size: int) -> list[list[int]]:
+    """The values of each of so many groups."""
+    order = np.argsort(group, kind="stable")
+    ends = np.searchsorted(group[order], np.arange(1, size))
+    return [some.tolist() for some in np.split(values[order], ends)]
+
+
+def _bounds(
+    rows: pa.Table, places: Numbers, left_open: npt.NDArray[np.bool_], cell: Numbers, structure: Numbers
+) -> defaultdict[int, dict[float, int]]:
+    """Cell → bound in ULP → structures whose largest error among the rows at some places keeps to it."""
+    error = np.nan_to_num(rows["max_ulp_error"].to_numpy().astype(np.float64), nan=0.0, posinf=np.inf)
+    # How far from PyTorch a result is that is left open says nothing.
+    error = np.where(left_open, 0.0, error)[places]
+    most = int(structure.max()) + 1
+    pairs, which = np.unique(cell[places] * most + structure[places], return_inverse=True)
+    largest = np.zeros(len(pairs))
+    np.maximum.at(largest, which, error)
+    found: defaultdict[int, dict[float, int]] = defaultdict(dict)
+    values, which = np.unique(largest, return_inverse=True)
+    limits = np.array([bound(value) for value in values.tolist()])
+    for number, limit in zip((pairs // most).tolist(), limits[which].tolist(), strict=True):
+        found[number][limit] = found[number].get(limit, 0) + 1
+    return found
+
+
+def _failures(
+    rows: pa.Table, places: Numbers, cell: Numbers, structure: Numbers, names: list[str]
+) -> defaultdict[int, list[Failure]]:
+    """Cell → what fails alike among the rows at some places."""
+    found: defaultdict[int, list[Failure]] = defaultdict(list)
+    if not len(places):
+        return found
+    (outcome, outcomes), (stage, stages), (text, texts) = (
+        _words(rows, name) for name in ("outcome", "stage", "signature")
+    )
+    plain: dict[str, int] = {}
+    of_text = np.array([plain.setdefault(" ".join(word.split()), len(plain)) for word in texts])
+    words, packed = list(plain), cell[places]
+    for numbers, count in ((outcome, len(outcomes)), (stage, len(stages)), (of_text[text], len(words))):
+        packed = packed * count + numbers[places]
+    kinds, first, which = np.unique(packed, return_index=True, return_inverse=True)
+    spread = _distinct(which, structure[places], len(kinds))
+    for one, some in enumerate(_split(which, places, len(kinds))):
+        row = places[first[one]]
+        kind = outcomes[outcome[row]], stages[stage[row]], words[of_text[text[row]]]
+        digest = _digest_of_counting([names[n] for n in some])
+        found[int(cell[row])].append(Failure(*kind, len(some), spread[one], digest))
+    return found

@@ -1,0 +1,683 @@
+"""A condition of a call, and which two of them make a pair.
+
+A condition is one thing that is so of a call, whatever else is: a dtype, a rank, a flag, an omitted argument,
+a NaN in a tensor. Most defects that a single condition does not show need two of them at once, so that pairs
+say how much of an operator's space was tried.
+
+Windows that slide over a tensor, and sizes that are asked for, beside the sizes that are there.
+
+Conditions of the arguments of a call that are not tensors: flags, words, dims, numbers, lists.
+
+Conditions of the tensors of a call: dtypes, ranks, sizes, layouts, and shapes beside each other.
+
+Conditions of the values of tensors: numbers at which kernels go wrong, patterns, and what faces what.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+import re
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.core import values
+from harness.core.captured_values import Values
+from harness.core.dtypes import INT_RANGE, PARTS, PRECISION, WIDE_UNSIGNED, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
+from harness.core.styles import special_floats
+
+
+class ConditionKind(StrEnum):
+    """What a condition is about, as reports group them."""
+
+    DTYPE = "dtype"
+    PROMOTION = "promotion"
+    RANK = "rank"
+    SIZE = "size"
+    LAYOUT = "layout"
+    SHAPES = "shapes"
+    PRESENCE = "presence"
+    ATTRIBUTE = "attribute"
+    SPELLING = "spelling"
+    EXACTNESS = "exactness"
+    DIMS = "dims"
+    WINDOW = "window"
+    VALUES = "values"
+    INDICES = "indices"
+
+
+#: Conditions of the values of tensors; all others are of the structure.
+OF_VALUES = frozenset((ConditionKind.VALUES, ConditionKind.INDICES))
+_OF_TENSORS = (
+    frozenset(
+        (
+            ConditionKind.DTYPE,
+            ConditionKind.PROMOTION,
+            ConditionKind.RANK,
+            ConditionKind.SIZE,
+            ConditionKind.LAYOUT,
+            ConditionKind.SHAPES,
+        )
+    )
+    | OF_VALUES
+)
+
+
+class Condition(NamedTuple):
+    """One condition.
+
+    Attributes:
+        kind: What it is about.
+        subject: The argument that it is about; "" for the whole call.
+        about: Of conditions that are about the same a call has one; of values, one or more.
+        name: For people, unique within an operator: ``self rank 0``, ``keepdim=True``, ``self NaN``. Where
+            `harness.coverage.points` names the same point, the name is the same.
+    """
+
+    kind: ConditionKind
+    subject: str
+    about: str
+    name: str
+
+    @property
+    def is_of_values(self) -> bool:
+        """Whether it depends on the values of tensors, and not on the structure alone."""
+        return self.kind in OF_VALUES
+
+
+def make_pair(a: Condition, b: Condition) -> bool:
+    """Whether two conditions say more together than each alone, and neither follows from the other."""
+    if a.about == b.about:
+        return False
+    if a.subject != b.subject or not a.subject:
+        return True
+    if ConditionKind.PRESENCE in (a.kind, b.kind) or not (a.kind in _OF_TENSORS and b.kind in _OF_TENSORS):
+        # What an argument is follows from what it is exactly.
+        return False
+    # A single number has no layout, and nothing has no values.
+    ranks, sizes = (
+        next((c.name for c in (a, b) if c.kind is kind), "") for kind in (ConditionKind.RANK, ConditionKind.SIZE)
+    )
+    if ranks.endswith(" rank 0") and {a.kind, b.kind} & {ConditionKind.SIZE, ConditionKind.LAYOUT}:
+        return False
+    return not (sizes.endswith((" size 0", " one element")) and {a.kind, b.kind} & {ConditionKind.LAYOUT, *OF_VALUES})
+
+
+_DIMS = re.compile(r"([123])d")
+
+
+def per_dim(value: Argument, dims: int, default: int) -> tuple[int, ...]:
+    """An argument that gives one number per dimension, or one for all."""
+    numbers = value if isinstance(value, tuple) else (value,)
+    whole = tuple(n for n in numbers if isinstance(n, int))
+    if not whole or len(whole) < len(numbers):
+        return (default,) * dims
+    return whole * dims if len(whole) == 1 else whole
+
+
+def window(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The sizes of the input and how far a window reaches, per dimension."""
+    given = dict(call.arguments)
+    source = next(call.tensors(), None)
+    weight, kernel = given.get("weight"), given.get("kernel_size")
+    if isinstance(weight, TensorSpec):
+        extents = weight.shape[2:]
+    else:
+        extents = per_dim(kernel, len(kernel) if isinstance(kernel, tuple) else 1, 1)
+    if source is None or not extents or len(source.shape) <= len(extents):
+        return None
+    if not isinstance(weight, TensorSpec) and len(extents) == 1:
+        named = _DIMS.search(call.overload)
+        extents = extents * (int(named[1]) if named else 1)
+    dilation = per_dim(given.get("dilation"), len(extents), 1)
+    reach = tuple((k - 1) * by + 1 for k, by in zip(extents, dilation, strict=False))
+    return source.shape[-len(reach) :], reach
+
+
+def targets(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """The sizes of the input and those asked for, per dimension."""
+    source, wanted = next(call.tensors(), None), dict(call.arguments).get("output_size")
+    if source is None or not isinstance(wanted, tuple) or len(source.shape) < len(wanted) or not wanted:
+        return None
+    return source.shape[-len(wanted) :], tuple(n for n in wanted if isinstance(n, int))
+
+
+def window_conditions(call: Invocation) -> Iterator[Condition]:
+    """Of a call with windows, or with an output size."""
+    given = dict(call.arguments)
+    if "kernel_size" in given or ("weight" in given and "padding" in given):
+        found = window(call)
+        if found is not None:
+            yield from _of_windows(given, *found)
+    sizes = targets(call)
+    if sizes is not None:
+        yield _condition("output size", _beside(*sizes))
+
+
+def _of_windows(given: dict[str, Argument], sizes: tuple[int, ...], reach: tuple[int, ...]) -> Iterator[Condition]:
+    pairs = list(zip(sizes, reach, strict=False))
+    larger = any(k > n > 0 for n, k in pairs)
+    whole = any(k == n for n, k in pairs)
+    word = "larger than" if larger else "as large as" if whole else "smaller than"
+    yield _condition("window", f"window {word} input")
+    # Where no stride is given pooling takes the window's size, and a convolution goes on by one.
+    default = 0 if "kernel_size" in given else 1
+    stride = per_dim(given.get("stride"), len(reach), default)
+    steps = [s or k for s, k in zip(stride, reach, strict=False)]
+    over = any(s > k for s, k in zip(steps, reach, strict=False))
+    overlap = any(s < k for s, k in zip(steps, reach, strict=False))
+    word = "larger than" if over else "smaller than" if overlap else "as large as"
+    yield _condition("stride", f"stride {word} window")
+    padding = given.get("padding")
+    around = per_dim(padding, len(reach), 0)
+    rests = [(n + 2 * p - k) % s for (n, k), s, p in zip(pairs, steps, around, strict=False) if s > 0]
+    yield _condition("end", "last window cut" if any(rests) else "windows fit")
+
+
+def _beside(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> str:
+    pairs = [(n, m) for n, m in zip(sizes, wanted, strict=False) if n > 0 and m > 0]
+    if all(n == m for n, m in pairs):
+        return "output as large as input"
+    if any(m > n for n, m in pairs):
+        return "output larger than input"
+    return "output does not divide input" if any(n % m for n, m in pairs) else "output divides input"
+
+
+def _condition(about: str, name: str) -> Condition:
+    return Condition(ConditionKind.WINDOW, "", f"windows {about}", name)
+
+
+#: Names of integers that name a mode.
+MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
+#: Names of integers that name dimensions.
+DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
+_LARGEST_EXPONENT = {"float64": 1024, "float32": 128, "float16": 16, "bfloat16": 128}
+#: How well a dtype holds a number, the best first.
+_FITS = ("exact in the dtype", "rounded in the dtype", "beyond the dtype")
+
+
+def argument_conditions(call: Invocation) -> Iterator[Condition]:
+    """Of each argument that holds no tensor."""
+    first = next(call.tensors(), None)
+    dtype = call.dtype
+    for name, value in call.arguments:
+        if isinstance(value, TensorSpec) or _holds_tensors(value):
+            yield presence(name, "given")
+        elif value is None:
+            yield presence(name, "None")
+        elif DIMS.fullmatch(name) and (numbers := _whole(value)) is not None:
+            yield from _of_dims(name, value, numbers, first)
+        elif isinstance(value, tuple):
+            yield from _of_list(name, value)
+        elif isinstance(value, bool | str | Enumerated) or MODES.fullmatch(name):
+            shown = value.name if isinstance(value, Enumerated) else repr(value)
+            yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}={shown}")
+            if isinstance(value, bool):
+                yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} bool")
+        elif isinstance(value, int | float | complex):
+            yield from _of_number(name, value, dtype)
+
+
+def presence(name: str, word: str) -> Condition:
+    """That an argument is ``given``, ``omitted`` or ``None``."""
+    return Condition(ConditionKind.PRESENCE, name, name, f"{name} {word}")
+
+
+def _holds_tensors(value: Argument) -> bool:
+    return isinstance(value, tuple) and any(isinstance(element, TensorSpec) for element in value)
+
+
+def _whole(value: Argument) -> tuple[int, ...] | None:
+    numbers = value if isinstance(value, tuple) else (value,)
+    whole = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool))
+    return whole if len(whole) == len(numbers) else None
+
+
+def _of_dims(name: str, value: Argument, numbers: Sequence[int], first: TensorSpec | None) -> Iterator[Condition]:
+    """How dims are counted, which they are, and how long."""
+    shape = first.shape if first is not None else ()
+    if isinstance(value, tuple):
+        many = "empty" if not numbers else "one" if len(numbers) == 1 else "several"
+        if len(numbers) == len(shape) > 1:
+            many = "all"
+        yield Condition(ConditionKind.DIMS, name, name, f"{name} {many}")
+        if len(numbers) > 1:
+            ordered = [d % len(shape) if shape else d for d in numbers]
+            word = "in order" if ordered == sorted(ordered) else "out of order"
+            yield Condition(ConditionKind.DIMS, name, f"{name} order", f"{name} {word}")
+    if not numbers:
+        return
+    signs = {d < 0 for d in numbers}
+    sign = "of both signs" if len(signs) > 1 else "negative" if True in signs else "positive"
+    yield Condition(ConditionKind.DIMS, name, f"{name} sign", f"{name} {sign}")
+    places = [d % len(shape) for d in numbers if -len(shape) <= d < len(shape)]
+    if places:
+        place = places[0]
+        last = len(shape) - 1
+        word = "only" if not last else "last" if place == last else "first" if not place else "inner"
+        yield Condition(ConditionKind.DIMS, name, f"{name} place", f"{name} is {word}")
+        least = min(shape[d] for d in places)
+        # Of these two, by what is done along the dim, follow the size of the tensor.
+        yield Condition(ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}")
+
+
+def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
+    numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
+    if len(numbers) < len(value) or not value:
+        shown = ", ".join(repr(v) for v in value[:4])
+        yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}=[{shown}]" if value else f"{name} empty")
+        return
+    if any(n < 0 for n in numbers):
+        word = "negative"
+    elif len(set(numbers)) > 1:
+        word = "with 0" if 0 in numbers else "uneven"
+    elif numbers[0] in (0, 1):
+        word = "zero" if not numbers[0] else "one"
+    else:
+        word = "below one" if numbers[0] < 1 else "even"
+    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {word}")
+    if len(value) > 1 or word not in ("zero", "one"):
+        several = "one number" if len(value) == 1 else "several numbers"
+        yield Condition(ConditionKind.ATTRIBUTE, name, f"{name} length", f"{name} {several}")
+
+
+def _of_number(name: str, value: int | float | complex, dtype: str) -> Iterator[Condition]:
+    parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
+    shown = _complex_class(value) if isinstance(value, complex) else _class_of(value)
+    yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {shown}")
+    yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} {type(value).__name__}")
+    # What is 0 or 1 every dtype holds.
+    telling = [part for part in parts if part not in (0, 1)]
+    if telling and all(map(math.isfinite, parts)):
+        fit = max((_fit(part, dtype) for part in telling), key=_FITS.index)
+        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {fit}")
+
+
+def _complex_class(value: complex) -> str:
+    """What a complex number is like, of which each part may be lost by itself."""
+    if cmath.isnan(value):
+        return "with a part NaN"
+    if cmath.isinf(value):
+        return "with a part infinite"
+    if not value:
+        return "zero"
+    return "of both parts" if value.real and value.imag else "real" if value.real else "imaginary"
+
+
+def _class_of(value: int | float) -> str:
+    if value != value:
+        return "NaN"
+    if math.isinf(value):
+        return "+inf" if value > 0 else "-inf"
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "zero"
+    return "one" if value == 1 else "negative" if value < 0 else "positive"
+
+
+def _fit(value: int | float, dtype: str) -> str:
+    """Whether the dtype holds a number."""
+    dtype = PARTS.get(dtype, dtype)
+    if dtype in PRECISION:
+        if isinstance(value, float):
+            significand, exponent = math.frexp(abs(value))
+            bits = int(math.ldexp(significand, 53))
+        else:
+            bits, exponent = abs(value), abs(value).bit_length()
+        if exponent > _LARGEST_EXPONENT[dtype]:
+            return "beyond the dtype"
+        wide = (bits // (bits & -bits)).bit_length() > PRECISION[dtype]
+        return "rounded in the dtype" if wide else "exact in the dtype"
+    low, high = INT_RANGE.get(dtype, (0, 1))
+    if not low <= value <= high:
+        return "beyond the dtype"
+    return "exact in the dtype" if value == int(value) else "rounded in the dtype"
+
+
+#: Domains whose values name places along a dimension; their first parameter is its size.
+INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
+#: Lengths from here on run through more than one vector of a kernel.
+_LONG = 64
+#: Ranks from here on count as one.
+_RANKS = 4
+#: Of a list of tensors so many lengths are told apart.
+_SEVERAL = 3
+
+
+def is_index(spec: TensorSpec) -> bool:
+    """Whether the tensor names places."""
+    return isinstance(spec.values, Recipe) and spec.values.domain[0] in INDEX_DOMAINS
+
+
+def held_tensors(argument: Argument) -> tuple[TensorSpec, ...]:
+    """The tensors of an argument, in a list or alone."""
+    elements = argument if isinstance(argument, tuple) else (argument,)
+    return tuple(element for element in elements if isinstance(element, TensorSpec))
+
+
+def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Condition]:
+    """Of all tensors of a call; of a list, of its first tensor and of how the others differ."""
+    first: TensorSpec | None = None
+    for name, argument in arguments:
+        held = held_tensors(argument)
+        if isinstance(argument, tuple) and held:
+            yield from _of_list_of_of_tensors(name, argument, held)
+        for spec in held[:1]:
+            yield from _of_place(name, spec)
+            if first is None:
+                first = spec
+                yield dtype_condition(spec.dtype)
+                rank = len(spec.shape)
+                shown = str(rank) if rank < _RANKS else f"{_RANKS}+"
+                yield Condition(ConditionKind.RANK, name, f"{name} rank", f"{name} rank {shown}")
+                yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {_size_class(spec)}")
+            else:
+                yield from _of_later(name, spec, first)
+
+
+def _of_list_of_of_tensors(
+    name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]
+) -> Iterator[Condition]:
+    length = min(len(argument), _SEVERAL)
+    yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} length", f"{length} {name}")
+    if len(held) < len(argument):
+        yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} gaps", f"None among {name}")
+    if len(held) > 1:
+        several = len({spec.dtype for spec in held}) > 1
+        word = "several dtypes" if several else "one dtype"
+        yield Condition(ConditionKind.PROMOTION, "", f"{name} dtypes", f"{name} of {word}")
+        word = "several shapes" if len({spec.shape for spec in held}) > 1 else "one shape"
+        yield Condition(ConditionKind.SHAPES, "", f"{name} shapes", f"{name} of {word}")
+        if any(not spec.numel for spec in held):
+            word = "all" if all(not spec.numel for spec in held) else "some"
+            yield Condition(ConditionKind.SIZE, "", f"{name} empty", f"{word} {name} empty")
+
+
+def _of_place(name: str, spec: TensorSpec) -> Iterator[Condition]:
+    """How it lies in memory."""
+    repeats = any(n > 1 and not step for n, step in zip(spec.shape, spec.strides, strict=True))
+    if repeats:
+        word = "expanded"
+    elif not spec.is_contiguous:
+        word = "non-contiguous"
+    else:
+        word = "offset" if spec.offset else "contiguous"
+    yield Condition(ConditionKind.LAYOUT, name, f"{name} layout", f"{name} {word}")
+
+
+def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condition]:
+    """Its dtype and shape as far as they differ from those of the first tensor."""
+    if is_index(spec):
+        word = spec.dtype
+    elif spec.dtype == first.dtype:
+        word = "of the first dtype"
+    else:
+        kind = _kind_of(spec.dtype)
+        word = f"other {kind}" if kind == _kind_of(first.dtype) else kind
+    yield Condition(ConditionKind.PROMOTION, name, f"{name} dtype", f"{name} {word}")
+    yield Condition(ConditionKind.SHAPES, name, f"{name} shape", f"{name} {_beside(spec.shape, first.shape)}")
+    if not spec.numel or not first.numel:
+        word = "empty" if not spec.numel else "not empty beside an empty one"
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {word}")
+    elif spec.numel == 1:
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} one element")
+    else:
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} several elements")
+
+
+def _beside_of_of_tensors(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
+    if shape == first:
+        return "of the first shape"
+    if not shape:
+        return "rank 0 beside a higher one"
+    tails = list(zip(reversed(shape), reversed(first), strict=False))
+    if not all(n == m or 1 in (n, m) for n, m in tails):
+        return "of another shape"
+    lacks = len(shape) < len(first) or any(n == 1 != m for n, m in tails)
+    exceeds = len(first) < len(shape) or any(m == 1 != n for n, m in tails)
+    return "broadcast both ways" if lacks and exceeds else "broadcast" if lacks else "larger than the first"
+
+
+def _size_class(spec: TensorSpec) -> str:
+    if 0 in spec.shape:
+        return "size 0"
+    if spec.numel == 1:
+        return "one element"
+    if max(spec.shape) >= _LONG:
+        return "long"
+    return "size 1" if 1 in spec.shape else "ordinary size"
+
+
+def dtype_condition(dtype: str) -> Condition:
+    """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one, as are the
+    complex numbers."""
+    word = "wide unsigned" if dtype in WIDE_UNSIGNED else "complex" if dtype in PARTS else dtype
+    return Condition(ConditionKind.DTYPE, "", "main dtype", f"dtype {word}")
+
+
+def _kind_of(dtype: str) -> str:
+    if dtype in PARTS:
+        return "complex"
+    return "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
+
+
+#: Tensors of a call whose values are looked at.
+_TENSORS = 4
+#: Tensors of which each is set beside each other.
+_FACING = 3
+#: Elements above which values are not looked at: so many hold little that fewer do not.
+_ELEMENTS = 2**16
+_SMALLEST_NORMAL = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-14, "bfloat16": 2.0**-126}
+_LARGEST = {dtype: max(v for v in special_floats(dtype) if v < np.inf) for dtype in PRECISION}
+#: Classes of single elements; a bit each.
+FLOAT_CLASSES = ("NaN", "+inf", "-inf", "-0", "subnormal", "largest", "half", "zero", "negative")
+INT_CLASSES = ("negative integer", "zero integer", "smallest integer", "largest integer")
+#: Of the float classes, those that ordinary data has none of.
+_UNUSUAL = 0b111111
+_ENDS = 0b1100
+
+Codes = npt.NDArray[np.uint16]
+
+
+class Held(NamedTuple):
+    """What a tensor holds.
+
+    Attributes:
+        codes: Per element, a bit for each of `classes` that it is of.
+        classes: Classes of elements.
+        found: Bits of the classes that some element is of.
+        patterns: What is so of all elements together.
+    """
+
+    codes: Codes
+    classes: tuple[str, ...]
+    found: int
+    patterns: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def computed(spec: TensorSpec) -> Values:
+    """The tensor's values, unrounded; its shape."""
+    if isinstance(spec.values, Recipe):
+        storage = values.compute(spec.values, spec.dtype, spec.storage_size)
+    else:
+        storage = np.asarray(spec.values.values, np.float64 if spec.dtype in PRECISION else None)
+    steps = tuple(stride * storage.itemsize for stride in spec.strides)
+    return np.lib.stride_tricks.as_strided(storage[spec.offset :], spec.shape, steps)
+
+
+@lru_cache(maxsize=4096)
+def held(spec: TensorSpec) -> Held | None:
+    """What the tensor holds; None where it holds nothing, or what no class is of."""
+    if not 0 < spec.numel <= _ELEMENTS or spec.dtype in PARTS or spec.storage_size > 2 * _ELEMENTS:
+        return None
+    numbers = computed(spec)
+    if numbers.dtype.kind not in ("f" if spec.dtype in PRECISION else "b" if spec.dtype == "bool" else "iu"):
+        return None
+    if is_index(spec):
+        return Held(np.zeros(numbers.shape, np.uint16), (), 0, tuple(_of_indices(numbers.reshape(-1))))
+    classes: tuple[str, ...]
+    if spec.dtype in PRECISION:
+        codes, classes = _of_floats(numbers, spec.dtype), FLOAT_CLASSES
+    elif spec.dtype in INT_RANGE:
+        codes, classes = _of_integers(numbers, spec.dtype), INT_CLASSES
+    elif spec.dtype == "bool":
+        return Held(np.zeros(numbers.shape, np.uint16), (), 0, tuple(_of_mask(numbers)))
+    else:
+        return None
+    found = int(np.bitwise_or.reduce(codes, axis=None))
+    unusual = _UNUSUAL if classes is FLOAT_CLASSES else _ENDS
+    return Held(codes, classes, found, tuple(_patterns(numbers, codes, found, unusual)))
+
+
+def _of_floats(numbers: Values, dtype: str) -> Codes:
+    size = np.abs(numbers)
+    negative = np.signbit(numbers)
+    infinite = size == np.inf
+    zero = size == 0
+    with np.errstate(invalid="ignore"):
+        half = (size < 2.0**52) & (size - np.floor(size) == 0.5)
+    tests = (
+        np.isnan(numbers),
+        infinite & ~negative,
+        infinite & negative,
+        zero & negative,
+        ~zero & (size < _SMALLEST_NORMAL[dtype]),
+        size == _LARGEST[dtype],
+        half,
+        zero & ~negative,
+        negative & ~zero & ~infinite,
+    )
+    codes = np.zeros(numbers.shape, np.uint16)
+    for bit, true in enumerate(tests):
+        codes |= true.astype(np.uint16) << np.uint16(bit)
+    return codes
+
+
+def _of_integers(numbers: Values, dtype: str) -> Codes:
+    low, high = INT_RANGE[dtype]
+    codes = np.zeros(numbers.shape, np.uint16)
+    nothing = np.zeros(numbers.shape, bool)
+    smallest = numbers == low if low else nothing
+    # Of a domain of few numbers they come in a narrower type.
+    largest = numbers == high if high <= np.iinfo(numbers.dtype).max else nothing
+    for bit, true in enumerate((numbers < 0, numbers == 0, smallest, largest)):
+        codes |= true.astype(np.uint16) << np.uint16(bit)
+    return codes
+
+
+def _patterns(numbers: Values, codes: Codes, found: int, unusual: int) -> Iterator[str]:
+    if not found & unusual:
+        yield "ordinary"
+    elif numbers.size > 1 and np.count_nonzero(codes & unusual) == 1:
+        yield "one special"
+    if numbers.size > 1 and _is_one(numbers):
+        yield "all equal"
+
+
+def _is_one(numbers: Values) -> bool:
+    return bool((numbers == numbers.flat[0]).all())
+
+
+def _of_indices(numbers: Values) -> Iterator[str]:
+    if (numbers < 0).any():
+        yield "negative"
+    if numbers.size < 2:
+        return
+    steps = np.diff(numbers)
+    distinct = len(np.unique(numbers))
+    if distinct == 1:
+        yield "all equal"
+    if distinct < numbers.size:
+        yield "repeated"
+    else:
+        yield "distinct"
+    if (steps < 0).any():
+        yield "out of order"
+    elif distinct > 1:
+        yield "ascending"
+
+
+def _of_mask(numbers: Values) -> Iterator[str]:
+    true = int(np.count_nonzero(numbers))
+    if not true:
+        yield "all false"
+    elif true == numbers.size:
+        yield "all true"
+    else:
+        yield "one true" if true == 1 else "mixed"
+
+
+def value_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Condition]:
+    """Of the values of a call's tensors, each tensor by itself, and beside the numbers of the call."""
+    scalars = [
+        (name, value)
+        for name, value in arguments
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        if not DIMS.fullmatch(name) and not MODES.fullmatch(name)
+    ]
+    for place, (name, spec) in enumerate(_looked_at(arguments)):
+        found = held(spec)
+        if found is None:
+            continue
+        for word in _words(found.classes, found.found):
+            yield Condition(ConditionKind.VALUES, name, f"{name} holds", f"{name} {word}")
+        kind = ConditionKind.INDICES if is_index(spec) else ConditionKind.VALUES
+        for word in found.patterns:
+            yield Condition(kind, name, f"{name} holds", f"{name} {word}")
+        if not place and found.classes:
+            for scalar, value in scalars:
+                if (computed(spec) == value).any():
+                    yield Condition(ConditionKind.VALUES, "", f"{name} beside {scalar}", f"{name} equals {scalar}")
+
+
+class Facing(NamedTuple):
+    """Of two tensors that are broadcast together, names of conditions.
+
+    Attributes:
+        left: Classes that elements of the first are of.
+        right: Those of the second.
+        pairs: Those that face each other.
+    """
+
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    pairs: frozenset[tuple[str, str]]
+
+
+def facing(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Facing]:
+    """What faces what in each two of the first tensors."""
+    tensors = [(name, spec) for name, spec in _looked_at(arguments)[:_FACING] if not is_index(spec)]
+    found = [(name, now) for name, spec in tensors if (now := held(spec)) and now.found]
+    for (left, a), (right, b) in combinations(found, 2):
+        try:
+            together = (a.codes.astype(np.uint32) << np.uint32(16)) | b.codes
+        except ValueError:
+            # They are not broadcast: each element may meet each other.
+            continue
+        pairs = {
+            (f"{left} {one}", f"{right} {other}")
+            for code in np.unique(together).tolist()
+            for one in _words(a.classes, code >> 16)
+            for other in _words(b.classes, code & 0xFFFF)
+        }
+        yield Facing(
+            tuple(f"{left} {one}" for one in _words(a.classes, a.found)),
+            tuple(f"{right} {other}" for other in _words(b.classes, b.found)),
+            frozenset(pairs),
+        )
+
+
+def _words(classes: Sequence[str], bits: int) -> list[str]:
+    return [word for bit, word in enumerate(classes) if bits >> bit & 1]
+
+
+def _looked_at(arguments: Sequence[tuple[str, Argument]]) -> list[tuple[str, TensorSpec]]:
+    """The first tensor of each argument."""
+    return [(name, spec) for name, value in arguments for spec in held_tensors(value)[:1]][:_TENSORS]

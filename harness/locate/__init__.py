@@ -1,0 +1,1 @@
+"""The converter's line that is behind a diagnosis."""

@@ -1,0 +1,367 @@
+"""Which PyTorch node of a translated program is the first whose value, or form, is wrong.
+
+One case exported, checked and run again, with the lines of the converter that took part.
+
+What is missing in a conversion function: an argument that nothing reads, a cast to a promised dtype.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any, NamedTuple, TypeAlias
+
+import onnx
+import onnx_ir
+import onnx_ir.tensor_adapters
+import torch
+
+from harness.compare.comparison import compare, wrong_elements
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
+from harness.convert.fast.torch_private import quiet
+from harness.convert.provenance import CodeLine, EmittedGraph, emitted, executed_lines, raising_lines, traced_functions
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.core.torch_operators import OpOverload
+from harness.execute.program import Exportable, export_request
+from harness.execute.reference import Reference, run_reference
+from harness.execute.run_steps import StepFailure, outputs_or_failure
+from harness.generate.operator_case import judge_of
+from harness.locate.source_code import SourceCode, Statement, reads
+from harness.models.departure import PyTorchGraph
+from harness.models.divergence import BUDGET, OfWholeModel, scan_checkpoints
+from harness.run.backend import Backend
+
+
+def departing_nodes(
+    graph: EmittedGraph, invocation: Invocation, feeds: dict[str, Array], backend: Backend
+) -> frozenset[str]:
+    """Names of the nodes that compute the first wrong value; none where it is unknown.
+
+    A program of one call has nothing to tell apart, and is not run.
+    """
+    program = graph.program
+    if program is None:
+        return frozenset()
+    of_form = wrongly_formed(graph)
+    if of_form:
+        return of_form
+    torch_graph = PyTorchGraph.of_program(program, build_tensors(invocation))
+    if len(torch_graph.nodes) < 2:
+        return frozenset()
+    try:
+        values = OfWholeModel(graph.model, torch_graph, backend, feeds, torch_graph.sizes(), BUDGET)
+        scan = scan_checkpoints(torch_graph, values, lambda: None, thorough=True)
+    except Exception:
+        # Whatever the runtime or PyTorch make of the parts, the rest of the evidence stands.
+        return frozenset()
+    if scan.departure is None:
+        return frozenset()
+    return frozenset(node.name for node in scan.departure.region.nodes)
+
+
+def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
+    """The first node, by name, that has another dtype or shape by ONNX's rules than in PyTorch; none where
+    all agree, as far as ONNX's rules tell."""
+    if graph.program is None:
+        return frozenset()
+    model = onnx.ModelProto()
+    model.CopyFrom(graph.model)
+    # The exporter writes down PyTorch's forms; what is wanted is what follows from the nodes.
+    del model.graph.value_info[:]
+    outputs = [output.name for output in model.graph.output]
+    for output in model.graph.output:
+        output.ClearField("type")
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception:
+        # Whatever it cannot follow, the rest of the evidence stands.
+        return frozenset()
+    forms = {v.name: _form(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
+    results: Any = graph.program.graph.output_node().args[0]
+    for node, name in zip(results, outputs, strict=False):
+        if isinstance(node, torch.fx.Node) and name in forms:
+            forms[node.name] = forms[name]
+    for node in graph.program.graph.nodes:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        promised = _promised(value)
+        if node.op != "call_function":
+            forms.setdefault(node.name, promised)
+        elif node.name not in graph.of_node and isinstance(node.target, OpOverload):
+            # Nothing was emitted for it: it has the value of what it reads.
+            read = next((forms[n.name] for n in node.all_input_nodes if n.name in forms), promised)
+            forms.setdefault(node.name, read)
+        if forms.get(node.name, promised).contradicts(promised):
+            return frozenset({_computing(node).name})
+    return frozenset()
+
+
+def _computing(node: torch.fx.Node) -> torch.fx.Node:
+    """The call that a node takes one result of; any other node itself."""
+    if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
+        return node.args[0]
+    return node
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What is known of a value.
+
+    Attributes:
+        elem_type: 0 where unknown.
+        shape: None where the rank is unknown; a size is None where it is.
+    """
+
+    elem_type: int
+    shape: tuple[int | None, ...] | None
+
+    def contradicts(self, other: _Form) -> bool:
+        """Whether both cannot be true of one value."""
+        if not self.elem_type:
+            return False
+        if self.elem_type != other.elem_type:
+            return True
+        if self.shape is None or other.shape is None:
+            return False
+        sizes = zip(self.shape, other.shape, strict=False)
+        return len(self.shape) != len(other.shape) or any(a != b for a, b in sizes if a is not None and b is not None)
+
+
+def _promised(value: torch.Tensor) -> _Form:
+    """What PyTorch has, as the exporter represents it: a complex number is two real ones."""
+    shape = tuple(n if isinstance(n, int) else None for n in value.shape)
+    if value.dtype.is_complex:
+        return _Form(_elem_type(value.dtype.to_real()), (*shape, 2))
+    return _Form(_elem_type(value.dtype), shape)
+
+
+def _elem_type(dtype: torch.dtype) -> int:
+    return int(onnx_ir.tensor_adapters.from_torch_dtype(dtype))
+
+
+def _form(value: onnx.ValueInfoProto) -> _Form:
+    tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        return _Form(tensor.elem_type, None)
+    sizes = (dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+    return _Form(tensor.elem_type, tuple(sizes))
+
+
+#: See `ObservedCase.executed`.
+Executed: TypeAlias = "tuple[tuple[CodeLine, str], ...]"
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedCase:
+    """What became of one case.
+
+    Attributes:
+        stage: At which it ended, and how.
+        message: What was said; "" for a case that passes.
+        executed: Lines of conversion functions that ran, in the order in which they ran first, and for which
+            PyTorch node; "" for none.
+        codes: The code of each function that ran.
+        graph: With the lines that emitted it, without the exporter's optimiser; None where it was not made.
+        raised: Lines that an exception came through, the innermost first.
+        wrong: Names of the outputs that are wrong.
+        departing: Names of the PyTorch nodes that compute the first wrong value; none where unknown.
+        expected: Dtypes of PyTorch's outputs by name, and those that came.
+    """
+
+    invocation: Invocation
+    stage: Stage
+    outcome: Outcome
+    message: str = ""
+    executed: Executed = ()
+    codes: frozenset[CodeType] = frozenset()
+    graph: EmittedGraph | None = None
+    raised: tuple[CodeLine, ...] = ()
+    wrong: tuple[str, ...] = ()
+    expected: dict[str, tuple[str, str]] = field(default_factory=dict)
+    departing: frozenset[str] = frozenset()
+
+    @property
+    def passes(self) -> bool:
+        """Whether nothing is wrong with it."""
+        return self.outcome is Outcome.PASS
+
+
+class _Trace(NamedTuple):
+    """Lines that run in an export, their code, the graph if it is made, and lines of an exception."""
+
+    executed: Executed
+    codes: frozenset[CodeType]
+    graph: EmittedGraph | None
+    raised: tuple[CodeLine, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """What exports and runs cases.
+
+    Attributes:
+        converter: Started.
+        backend: Started; None to stop before running.
+        opset: To emit; None for the converter's default.
+    """
+
+    converter: Converter
+    backend: Backend | None
+    opset: int | None = None
+    _references: dict[str, Reference] = field(default_factory=dict)
+
+    def reference(self, invocation: Invocation) -> Reference:
+        """PyTorch's answer, asked for once."""
+        key = invocation.case_id
+        if key not in self._references:
+            self._references[key] = run_reference(invocation)
+        return self._references[key]
+
+    def observe(self, invocation: Invocation) -> ObservedCase:
+        """Take a case through all stages, and notice the lines."""
+        reference = self.reference(invocation)
+        # First, since modules that an export imports run lines that have nothing to do with the case.
+        stage, outcome, message, outputs = self.outcome(invocation)
+        executed, codes, graph, raised = self._traced(invocation, converts=stage is not Stage.CONVERT)
+        wrong: list[str] = []
+        expected: dict[str, tuple[str, str]] = {}
+        names = [f"c0_o{i}" for i in range(len(reference.expected))]
+        if outputs is not None and len(outputs) == len(reference.expected):
+            masks = wrong_elements(judge_of(invocation).settled, reference, outputs)
+            for name, e, got, mask in zip(names, reference.expected, outputs, masks, strict=True):
+                expected[name] = str(e.dtype), str(got.dtype)
+                if mask.any() or (e.shape, e.dtype) != (got.shape, got.dtype):
+                    wrong.append(name)
+        departing: frozenset[str] = frozenset()
+        if graph is not None and stage in (Stage.CHECK, Stage.LOAD):
+            departing = wrongly_formed(graph)
+        elif wrong and graph is not None and self.backend is not None:
+            feeds = self._structure(invocation).feeds(graph.model, reference.feeds)
+            departing = departing_nodes(graph, invocation, feeds, self.backend)
+        return ObservedCase(
+            invocation, stage, outcome, message, executed, codes, graph, raised,
+            tuple(wrong or names), expected, departing,
+        )  # fmt: skip
+
+    def lines_of(self, invocation: Invocation) -> ObservedCase:
+        """The same for a case that is known to pass: only the lines."""
+        executed, codes, graph, _ = self._traced(invocation, converts=True)
+        return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, codes, graph)
+
+    def _traced(self, invocation: Invocation, *, converts: bool) -> _Trace:
+        """What runs in an export; `converts` is whether one is known to succeed."""
+        with traced_functions():
+            found = self._export(invocation)
+        # Few functions can only be built from their source.
+        return self._export(invocation) if converts and found.graph is None else found
+
+    def _export(self, invocation: Invocation) -> _Trace:
+        executed: dict[tuple[CodeLine, str], None] = {}
+        codes: set[CodeType] = set()
+
+        def notice(line: CodeLine, code: CodeType, node: str) -> None:
+            executed[line, node] = None
+            codes.add(code)
+
+        graph: EmittedGraph | None = None
+        raised: tuple[CodeLine, ...] = ()
+        request = self._request(invocation)
+        with executed_lines(notice):
+            try:
+                with quiet():
+                    graph = emitted(self.plain, request)
+            except Exception as error:
+                raised = raising_lines(error)
+        return _Trace(tuple(executed), frozenset(codes), graph, raised)
+
+    @property
+    def plain(self) -> Converter:
+        """The converter without its optimiser, which folds what conversion functions emitted."""
+        return self.converter.unoptimised() if isinstance(self.converter, HasUnoptimised) else self.converter
+
+    def outcome(self, invocation: Invocation) -> tuple[Stage, Outcome, str, tuple[Array, ...] | None]:
+        """How a case ends, what is said, and its outputs; no line is noticed."""
+        reference = self.reference(invocation)
+        try:
+            with quiet():
+                model = self.converter.convert(self._request(invocation))
+        except Exception as error:
+            return Stage.CONVERT, Outcome.ERROR, str(error), None
+        try:
+            onnx.checker.check_model(model, full_check=True)
+        except Exception as error:
+            return Stage.CHECK, Outcome.ERROR, str(error), None
+        if self.backend is None:
+            return Stage.CHECK, Outcome.PASS, "", None
+        feeds = self._structure(invocation).feeds(model, reference.feeds)
+        found = outputs_or_failure(self.backend, model, feeds)
+        if isinstance(found, StepFailure):
+            return found.stage, found.outcome, str(found.error), None
+        comparison = compare(judge_of(invocation).settled, reference, found)
+        outcome = Outcome.PASS if comparison.problem is None else Outcome.MISMATCH
+        return Stage.COMPARE, outcome, comparison.message, found
+
+    def _structure(self, invocation: Invocation) -> Exportable:
+        return Exportable.of(invocation, outputs=len(self.reference(invocation).expected))
+
+    def _request(self, invocation: Invocation) -> ExportRequest:
+        return export_request([self._structure(invocation)], opset=self.opset, dynamic=False)
+
+
+def missing_things(
+    case: ObservedCase, source: SourceCode, unread: float, uncast: float
+) -> Iterator[tuple[Statement, float, str]]:
+    """Statements at which something is missing, how much that weighs, and what it is.
+
+    Args:
+        unread: What an argument weighs that no line reads.
+        uncast: What a dtype weighs that no line casts back to.
+    """
+    ran = _by_function([line for line, _ in case.executed], source)
+    given = {name for name, value in case.invocation.arguments if value is not None}
+    stacks = case.graph.lines if case.graph else ()
+    emitting = {source.statement(line) for lines in stacks for line in lines[:1]}
+    taking_part = {(s.file, s.function) for lines in stacks for s in map(source.statement, lines) if s}
+    for statements in ran.values():
+        last = statements[-1]
+        function = source.file(last.file).function(last.function, last.line)
+        if function is None:
+            continue
+        read = set().union(*(reads(source.node(s)) for s in statements))
+        # What is not read should mostly be where the result is computed.
+        place = next((s for s in reversed(statements) if s in emitting), last)
+        for name in sorted(_parameters(function, statements, source) & given - read):
+            yield place, unread, f"No line that runs reads the argument {name}."
+        # What only answers a question has no result to cast.
+        outputs = case.expected.items() if (last.file, last.function) in taking_part else ()
+        for output, (promised, got) in outputs:
+            if promised != got and isinstance(source.node(last), ast.Return):
+                yield last, uncast, f"{output} should be {promised}, is {got}, and no line casts it back."
+
+
+def _parameters(function: ast.FunctionDef, ran: Sequence[Statement], source: SourceCode) -> set[str]:
+    """Of a function and of those within it, as far as something of them ran."""
+    nodes = {source.node(statement) for statement in ran}
+    inner = (n for n in ast.walk(function) if isinstance(n, ast.FunctionDef))
+    return {
+        argument.arg
+        for one in inner
+        if any(child in nodes for child in ast.walk(one))
+        for argument in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)
+    }
+
+
+def _by_function(lines: Sequence[CodeLine], source: SourceCode) -> dict[tuple[str, str], list[Statement]]:
+    found: dict[tuple[str, str], list[Statement]] = {}
+    for line in lines:
+        statement = source.statement(line)
+        if statement is not None and not isinstance(source.node(statement), ast.FunctionDef):
+            found.setdefault((statement.file, statement.function), []).append(statement)
+    return found

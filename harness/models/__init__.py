@@ -1,0 +1,1 @@
+"""Whole models: the operator calls that they make, and where a wrong result begins."""

@@ -1,0 +1,310 @@
+"""Every ATen call of a model's forward pass as an invocation, each kind once, with how often it is made.
+
+Captured calls as corpus entries: one file of a model's, or the directories that every run reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.core.described_tensor import describe_tensor
+from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
+from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
+from harness.core.tensors import overload as overload_named
+from harness.core.torch_operators import COMPOSITE, OpOverload, TorchDispatchMode
+from harness.execute.models.model_loading import LoadedModel
+from harness.generate.case_library import load_cases
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.record import layout
+from harness.record.layout import ResultsError, reason
+
+_DTYPES = frozenset((*ALL, *COMPLEX, *WIDE_UNSIGNED))
+
+
+@dataclass
+class CapturedCall:
+    """One kind of call.
+
+    Attributes:
+        invocation: The first of its kind.
+        calls: How many the model makes.
+        places: Modules that make it, by path, the first few; "" for the model itself.
+    """
+
+    invocation: Invocation
+    calls: int = 0
+    places: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What a model calls.
+
+    Attributes:
+        calls: Kinds of call, in the order of their first. Two are of one kind that differ in nothing but the
+            numbers in large tensors.
+        left_out: Why calls could not be kept → how many.
+    """
+
+    model: str
+    calls: tuple[CapturedCall, ...]
+    left_out: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Calls in all, but for those left out."""
+        return sum(call.calls for call in self.calls)
+
+
+def capture_calls(model: LoadedModel) -> Capture:
+    """Run `model` on its example inputs and take note of its calls.
+
+    A composite operator, such as `linear`, is noted as it is called, which is what exporters see, and so are
+    the calls that it is composed of, which are what kernels run. Of an exported program the calls of its
+    graph are noted.
+    """
+    notes = _Notes()
+    if model.exported is not None:
+        _Interpreted(model.module, notes).run(*model.inputs)
+    else:
+        inputs = [tensor.clone() for tensor in model.inputs]
+        with _places(model.module, notes), torch.inference_mode(), _Recorder(notes):
+            model.program(*inputs)
+    return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
+
+
+class _Notes:
+    """What has been called so far."""
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Any, ...], CapturedCall] = {}
+        self.left_out: Counter[str] = Counter()
+        self.stack: list[str] = []
+
+    def add(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if str(target) in BOOKKEEPING:
+            return
+        try:
+            invocation = invocation_of(target, args, kwargs)
+        except CannotKeep as reason:
+            self.left_out[str(reason)] += 1
+            return
+        call = self.calls.setdefault(kind(invocation), CapturedCall(invocation))
+        call.calls += 1
+        place = self.stack[-1] if self.stack else ""
+        if place not in call.places and len(call.places) < 4:
+            call.places.append(place)
+
+
+#: Calls that compute nothing and that no exporter sees.
+BOOKKEEPING = frozenset(
+    {"aten.detach.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.alias.default"}
+)
+
+
+def kind(invocation: Invocation) -> tuple[Any, ...]:
+    """Equal for calls that one invocation stands for."""
+    return invocation.structure_id, tuple(map(_kind_of_values, invocation.tensors()))
+
+
+def _kind_of_values(spec: TensorSpec) -> Any:
+    # Drawn values differ in their statistics from layer to layer, and no conversion depends on these.
+    if isinstance(spec.values, Recipe):
+        return spec.values.domain if spec.values.domain[0] in ("constant", "steps", "triangular") else "drawn"
+    return spec.values if spec.dtype in INT_RANGE or spec.dtype == "bool" else "few"
+
+
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes what is dispatched, composites before they are decomposed."""
+
+    def __init__(self, notes: _Notes) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._notes = notes
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        self._notes.add(func, args, kwargs)
+        if func.has_kernel_for_dispatch_key(COMPOSITE):
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        return func(*args, **kwargs)
+
+
+class _Interpreted(torch.fx.Interpreter):
+    """Runs an exported program's graph and notes its calls."""
+
+    def __init__(self, module: torch.nn.Module, notes: _Notes) -> None:
+        super().__init__(module)
+        self._notes = notes
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Notes the call of one node."""
+        self._notes.stack[:] = [module_path(n)]
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Notes an operator before it is called."""
+        if isinstance(target, OpOverload):
+            self._notes.add(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+def module_path(node: torch.fx.Node) -> str:
+    """The module that a node of an exported graph comes from, by its path below the model."""
+    stack = node.meta.get("nn_module_stack") or {}
+    last = list(stack.values())[-1:]
+    path = str(last[0][0]) if last else ""
+    return path.removeprefix("L['self']").removeprefix(".").removeprefix("model.").removeprefix("model")
+
+
+@contextlib.contextmanager
+def _places(module: torch.nn.Module, notes: _Notes) -> Iterator[None]:
+    """While it lasts, `notes` knows which module is running."""
+    handles = []
+    for path, part in module.named_modules():
+
+        def enter(_: Any, __: Any, path: str = path) -> None:
+            notes.stack.append(path)
+
+        def leave(_: Any, __: Any, ___: Any) -> None:
+            notes.stack.pop()
+
+        handles += [part.register_forward_pre_hook(enter), part.register_forward_hook(leave)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+class CannotKeep(Exception):
+    """Why a call is not an invocation, for people."""
+
+
+def invocation_of(
+    target: OpOverload,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    describe: Callable[..., Any] = describe_tensor,
+) -> Invocation:
+    """A call as an invocation; one that writes into its argument as the call that returns the result.
+
+    `describe` makes a `TensorSpec` of a tensor and of where it stands.
+
+    Raises:
+        CannotKeep: there is no such invocation.
+    """
+    target = functional(target)
+    given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
+    if given.get("generator", ...) is None:
+        del given["generator"]
+    names = [argument.name for argument in target._schema.arguments if argument.name in given]
+    return Invocation(str(target), tuple((name, _argument(given[name], name, describe)) for name in names))
+
+
+def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
+    if isinstance(value, torch.Tensor):
+        dtype = str(value.dtype).removeprefix("torch.")
+        if dtype not in _DTYPES or value.layout is not torch.strided:
+            raise CannotKeep(f"a {dtype} tensor ({value.layout})")
+        spec: Argument = describe(value, place)
+        return spec
+    if isinstance(value, list | tuple):
+        return tuple(_argument(element, f"{place}[{i}]", describe) for i, element in enumerate(value))
+    for enumerated in (torch.dtype, torch.layout, torch.memory_format, torch.device):
+        if isinstance(value, enumerated):
+            return Enumerated(enumerated.__name__, str(value).removeprefix("torch."))
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise CannotKeep("a symbolic size")
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        return value
+    raise CannotKeep(f"an argument of type {type(value).__name__}")
+
+
+@cache
+def functional(target: OpOverload) -> OpOverload:
+    """`relu` of `relu_`: what exporters make of a call that writes into its argument.
+
+    Raises:
+        CannotKeep: there is no such operator.
+    """
+    if target.namespace != "aten":
+        raise CannotKeep(f"{target} is not an ATen operator")
+    if not target._schema.is_mutable:
+        return target
+    namespace, packet, name = str(target).split(".")
+    with contextlib.suppress(LookupError):
+        found = overload_named(f"{namespace}.{packet.removesuffix('_')}.{name}")
+        mine, others = ([a.name for a in t._schema.arguments] for t in (target, found))
+        if not found._schema.is_mutable and mine == others:
+            return found
+    raise CannotKeep(f"{target} writes into its argument and has no form that does not")
+
+
+#: Models and modules named in a note.
+_NAMED = 4
+
+
+def entries_of(captures: Sequence[Capture]) -> list[CorpusEntry]:
+    """What is worth running again of `captures`: each kind of call once, sorted by operator."""
+    found: dict[tuple[Any, ...], CorpusEntry] = {}
+    models: dict[tuple[Any, ...], list[str]] = {}
+    for captured in captures:
+        for call in captured.calls:
+            key = kind(call.invocation)
+            found.setdefault(key, CorpusEntry(invocation=call.invocation, origin="captured"))
+            places = [place for place in call.places if place][:1]
+            where = f" ({places[0]})" if places and len(captures) == 1 else ""
+            models.setdefault(key, []).append(f"{captured.model} ×{call.calls}{where}")
+    noted = [replace(entry, note=_note(models[key])) for key, entry in found.items()]
+    return sorted(noted, key=lambda entry: entry.overload)
+
+
+def _note(models: Sequence[str]) -> str:
+    return ", ".join(models[:_NAMED]) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
+
+
+def save_file(path: Path, entries: Iterable[CorpusEntry]) -> None:
+    """Write one file, for ``--source corpus:FILE``.
+
+    Raises:
+        ResultsError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {reason(error)}") from None
+    with layout.replacing(path) as temporary:
+        temporary.write_text("".join(f"{entry.line}\n" for entry in entries), encoding="utf-8")
+
+
+def save_directory(directory: Path, entries: Sequence[CorpusEntry]) -> None:
+    """Put `entries` in place of all captured ones in a corpus directory; others stay.
+
+    Every run reads such a directory. It gets calls of operators that have a case: the others are a kernel's
+    own, below the composite that an exporter sees.
+
+    Raises:
+        ResultsError: it cannot be read or written.
+    """
+    corpus = Corpus([directory])
+    by_overload: dict[str, list[CorpusEntry]] = {name: [] for name in corpus.overloads()}
+    known = load_cases()
+    for entry in (entry for entry in entries if entry.overload in known):
+        by_overload.setdefault(entry.overload, []).append(entry)
+    for overload, captured in by_overload.items():
+        corpus.update(overload, partial(_replaced, captured))
+
+
+def _replaced(captured: list[CorpusEntry], kept: tuple[CorpusEntry, ...]) -> list[CorpusEntry]:
+    return [*(entry for entry in kept if entry.origin != "captured"), *captured]

@@ -1,0 +1,107 @@
+"""Numerical error of passing cases, per operator, dtype and column of a run.
+
+How much models use the operators of a site, and pass rates that are weighted by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.causes.priority import EDGE, model_use
+from harness.compare.verdict import Outcome
+from harness.present.dashboard.built import Built
+from harness.present.dashboard.coded import CodedRun
+from harness.present.dashboard.embed import endless, few
+from harness.present.matrix import weighted_share
+from harness.present.tolerance_report import COLUMNS, COMPARED, ErrorDistribution, distributions
+from harness.record import store
+
+#: Upper ends of the bins of a distribution, in ULP; the last bin has no end.
+BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
+
+
+def read_distributions(built: Built, run: int) -> list[ErrorDistribution]:
+    """The tolerance matrix of a run; of several kinds of shapes the worse.
+
+    Raises:
+        ResultsError: the run is damaged.
+    """
+    rows = store.read(built.runs[run].directory, COLUMNS, COMPARED, encoded=True)
+    lost = {built.words.operators.words[number] for number in built.lost[run].tolist()}
+    return [d for d in distributions(rows) if d.overload not in lost]
+
+
+def tolerance_data(built: Built, run: int, found: Sequence[ErrorDistribution]) -> dict[str, Any]:
+    """What the page shows of them."""
+    bins = _bins(built, built.coded[run])
+    place = {name: number for number, name in enumerate(built.names)}
+    columns = {name: number for number, name in enumerate(built.words.column_names)}
+    dtypes = {name: number for number, name in enumerate(built.dtypes)}
+    rows = []
+    for d in found:
+        key = place[d.overload], columns[d.converter, d.backend], dtypes[d.dtype]
+        rows.append(
+            [
+                *key,
+                d.shape_mode,
+                d.cases,
+                d.wrong,
+                endless(d.median_ulp),
+                endless(d.p99_ulp),
+                endless(d.max_ulp),
+                endless(d.rtol),
+                endless(d.atol),
+                few(d.default_rtol),
+                few(d.default_atol),
+                d.worst_case,
+                bins.get(key, []),
+            ]
+        )
+    return {"bins": list(BINS), "rows": rows}
+
+
+def _bins(built: Built, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
+    """(operator's place, column, dtype) → passing cases per bin."""
+    passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
+    keep = passed[run.state] & np.isfinite(run.ulp)
+    operator, column, dtype = built.rank[run.operator[keep]], run.column[keep], run.dtype[keep]
+    bin_ = np.searchsorted(np.array(BINS), run.ulp[keep], side="left")
+    found: dict[tuple[int, int, int], list[int]] = {}
+    rows, counts = np.unique(np.stack([operator, column, dtype, bin_]), axis=1, return_counts=True)
+    for (one, where, kind, number), count in zip(rows.T.tolist(), counts.tolist(), strict=True):
+        found.setdefault((one, where, kind), [0] * (len(BINS) + 1))[number] = count
+    return found
+
+
+def use_data(built: Built) -> dict[str, Any]:
+    """How many models there are, how many of them call each operator, and how much an edge case counts."""
+    use = model_use()
+    callers = [len(use.callers_of(name)) for name in built.names]
+    return {"models": len(use.models), "callers": callers, "edge": EDGE}
+
+
+def weighted_data(built: Built, number: int) -> list[list[float | None]]:
+    """Of each column of a run, the weighted shares of ordinary and of edge cases that pass."""
+    run, words, use = built.coded[number], built.words, model_use()
+    buckets = words.buckets
+    judged = np.array([bucket.outcome != Outcome.SKIP for bucket in buckets], dtype=bool)[run.bucket]
+    passed = np.array([bucket.outcome == Outcome.PASS for bucket in buckets], dtype=bool)[run.bucket]
+    ordinary = np.array([bucket.ordinary for bucket in buckets], dtype=bool)[run.bucket]
+    pair = run.operator * len(words.dtypes.words) + run.dtype
+    table: list[list[float | None]] = []
+    for column in built.columns_of(number):
+        shares = []
+        for usual in (True, False):
+            mine = judged & (run.column == column) & (ordinary == usual)
+            pairs, place = np.unique(pair[mine], return_inverse=True)
+            total, passes = np.bincount(place), np.bincount(place, weights=passed[mine])
+            operators, dtypes = (pairs // len(words.dtypes.words)), (pairs % len(words.dtypes.words))
+            named = zip(operators.tolist(), dtypes.tolist(), passes.tolist(), total.tolist(), strict=True)
+            counts = (((words.operators.words[o], words.dtypes.words[d]), int(p), t) for o, d, p, t in named)
+            share = weighted_share(counts, use)
+            shares.append(None if share is None else round(share, 4))
+        table.append(shares)
+    return table

@@ -1,0 +1,370 @@
+"""A run in a few lines, for the page of a CI job and for a chat.
+
+A digest as Markdown, as a chat message and as JSON.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from harness.causes import groups as failures, known_issues
+from harness.causes.groups import FailureGroup
+from harness.causes.rows import with_ordinary
+from harness.compare.verdict import SPEC
+from harness.core.documents import count, listed, markdown_cell, plain
+from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
+from harness.gate.run_diff import Diff
+from harness.present import gate_report as gate, matrix, run_changes as changes
+from harness.present.run_counts import Fallback, fallbacks
+from harness.record import store
+from harness.record.json_lines import read_located, read_minimal
+from harness.record.progress import Completeness, completeness
+from harness.record.run_info import RunInfo, read_run_info
+
+
+class Standing(StrEnum):
+    """The status of an operator in one column; only `WHOLE` is a pass.
+
+    `UNJUDGED`: none of its cases passed and none failed, such as an engine that was built and not run.
+    """
+
+    WHOLE = "no failure found"
+    PART = "some pass"
+    NONE = "none pass"
+    UNJUDGED = "not judged"
+
+    @classmethod
+    def of(cls, cell: matrix.MatrixCell) -> Standing:
+        """The status of the operator of a cell."""
+        if not cell.passes:
+            return cls.NONE if cell.failures else cls.UNJUDGED
+        return cls.WHOLE if cell.passes == cell.total else cls.PART
+
+
+@dataclass(frozen=True)
+class DigestColumn:
+    """One converter and backend.
+
+    Attributes:
+        operators: Status → operators, without those that are missing.
+        passed: Cases, out of the `total` that could have passed.
+        ordinary_passed: Those of ordinary use, out of `ordinary_total`.
+        weighted: The share of ordinary cases that pass, weighted by use; None where no model calls any.
+    """
+
+    converter: str
+    backend: str
+    operators: Counter[Standing]
+    passed: int
+    total: int
+    ordinary_passed: int
+    ordinary_total: int
+    weighted: float | None
+
+    @property
+    def name(self) -> str:
+        """``dynamo → ort-cpu``."""
+        return f"{self.converter} → {self.backend}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digest:
+    """A run in a few lines.
+
+    Attributes:
+        there: What it has, and what is missing.
+        groups: The distinct failures, worst first, without what a specification leaves open.
+        against: The name of what it was compared with; "" for nothing.
+        found: The differences; None without a comparison.
+        fallbacks: What did not run on the backends' devices.
+    """
+
+    info: RunInfo
+    there: Completeness
+    columns: tuple[DigestColumn, ...]
+    groups: tuple[FailureGroup, ...]
+    against: str = ""
+    found: Found | None = None
+    fallbacks: tuple[Fallback, ...] = ()
+
+    @property
+    def worse(self) -> int:
+        """How much is worse than what it was compared with."""
+        if isinstance(self.found, BaselineComparison):
+            return self.found.worse
+        if isinstance(self.found, Diff):
+            return sum(number for change, number in self.found.counts.items() if change.is_worse)
+        return 0
+
+    @property
+    def red(self) -> bool:
+        """Whether something is worse or missing, or there is nothing to compare with."""
+        return bool(self.worse) or not self.there.complete or self._apart
+
+    @property
+    def _apart(self) -> bool:
+        """Whether it has nothing in common with what it was to be compared with."""
+        return self.found is not None and not self.found.compared
+
+    @property
+    def headline(self) -> str:
+        """``red: shard 2/4 is missing; 2 worse than golden/baseline``."""
+        parts = [] if self.there.complete else [self.there.said.partition(" (")[0]]
+        if self.worse:
+            parts.append(f"{self.worse:,} worse than {self.against}")
+        elif self._apart:
+            parts.append(f"it has nothing in common with {self.against}")
+        elif self.against:
+            parts.append("nothing else is worse" if parts else "nothing is worse")
+        else:
+            parts.append(count(len(self.groups), "distinct failure"))
+        word = "red" if self.red else "green" if self.against else "not compared"
+        return f"{word}: {'; '.join(parts)}"
+
+    @property
+    def differences(self) -> str:
+        """``2 regression, 1 flaky``; "" where nothing was compared."""
+        if isinstance(self.found, BaselineComparison):
+            return gate.summary(self.found)
+        return changes.summary(self.found) if isinstance(self.found, Diff) else ""
+
+
+def digest(run: Path, against: str | None = None) -> Digest:
+    """Sum up a run, compared with a run, a baseline or a git revision, as `conformance diff` takes it.
+
+    Raises:
+        ResultsError: one of them cannot be read.
+    """
+    there = completeness(run)
+    columns = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS})
+    rows = store.read(run, columns, encoded=True, made=with_ordinary).unify_dictionaries()
+    weighted = {(one.converter, one.backend): one.ordinary for one in matrix.weighted_rates(rows)}
+    groups = failures.failure_groups(
+        store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
+        read_minimal(run),
+        known_issues.read_known_issues(),
+        located=read_located(run),
+    )
+    own = Side(run.name, run=run)
+    side = find_side(against, own) if against is not None else None
+    return Digest(
+        info=read_run_info(run),
+        there=there,
+        columns=tuple(_columns(matrix.matrix(rows), weighted, set(there.unfinished))),
+        groups=tuple(group for group in groups if group.blame != SPEC),
+        against=side.name if side else "",
+        found=compare_as_fits(side, own) if side else None,
+        fallbacks=tuple(fallbacks(run)),
+    )
+
+
+def _columns(
+    counts: matrix.Matrix, weighted: Mapping[matrix.Column, float | None], lacking: Collection[str]
+) -> Iterator[DigestColumn]:
+    for name in counts.columns:
+        rows = [row for row in counts.rows if name in row.cells and row.overload not in lacking]
+        cells = [row.cells[name] for row in rows]
+        ordinary = [row.ordinary[name] for row in rows if name in row.ordinary]
+        yield DigestColumn(
+            *name,
+            operators=Counter(map(Standing.of, cells)),
+            passed=sum(cell.passes for cell in cells),
+            total=sum(cell.total for cell in cells),
+            ordinary_passed=sum(cell.passes for cell in ordinary),
+            ordinary_total=sum(cell.total for cell in ordinary),
+            weighted=weighted.get(name),
+        )
+
+
+#: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
+_ROWS = 20
+_LINES = 5
+#: What programs read does not change with the words for people.
+_KEYS = {
+    Standing.WHOLE: "pass wholly",
+    Standing.PART: "in part",
+    Standing.NONE: "not at all",
+    Standing.UNJUDGED: "not judged",
+}
+
+
+def markdown(found: Digest, link: str = "") -> str:
+    """The digest for the page of a CI job, with a link to the dashboard unless that is ""."""
+    return "\n".join(_markdown(found, link)) + "\n"
+
+
+def _markdown(found: Digest, link: str) -> Iterator[str]:
+    yield f"## Conformance is {markdown_cell(found.headline)}"
+    yield ""
+    yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
+        f" [Dashboard]({link})" if link else ""
+    )
+    what, *why = reuse_lines(found.info) or [""]
+    if what:
+        yield f"\n{markdown_cell(what[0].upper() + what[1:])}."
+    yield from (f"- {markdown_cell(line)}" for line in why)
+    if not found.there.complete:
+        yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
+        yield from _parts(found)
+    yield ""
+    head = [*Standing, "missing", "ordinary cases that pass", "all cases", "ordinary, by use"]
+    yield f"| | operators | {' | '.join(head)} |"
+    yield f"| --- | ---: |{' ---: |' * len(head)}"
+    lacking = len(found.there.unfinished)
+    for column in found.columns:
+        numbers = [
+            column.operators.total() + lacking,
+            *(column.operators[standing] for standing in Standing),
+            lacking,
+        ]
+        cells = [markdown_cell(column.name), *(f"{number:,}" for number in numbers)]
+        ordinary = _share(column.ordinary_passed, column.ordinary_total)
+        weighted = "" if column.weighted is None else matrix.percent_of(column.weighted)
+        cells += [ordinary, _share(column.passed, column.total), weighted]
+        yield f"| {' | '.join(cells)} |"
+    if any(column.weighted is not None for column in found.columns):
+        yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
+    if found.fallbacks:
+        yield "\nNot all ran on the backend's device:\n"
+        yield from (f"- {markdown_cell(one.sentence)}" for one in found.fallbacks)
+    if isinstance(found.found, BaselineComparison):
+        yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+    elif isinstance(found.found, Diff):
+        yield "\n" + changes.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+    yield from _failures(found)
+
+
+def reuse_lines(info: RunInfo) -> list[str]:
+    """What to say at the end of a run; empty where nothing was to be reused."""
+    report: Any = info.reused
+    if not report:
+        return []
+    runs = report["runs"]
+    words = f"reused: {report['verdicts']:,} of {count(report['of'], 'verdict')}"
+    if runs:
+        newest = max(runs)
+        more = f" and {count(len(runs) - 1, 'earlier run')}" if len(runs) > 1 else ""
+        words += f", found in {newest}{more}"
+    return [words, *(f"  {plain(note, 300)}" for note in report["notes"])]
+
+
+def _parts(found: Digest) -> Iterator[str]:
+    if len(found.there.parts) > 1:
+        yield "| shard | state | operators | missing |"
+        yield "| --- | --- | ---: | ---: |"
+        for part in found.there.parts:
+            cells = f"{part.index}/{part.count} | {part.state} | {len(part.operators):,}"
+            yield f"| {cells} | {len(part.unfinished):,} |"
+
+
+def _failures(found: Digest) -> Iterator[str]:
+    if not found.groups:
+        return
+    yield f"\n### {count(len(found.groups), 'distinct failure')}, worst first\n"
+    yield "| outcome | whose | operators | cases | smallest |"
+    yield "| --- | --- | --- | ---: | --- |"
+    for group in found.groups[:_ROWS]:
+        smallest = f"{group.minimal.minimal_id if group.minimal else group.case_id} {group.call}"
+        cells = [
+            f"{group.outcome} at {group.stage}",
+            group.blame,
+            listed(group.overloads, 3),
+            f"{group.cases:,}",
+            smallest,
+        ]
+        yield f"| {' | '.join(map(markdown_cell, cells))} |"
+    if len(found.groups) > _ROWS:
+        yield f"\nand {len(found.groups) - _ROWS:,} more"
+
+
+def chat(found: Digest, link: str = "") -> dict[str, Any]:
+    """The digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
+
+    It ends with a link to the dashboard unless that is "".
+    """
+    return {"text": "\n".join(_chat(found, link))}
+
+
+def _chat(found: Digest, link: str) -> Iterator[str]:
+    yield f"Conformance is {plain(found.headline, 300)}"
+    for column in found.columns:
+        whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
+        words = f"no failure found in {whole:,} of {column.operators.total() + lacking:,} operators"
+        yield f"{plain(column.name)}: {words}" + (f", {lacking:,} missing" if lacking else "")
+    worse = _worse(found)
+    yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])
+    if len(worse) > _LINES:
+        yield f"and {len(worse) - _LINES:,} more"
+    if link:
+        yield link
+
+
+def _worse(found: Digest) -> list[str]:
+    """What is worse, a line each."""
+    if isinstance(found.found, BaselineComparison):
+        return [f"{one.where}: {one.what}" for one in found.found.differences if one.finding.fails]
+    if isinstance(found.found, Diff):
+        return [
+            f"{line.overload}, {line.converter} → {line.backend}: {number:,} {change}"
+            for line in found.found.overloads
+            for change, number in line.counts.items()
+            if change.is_worse
+        ]
+    return []
+
+
+def as_json(found: Digest) -> dict[str, Any]:
+    """The digest as plain data."""
+    return {
+        "headline": found.headline,
+        "red": found.red,
+        "run_id": found.info.run_id,
+        "started": found.info.started,
+        "complete": found.there.complete,
+        "missing": found.there.said,
+        "shards": [
+            {
+                "index": part.index,
+                "count": part.count,
+                "state": str(part.state),
+                "operators": len(part.operators),
+                "unfinished": list(part.unfinished),
+            }
+            for part in found.there.parts
+        ],
+        "columns": [
+            {
+                "converter": column.converter,
+                "backend": column.backend,
+                "operators": {_KEYS[standing]: column.operators[standing] for standing in Standing},
+                "passed": column.passed,
+                "total": column.total,
+                "ordinary": {"passed": column.ordinary_passed, "total": column.ordinary_total},
+                "ordinary_by_use": column.weighted,
+            }
+            for column in found.columns
+        ],
+        "failures": len(found.groups),
+        "fallbacks": [one.to_data() for one in found.fallbacks],
+        "reused": found.info.reused,
+        "against": found.against,
+        "worse": found.worse,
+        "differences": found.differences,
+    }
+
+
+def _when(found: Digest) -> str:
+    try:
+        return f"{datetime.fromisoformat(found.info.started):%-d %B %Y %H:%M} UTC"
+    except ValueError:
+        return plain(found.info.started)
+
+
+def _share(passed: int, total: int) -> str:
+    return f"{passed:,} of {total:,} ({passed / total:.1%})" if total else "none"

@@ -1,0 +1,200 @@
+"""How many cases ran on the CPU although their backend's device is another.
+
+Operators whose drawn cases PyTorch itself rejects too often: a defect of the operator case.
+
+How many rows of the record ended how, and where.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome, Stage
+from harness.core.documents import count, plain
+from harness.execute.task import FELL_BACK, FOLDED, operators_on_cpu
+from harness.record import store
+
+#: ONNX operators that a line names.
+_NAMED = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fallback:
+    """What one backend left to the CPU.
+
+    Attributes:
+        fell_back: Cases of which some nodes or all ran on the CPU.
+        folded: Cases that were computed on the CPU while they were loaded.
+        not_told: Cases of which nobody knows it.
+        operators: ONNX operator → cases of which a node of that type ran on the CPU.
+    """
+
+    backend: str
+    fell_back: int
+    folded: int
+    not_told: int
+    operators: Counter[str]
+
+    @property
+    def sentence(self) -> str:
+        """For a person, without a full stop."""
+        parts = []
+        if self.fell_back:
+            names = [f"{plain(name)} ({number:,})" for name, number in self.operators.most_common(_NAMED)]
+            more = len(self.operators) - _NAMED
+            said = ", ".join([*names, count(more, "more operator")] if more > 0 else names)
+            parts.append(f"{count(self.fell_back, 'case')} fell back to the CPU, in part or wholly: {said}")
+        if self.folded:
+            parts.append(f"{count(self.folded, 'case')} {FOLDED}")
+        if self.not_told:
+            parts.append(f"of {count(self.not_told, 'case')} the runtime does not tell where they ran")
+        return f"{plain(self.backend)}: {'; '.join(parts)}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**vars(self), "operators": dict(self.operators.most_common())}
+
+
+def fallbacks(run: Path) -> Sequence[Fallback]:
+    """One entry per backend that left something to the CPU.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    rows = store.read(run, ["backend", "placement"], pc.field("placement") != "")
+    grouped = rows.group_by(["backend", "placement"]).aggregate([([], "count_all")])
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in grouped.to_pylist():
+        found[row["backend"]][row["placement"]] += row["count_all"]
+    return [_fallback(backend, found[backend]) for backend in sorted(found)]
+
+
+def _fallback(backend: str, placements: Counter[str]) -> Fallback:
+    fell_back = sum(number for said, number in placements.items() if said.startswith(FELL_BACK))
+    operators: Counter[str] = Counter()
+    # Sorted, so that those of equal number always come in the same order.
+    for said, number in sorted(placements.items()):
+        operators.update(dict.fromkeys(operators_on_cpu(said), number))
+    return Fallback(
+        backend=backend,
+        fell_back=fell_back,
+        folded=placements[FOLDED],
+        not_told=placements.total() - fell_back - placements[FOLDED],
+        operators=operators,
+    )
+
+
+COLUMNS: tuple[str, ...] = ("overload", "case_id", "stage", "outcome")
+#: What `rejections` needs of the rows that PyTorch rejected.
+REJECTED_COLUMNS = ("overload", "case_id", "message")
+REJECTED = (pc.field("stage") == str(Stage.REFERENCE)) & (pc.field("outcome") == str(Outcome.SKIP))
+
+#: More than one draw in this many is a defect.
+TOLERATED = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejection:
+    """One operator: how many drawn cases were rejected, mostly with `message`, in one of its wordings."""
+
+    overload: str
+    rejected: int
+    drawn: int
+    message: str
+
+
+def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
+    """The operators with more than one rejected case in `TOLERATED`, worst first.
+
+    Args:
+        verdicts: All rows, with `COLUMNS`.
+        rejected: The rows for which `REJECTED` holds, with `REJECTED_COLUMNS`.
+    """
+    drawn = verdicts.select(["overload", "case_id"]).group_by("overload")
+    totals = {
+        row["overload"]: row["case_id_count_distinct"]
+        for row in drawn.aggregate([("case_id", "count_distinct")]).to_pylist()
+    }
+    said: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for row in rejected.select(REJECTED_COLUMNS).to_pylist():
+        said[row["overload"]].setdefault(row["case_id"], row["message"])
+    found = [
+        Rejection(
+            overload=overload,
+            rejected=len(messages),
+            drawn=totals[overload],
+            message=_commonest(list(messages.values())),
+        )
+        for overload, messages in said.items()
+        if len(messages) * TOLERATED > totals[overload]
+    ]
+    return sorted(found, key=lambda r: (-r.rejected / r.drawn, r.overload))
+
+
+def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
+    """The list with its heading; nothing for an empty list."""
+    if not found:
+        return Group()
+    title = f"Defective operator cases: PyTorch rejects more than one draw in {TOLERATED}"
+    lines = [Text(title, style="bold red")]
+    for one in found[:limit]:
+        share = f"{one.rejected} of {one.drawn} rejected"
+        lines.append(Text(f"  {plain(one.overload)}: {share}, mostly: {plain(one.message, 200)}"))
+    if len(found) > limit:
+        lines.append(Text(f"  and {count(len(found) - limit, 'more operator case')}"))
+    return Group(*lines)
+
+
+def _commonest(messages: Sequence[str]) -> str:
+    signatures = Counter(normalise(message) for message in messages)
+    [(commonest, _)] = signatures.most_common(1)
+    return next(message for message in messages if normalise(message) == commonest)
+
+
+COUNTED_COLUMNS: tuple[str, ...] = ("stage", "outcome", "blame")
+
+#: In place of the outcome of what the specification leaves open.
+OPEN = "open"
+
+_STYLES: dict[str, str] = {
+    Outcome.PASS: "green",
+    **dict.fromkeys((Outcome.BUILT, Outcome.NARROWED, Outcome.SKIP, OPEN), "yellow"),
+}
+
+
+def counts(verdicts: pa.Table) -> Counter[tuple[str, Stage]]:
+    """Rows by outcome, or `OPEN`, and stage; only the columns `COLUMNS` are looked at."""
+    grouped = verdicts.select(COUNTED_COLUMNS).group_by(list(COUNTED_COLUMNS)).aggregate([([], "count_all")])
+    counted: Counter[tuple[str, Stage]] = Counter()
+    for row in grouped.to_pylist():
+        outcome = OPEN if row["blame"] == "spec" else Outcome(row["outcome"])
+        counted[outcome, Stage(row["stage"])] += row["count_all"]
+    return counted
+
+
+def render_counts(counted: Counter[tuple[str, Stage]]) -> RenderableType:
+    """Outcomes × stages, those that occur."""
+    stages = [stage for stage in Stage if any(at is stage for _, at in counted)]
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    table.add_column("outcome")
+    for stage in stages:
+        table.add_column(str(stage), justify="right")
+    table.add_column("all", justify="right")
+    for outcome in (*Outcome, OPEN):
+        numbers = [counted[outcome, stage] for stage in stages]
+        if any(numbers):
+            cells = [f"{number:,}" if number else "" for number in (*numbers, sum(numbers))]
+            table.add_row(str(outcome), *cells, style=_STYLES.get(outcome, "red"))
+    return table

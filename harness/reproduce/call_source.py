@@ -1,0 +1,303 @@
+"""Tensors and arguments as Python source that a person can read, bit for bit what they stand for.
+
+NaN payloads are the exception: every NaN is ``nan``.
+
+An invocation as source: a module that makes the call, and names for its tensors.
+"""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
+from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.core.tensors import bind, build_tensor, build_tensors, output_tensors, overload
+from harness.execute.torch_call import NothingToCompare
+
+#: Columns of a script.
+WIDTH = 100
+
+#: Tensors of more elements are looked at for a pattern that says them shorter.
+_MANY = 8
+
+
+def number(value: bool | int | float | complex) -> str:
+    """A Python number; ``inf`` and ``nan`` are names to import."""
+    if isinstance(value, complex):
+        return f"complex({number(value.real)}, {number(value.imag)})"
+    return repr(value)
+
+
+def uses_inf_or_nan(source: str) -> tuple[str, ...]:
+    """Which of the names ``inf`` and ``nan`` occur in `source`."""
+    words = set(re.findall(r"\w+", source))
+    return tuple(name for name in ("inf", "nan") if name in words)
+
+
+def _rounded(value: float, dtype: str) -> float:
+    """What PyTorch keeps of a Python float: the narrow types are reached through float32."""
+    with np.errstate(all="ignore"):
+        if dtype == "float64":
+            return value
+        single = np.float32(value)
+        if dtype == "float16":
+            return float(np.float16(single))
+        return float(ml_dtypes.bfloat16(single)) if dtype == "bfloat16" else float(single)
+
+
+def _shortest(value: float | complex, dtype: str) -> str:
+    """The fewest digits that PyTorch reads back as `value`."""
+    if isinstance(value, complex):
+        return f"complex({_shortest(value.real, PARTS[dtype])}, {_shortest(value.imag, PARTS[dtype])})"
+    if not math.isfinite(value) or (value == int(value) and abs(value) < 1e6):
+        return number(value)
+    for digits in range(1, 17 if dtype in PRECISION else 1):
+        text = f"{value:.{digits}g}"
+        if _rounded(float(text), dtype) == value:
+            return number(float(text))
+    return number(value)
+
+
+def tensor(spec: TensorSpec) -> str:
+    """An expression that makes the tensor of `spec`, on one line or several."""
+    built = build_tensor(spec)
+    dtype = f"dtype=torch.{spec.dtype}"
+    if spec.offset == 0 and spec.is_contiguous:
+        return _dense(built.reshape(-1), spec.shape, spec.dtype, dtype)
+    storage = torch.as_strided(built, (spec.storage_size,), (1,), 0)
+    flat = _dense(storage, (spec.storage_size,), spec.dtype, dtype)
+    return f"{flat}.as_strided({spec.shape}, {spec.strides}, {spec.offset})"
+
+
+def _dense(flat: torch.Tensor, shape: tuple[int, ...], kind: str, dtype: str) -> str:
+    count = flat.numel()
+    if not count:
+        return f"torch.empty({shape}, {dtype})"
+    texts = [_shortest(v, kind) if is_float(kind) or kind in PARTS else number(v) for v in flat.tolist()]
+    if not shape:
+        return f"torch.tensor({texts[0]}, {dtype})"
+    if count > _MANY:
+        if len(set(texts)) == 1:
+            return f"torch.full({shape}, {texts[0]}, {dtype})"
+        step = _step(flat, kind)
+        if step is not None:
+            start = int(flat[0])
+            made = f"torch.arange({start}, {start + step * count}, {step}, {dtype})"
+            return made if len(shape) == 1 else f"{made}.reshape({shape})"
+    nested = f"torch.tensor({_nested(texts, shape)}, {dtype})"
+    if len(nested) <= WIDTH - 20:
+        return nested
+    flat_text = f"torch.tensor([{', '.join(texts)}], {dtype})"
+    if len(shape) != 1 and len(flat_text) <= WIDTH - 35:
+        return f"{flat_text}.reshape({shape})"
+    lines = textwrap.wrap(", ".join(texts), WIDTH - 4, break_long_words=False, break_on_hyphens=False)
+    body = "\n".join(f"    {line}" for line in lines)
+    made = f"torch.tensor([\n{body}\n], {dtype})"
+    return made if len(shape) == 1 else f"{made}.reshape({shape})"
+
+
+def _step(flat: torch.Tensor, kind: str) -> int | None:
+    """The difference between each two neighbours, if they are integers with one that is not 0."""
+    if not is_integer(kind) or kind == "uint64":
+        return None
+    first, second = int(flat[0]), int(flat[1])
+    step = second - first
+    progression = all(int(v) == first + step * i for i, v in enumerate(flat.tolist()))
+    return step if step and progression and max(abs(first), abs(step)) < 2**31 else None
+
+
+def _nested(texts: Sequence[str], shape: Sequence[int]) -> str:
+    if len(shape) > 1:
+        step = len(texts) // shape[0]
+        texts = [_nested(texts[i : i + step], shape[1:]) for i in range(0, len(texts), step)]
+    return f"[{', '.join(texts)}]"
+
+
+def argument_source(value: Argument, *, float64: bool = False) -> str:
+    """An argument that is not a tensor; with `float64`, where it names a floating dtype, that one."""
+    if isinstance(value, Enumerated):
+        if value.kind == "device":
+            return f"torch.device({value.name!r})"
+        wide = float64 and value.kind == "dtype" and is_float(value.name)
+        return f"torch.{'float64' if wide else value.name}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(argument_source(v, float64=float64) for v in value)}]"
+    if value is None or isinstance(value, str):
+        return repr(value)
+    assert not isinstance(value, TensorSpec)
+    return number(value)
+
+
+#: Names that a script uses for something else where the call is written.
+_TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})
+
+#: How exporters represent what ONNX has no type for.
+_PARTS = """\
+def parts(tensor):
+    \"""A complex tensor as ONNX has it: the real and the imaginary part in a last dimension.\"""
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+"""
+
+
+@dataclass(frozen=True)
+class CallSource:
+    """One operator call to be written down."""
+
+    invocation: Invocation
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """One per tensor, in order: parameters of ``forward`` and graph inputs."""
+        found: list[str] = []
+        for name, argument in self.invocation.arguments:
+            base = "x" if name == "self" else name
+            for i in range(_count(argument)):
+                chosen = f"{base}{i}" if isinstance(argument, tuple) else base
+                while chosen in found or chosen in _TAKEN or keyword.iskeyword(chosen):
+                    chosen += "_"
+                found.append(chosen)
+        return tuple(found)
+
+    def call(self, *, float64: bool = False) -> str:
+        """The call as an expression over `names`; with `float64`, dtypes are widened."""
+        supply = iter(self.names)
+        given = dict(self.invocation.arguments)
+        words: list[str] = []
+        positional = True
+        # Tensors are named in the order in which the invocation gives its arguments.
+        sources = {name: self._source(a, supply, float64) for name, a in given.items()}
+        for argument in overload(self.invocation.overload)._schema.arguments:
+            if argument.name not in given:
+                positional = False
+            elif positional and not argument.kwarg_only:
+                words.append(sources[argument.name])
+            elif keyword.iskeyword(argument.name):
+                words.append(f"**{{{argument.name!r}: {sources[argument.name]}}}")
+            else:
+                words.append(f"{argument.name}={sources[argument.name]}")
+        return f"torch.ops.{self.invocation.overload}({', '.join(words)})"
+
+    def _source(self, argument: Argument, supply: Any, float64: bool) -> str:
+        if isinstance(argument, TensorSpec):
+            return str(next(supply))
+        if isinstance(argument, tuple):
+            return f"[{', '.join(self._source(a, supply, float64) for a in argument)}]"
+        return argument_source(argument, float64=float64)
+
+    @cached_property
+    def _result(self) -> Any:
+        torch.default_generator.manual_seed(0)
+        with torch.no_grad():
+            return bind(self.invocation)(build_tensors(self.invocation))
+
+    @property
+    def picks(self) -> str:
+        """What of the result of the call is returned, as an expression over ``out``; "" for all of it.
+
+        Raises:
+            NothingToCompare: no output is a tensor.
+            Exception: PyTorch's own, where it rejects the call.
+        """
+        result = self._result
+        parts = result if isinstance(result, list | tuple) else [result]
+        if all(isinstance(part, torch.Tensor) for part in parts):
+            return ""
+        found = list(_picked(result, "out"))
+        if not found:
+            raise NothingToCompare("the call returned no tensor")
+        return f"({', '.join(found)},)"
+
+    def listed(self, call: str) -> str:
+        """The outputs of an expression that calls the module or the operator, as a list; see `helpers`."""
+        is_single = isinstance(self._result, torch.Tensor)
+        if self.gives_complex:
+            return f"[parts({call})]" if is_single else f"[parts(x) for x in {call}]"
+        return f"[{call}]" if is_single else f"list({call})"
+
+    @property
+    def takes_complex(self) -> bool:
+        """Whether an input is complex."""
+        return any(spec.dtype in COMPLEX for spec in self.invocation.tensors())
+
+    @property
+    def gives_complex(self) -> bool:
+        """Whether an output is complex."""
+        # Half precision, which is never drawn, is what PyTorch promotes float16 to.
+        return any(tensor.is_complex() for tensor in output_tensors(self._result))
+
+    @property
+    def eager_inputs(self) -> str:
+        """What `fed` calls the dict of the tensors that PyTorch takes."""
+        return "eager_inputs" if self.takes_complex else "inputs"
+
+    @property
+    def fed(self) -> list[str]:
+        """Makes ``inputs`` what a model takes, where that differs from what PyTorch takes; see `helpers`."""
+        if not self.takes_complex:
+            return []
+        return [f"{self.eager_inputs}, inputs = inputs, {{n: parts(x) for n, x in inputs.items()}}"]
+
+    @property
+    def helpers(self) -> list[str]:
+        """Functions that `fed` and `listed` call."""
+        return _PARTS.splitlines() if self.takes_complex or self.gives_complex else []
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the operator draws from PyTorch's generator."""
+        return torch.Tag.nondeterministic_seeded in overload(self.invocation.overload).tags
+
+    @property
+    def output_dtypes(self) -> tuple[str, ...]:
+        """Of each tensor that the module returns, as PyTorch prints it without ``torch.``."""
+        return tuple(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
+
+    def module(self) -> list[str]:
+        """The class ``Model``."""
+        call, picks = self.call(), self.picks
+        return [
+            "class Model(torch.nn.Module):",
+            f"    def forward({', '.join(('self', *self.names))}):",
+            *([f"        out = {call}", f"        return {picks}"] if picks else [f"        return {call}"]),
+        ]
+
+    def inputs(self, name: str = "inputs") -> list[str]:
+        """The dict of input tensors, called `name`."""
+        specs = list(self.invocation.tensors())
+        if not specs:
+            return [f"{name} = {{}}"]
+        entries = [f'"{n}": {tensor(s)}' for n, s in zip(self.names, specs, strict=True)]
+        single = f"{name} = {{{', '.join(entries)}}}"
+        if len(entries) == 1 if "\n" in single else len(single) <= WIDTH:
+            return single.split("\n")
+        return [
+            f"{name} = {{",
+            *(f"    {line}" for entry in entries for line in f"{entry},".split("\n")),
+            "}",
+        ]
+
+
+def _count(argument: Argument) -> int:
+    if isinstance(argument, tuple):
+        return sum(_count(a) for a in argument)
+    return int(isinstance(argument, TensorSpec))
+
+
+def _picked(result: Any, path: str) -> Iterator[str]:
+    """The tensors of a nested result, as expressions over `path`."""
+    if isinstance(result, torch.Tensor):
+        yield path
+    elif isinstance(result, list | tuple):
+        for i, element in enumerate(result):
+            yield from _picked(element, f"{path}[{i}]")

@@ -1,0 +1,368 @@
+"""Which recorded failure a script is to show, with all that it takes to write it.
+
+What a failure is in one line: for a script, and as a tracker's maintainers title it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import onnx
+import pyarrow.compute as pc
+
+from harness.causes.known_issues import KnownIssue, read_known_issues
+from harness.compare.diagnosis import Diagnosis
+from harness.compare.output_comparison import FLUSHED, OVERFLOW
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.converter import find_converter
+from harness.convert.rules.rule import RuleProblem, load_rules
+from harness.convert.rules.standalone_source import RuleSource, rule_source
+from harness.core.dtypes import PRECISION
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.overloads import packet
+from harness.execute.models.model_task import refuse_model
+from harness.execute.program import varying_dims
+from harness.record import store
+from harness.record.json_lines import Minimal, read_minimal
+from harness.record.layout import ResultsError
+from harness.record.run_info import RunInfo, read_run_info, rule_files
+from harness.run.backend import BACKENDS
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproducibleFailure:
+    """One failure with one converter and one backend; what is not said here is as in a `Verdict`.
+
+    Attributes:
+        case_id: Of the recorded case; a shrunk failure has that of the case it was shrunk from.
+        exported: What was exported; the same as what was run for a static export.
+        dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
+        diagnosis: Whose defect it is, and why; None in a record of an earlier version.
+        evidence: Why, in words; "" until somebody who makes words says so.
+        opset: That was asked for; None for the converter's default.
+        timeout: Seconds that a step was given.
+        minimal: Whether the invocation is a shrunk one.
+        matters: What the failure depends on, as shrinking found out.
+        versions: Package → version, of the run.
+        system: Of the run's machine, as ``run.json`` has it.
+        rule: Of the user's conversion functions, those that took part; "" without any.
+        rule_files: Where the run had its rules from.
+        known: Entries of the list of known defects that match.
+    """
+
+    case_id: str
+    invocation: Invocation
+    exported: Invocation
+    dynamic_dims: tuple[frozenset[int], ...] | None = None
+    converter: str
+    backend: str
+    backend_version: str = ""
+    stage: Stage
+    outcome: Outcome
+    blame: str = ""
+    diagnosis: Diagnosis | None = None
+    evidence: str = ""
+    signature: str = ""
+    message: str = ""
+    opset: int | None = None
+    timeout: float = 60.0
+    minimal: bool = False
+    matters: tuple[str, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    system: str = ""
+    rule: str = ""
+    rule_files: tuple[Path, ...] = ()
+    known: tuple[KnownIssue, ...] = ()
+
+    @property
+    def blame_rule(self) -> str:
+        """The row of the decision table that decided the blame; "" where it is not known."""
+        return self.diagnosis.rule if self.diagnosis else ""
+
+    @property
+    def of_rule(self) -> bool:
+        """Whether the defect is in a conversion function of the user's."""
+        return bool(self.rule) and self.blame == "converter"
+
+
+def find_failure(
+    results_dir: Path,
+    wanted: str,
+    *,
+    converter: str | None = None,
+    backend: str | None = None,
+    original: bool = False,
+) -> ReproducibleFailure:
+    """A failure of a recorded case, in its shrunk form where the run has one and `original` is not wanted.
+
+    Args:
+        results_dir: The run.
+        wanted: Case id or an unambiguous beginning of one; of a recorded or of a shrunk case.
+        converter: Only with this one; None for the first that fails.
+        backend: Only on this one.
+        original: The recorded case even where a shrunk one is there.
+
+    Raises:
+        ResultsError: no such case, or it has not failed there.
+    """
+    minimals = read_minimal(results_dir)
+    known = store.resolve_case(results_dir, wanted, minimals)
+    rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
+    if not rows:
+        known = next(m.case_id for m in minimals if m.minimal_id == known)
+        rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
+    refuse_model(known, rows[0].overload, "written as a script")
+    row = _failing(rows, converter, backend)
+    found = failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
+    return replace(found, known=tuple(issue for issue in read_known_issues() if issue.matches(vars(row))))
+
+
+def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> ReproducibleFailure:
+    """A failed row of a run, in its shrunk form where `minimals` has one.
+
+    Raises:
+        ResultsError: the case is of another version.
+    """
+    key = row.case_id, row.converter, row.backend
+    minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
+    found = minimal if minimal is not None else row
+    try:
+        invocation = Invocation.from_json(found.invocation)
+        exported = Invocation.from_json(found.exported_invocation or found.invocation)
+    except InvalidInvocation as error:
+        raise ResultsError(f"{results_dir}: case {row.case_id} cannot be read: {error}") from None
+    dims = None
+    if row.shape_mode == "dynamic":
+        others = [invocation] if minimal is not None else _exported_together(results_dir, row)
+        dims = varying_dims(exported, others)
+    opset, timeout = info.options.get("opset"), info.options.get("timeout")
+    return ReproducibleFailure(
+        case_id=row.case_id,
+        invocation=invocation,
+        exported=exported,
+        dynamic_dims=dims,
+        converter=row.converter,
+        backend=row.backend,
+        backend_version=row.backend_version or info.versions.get(f"backend {row.backend}", ""),
+        stage=found.stage,
+        outcome=found.outcome,
+        blame=found.blame,
+        diagnosis=Diagnosis.from_row(vars(found)),
+        evidence=found.evidence,
+        signature=found.signature,
+        message=found.message,
+        opset=opset if isinstance(opset, int) else None,
+        timeout=float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
+        minimal=minimal is not None,
+        matters=minimal.matters if minimal is not None else (),
+        versions=dict(info.versions),
+        system=" ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
+        rule=row.rule,
+        rule_files=rule_files(results_dir, info),
+    )
+
+
+def _failing(rows: list[Verdict], converter: str | None, backend: str | None) -> Verdict:
+    here = [row for row in rows if converter in (None, row.converter) and backend in (None, row.backend)]
+    case_id = rows[0].case_id
+    if not here:
+        known = ", ".join(sorted({f"{row.converter} → {row.backend}" for row in rows}))
+        raise ResultsError(f"case {case_id} was not run with that converter and backend; it was with {known}")
+    failing = [row for row in here if row.outcome.is_failure]
+    if not failing:
+        ends = ", ".join(sorted({f"{row.converter} → {row.backend}: {row.outcome}" for row in here}))
+        raise ResultsError(f"case {case_id} has nothing to reproduce ({ends})")
+    return failing[0]
+
+
+def _exported_together(results_dir: Path, row: Verdict) -> list[Invocation]:
+    """What ran on the export of `row`: the sizes that differ among these were left dynamic."""
+    exported, converter = pc.field("exported_invocation"), pc.field("converter")
+    same = (exported == row.exported_invocation) & (converter == row.converter)
+    texts = store.read(results_dir, ["invocation"], same)["invocation"].to_pylist()
+    return [Invocation.from_json(text) for text in dict.fromkeys(texts)]
+
+
+def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
+    """Overload → the name of the user's function that converted it, and the source of these functions.
+
+    Raises:
+        RuleProblem: a file of rules is not there any more, or cannot be loaded.
+        NotSeparable: a rule is not a function of its own.
+    """
+    labels = set(failure.rule.split(", ")) - {""}
+    files = {file.name: file for file in failure.rule_files}
+    chosen = sorted({label.partition(":")[0] for label in labels})
+    lost = [name for name in chosen if name not in files]
+    if lost:
+        raise RuleProblem(
+            f"it was converted by the rule {failure.rule}; say where {' and '.join(lost)} is: --rules FILE"
+        )
+    functions: dict[str, str] = {}
+    imports: list[str] = []
+    code: list[str] = []
+    for name in chosen:
+        rules = load_rules(str(files[name]))
+        mine = [r for r in rules if r.converter == failure.converter and r.label in labels]
+        functions |= {rule.overload: rule.name for rule in mine}
+        found = rule_source(files[name], sorted({rule.name for rule in mine}))
+        imports += found.imports
+        code += [*(["", ""] if code else []), *found.code]
+    return functions, RuleSource(tuple(imports), tuple(code))
+
+
+_STEPS = {
+    Stage.CONVERT: "the export",
+    Stage.CHECK: "checking the exported model",
+    Stage.LOAD: "loading the model",
+    Stage.RUN: "running the model",
+    Stage.COMPARE: "comparing",
+}
+_ENDS = {
+    Outcome.UNSUPPORTED: "is refused",
+    Outcome.ERROR: "fails",
+    Outcome.CRASH: "kills the process",
+    Outcome.TIMEOUT: "hangs",
+}
+#: Nodes that only carry values to and from the others.
+_GLUE = frozenset({"Cast", "Constant", "Identity"})
+
+
+def title(failure: ReproducibleFailure) -> str:
+    """The failure in one line, in the harness's words."""
+    early = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    where = failure.converter if early else f"{failure.converter} → {failure.backend}"
+    return f"{failure.invocation.overload} through {where}: {_problem(failure)}"
+
+
+def _problem(failure: ReproducibleFailure) -> str:
+    if failure.outcome is Outcome.MISMATCH:
+        return wrong_result(failure)
+    return f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
+
+
+def wrong_result(failure: ReproducibleFailure) -> str:
+    """What is wrong with the result: ``wrong values``, ``a wrong shape``, ``subnormals flushed to zero``."""
+    kind = failure.signature or "values"
+    if kind in (FLUSHED, OVERFLOW):
+        return kind
+    return f"{'' if kind in ('values', 'NaN positions') else 'a '}wrong {kind}"
+
+
+def fault(failure: ReproducibleFailure) -> str:
+    """What the guilty part does: ``gives wrong values``, ``flushes subnormals to zero``."""
+    said = {FLUSHED: "flushes subnormals to zero", OVERFLOW: "overflows to infinity"}
+    return said.get(failure.signature, f"gives {wrong_result(failure)}")
+
+
+def _ends(failure: ReproducibleFailure) -> str:
+    """What a conversion function of the user's does: ``gives wrong values``, ``fails``."""
+    return fault(failure) if failure.outcome is Outcome.MISMATCH else _ENDS[failure.outcome]
+
+
+def converter_name(name: str) -> str:
+    """A converter as its users know it: ``torch.onnx.export(dynamo=True)``."""
+    return find_converter(name).summary.partition(",")[0] or name
+
+
+def backend_name(name: str) -> str:
+    """A backend as its users know it: ``ONNX Runtime``."""
+    entry = BACKENDS.find(name)[0]
+    return name if entry.name.endswith(":") else entry.summary.partition(",")[0] or name
+
+
+def title_for(failure: ReproducibleFailure, tracker: str, model: onnx.ModelProto | None) -> str:
+    """As the maintainers of a tracker title an issue.
+
+    Args:
+        tracker: A GitHub repository.
+        model: What the call was exported as, if that is known.
+    """
+    if failure.blame == "spec":
+        what = wrong_result(failure).removeprefix("wrong ")
+        return f"Specification of {_operators(failure, model)} leaves {what} open"
+    if failure.of_rule:
+        return f"{failure.rule} {_ends(failure)} for {failure.invocation.dtype}"
+    if failure.blame == "pytorch":
+        operator = packet(failure.invocation.overload).removeprefix("aten.")
+        return f"{operator} {fault(failure)} for {failure.invocation.dtype}"
+    if tracker == BACKENDS.find(failure.backend)[0].tracker:
+        return _runtime_title(failure, model)
+    return _export_title(failure, model)
+
+
+def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+    """For an exporter's tracker: ``[ONNX] celu computes float64 in float32``."""
+    operator = packet(failure.invocation.overload).removeprefix("aten.")
+    dtype = failure.invocation.dtype
+    legacy = " with dynamo=False" if "dynamo=False" in converter_name(failure.converter) else ""
+    if failure.stage is Stage.CONVERT:
+        if failure.outcome is Outcome.UNSUPPORTED:
+            return f"[ONNX] No conversion of {operator} for {dtype}{legacy}"
+        return f"[ONNX] Export of {operator} for {dtype} {_ENDS[failure.outcome]}{legacy}"
+    if failure.stage is Stage.CHECK:
+        return f"[ONNX] {operator} for {dtype} is exported as an invalid model{legacy}"
+    if failure.stage is not Stage.COMPARE:
+        return f"[ONNX] Exported {operator} for {dtype}: {_problem(failure)}{legacy}"
+    narrower = _narrower(dtype, model) if failure.blame_rule == "fewer-bits" else ""
+    if narrower:
+        return f"[ONNX] {operator} computes {dtype} in {narrower}{legacy}"
+    return f"[ONNX] Exported {operator} {fault(failure)} for {dtype}{legacy}"
+
+
+def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+    """For a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
+    what = _operators(failure, model)
+    where = "in the reference evaluator" if failure.backend == "onnx-reference" else "on CPU"
+    where = "on CUDA" if "cuda" in failure.backend else where
+    dtype = _dtype_of(model) or failure.invocation.dtype
+    if failure.stage is Stage.COMPARE:
+        by = " with graph optimisations" if failure.blame_rule == "graph-optimisation" else ""
+        return f"{what} {fault(failure)} for {dtype} {where}{by}"
+    if failure.outcome is Outcome.UNSUPPORTED and failure.stage is Stage.LOAD:
+        return f"{what} is not implemented for {dtype} {where}"
+    return f"{what} for {dtype} {where}: {_problem(failure)}"
+
+
+def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+    """The ONNX operators of a small model, the operator that it was exported from for others."""
+    nodes = list(model.graph.node) if model is not None else []
+    # A runtime names the operator for which it has no kernel: ``Erf(13)``.
+    named = [node.op_type for node in nodes if f" {node.op_type}(" in failure.message]
+    found = list(dict.fromkeys(named or (node.op_type for node in nodes if node.op_type not in _GLUE)))
+    found = found or list(dict.fromkeys(node.op_type for node in nodes))
+    if 0 < len(found) <= 3:
+        return found[0] if len(found) == 1 else f"A model of {', '.join(found[:-1])} and {found[-1]}"
+    return f"A model of {packet(failure.invocation.overload)}"
+
+
+def _dtype_of(model: onnx.ModelProto | None) -> str:
+    """The dtype of the first value that the first telling node takes; "" where that is not known."""
+    if model is None:
+        return ""
+    graph = model.graph
+    known = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
+    known |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    telling = [node for node in graph.node if node.op_type not in _GLUE] or list(graph.node)
+    taken = [known[name] for node in telling[:1] for name in node.input if known.get(name)]
+    return _word(taken[0]) if taken else ""
+
+
+def _narrower(dtype: str, model: onnx.ModelProto | None) -> str:
+    """The floating dtype that the nodes of a model convert to which has fewer bits; "" for none."""
+    to = [
+        _word(attribute.i)
+        for node in (model.graph.node if model is not None else ())
+        for attribute in node.attribute
+        if attribute.name == "to"
+    ]
+    bits = PRECISION.get(dtype, 0)
+    return min((word for word in to if PRECISION.get(word, bits) < bits), key=PRECISION.__getitem__, default="")
+
+
+def _word(element: int) -> str:
+    """``float32`` of ONNX's ``FLOAT``."""
+    name: str = onnx.TensorProto.DataType.Name(element).lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)

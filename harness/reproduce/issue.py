@@ -1,0 +1,302 @@
+"""A failure as a bug report, in the form that its tracker asks for.
+
+A failure as a report that the maintainers of the guilty project can run as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import onnx
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import CONVERTERS, find_converter
+from harness.locate.suspect import Suspect
+from harness.reproduce.failure import ReproducibleFailure, backend_name, converter_name, fault, title_for
+from harness.reproduce.model_script import write_model_script
+from harness.reproduce.script import NoScript, ScriptResult, run_text, write_graph_script, write_script
+from harness.run.backend import BACKENDS
+
+#: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.
+_LONGEST = 12_000
+
+#: Of what ``run.json`` lists; the rest takes no part in a stand-alone script.
+_TELLING = frozenset({"torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir"})
+#: The same of a script without PyTorch.
+_RUNNING = frozenset({"numpy", "onnx"})
+#: Processors as forms call them.
+_PROCESSORS = {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a bug report says, whatever its form.
+
+    Attributes:
+        checked: How the stand-alone script ended here; None where it was not run.
+        graph: The exported model in ONNX's text format; "" where there is none.
+        lines: Of the converter's source, those that the failure may come of, the likeliest first.
+    """
+
+    failure: ReproducibleFailure
+    script: str
+    checked: ScriptResult | None
+    graph: str
+    lines: tuple[Suspect, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """As the maintainers of its tracker title an issue."""
+        return title_for(self.failure, tracker_of(self.failure), self.model_proto)
+
+    @property
+    def summary(self) -> str:
+        """What happens, in a few sentences."""
+        failure = self.failure
+        call, runtime = f"`{failure.invocation}`", backend_name(failure.backend)
+        export = f"`{converter_name(failure.converter)}`"
+        if failure.outcome is Outcome.MISMATCH:
+            said = failure.message.partition("\n")[0].removeprefix(f"{failure.signature}: ")
+            result = f"{fault(failure)}: {said}."
+            if self.of_runtime:
+                version = failure.versions.get("torch", "")
+                by = f"{export} of PyTorch {version}".rstrip()
+                begin = runtime[0].upper() + runtime[1:]
+                return f"{begin} {result} The model was exported from {call} with {by}."
+            return f"{call}, exported with {export} and run by {runtime}, {result}"
+        done = {
+            Stage.CONVERT: f"{call} cannot be exported with {export}",
+            Stage.CHECK: f"{call}, exported with {export}, is not a valid ONNX model",
+            Stage.LOAD: f"{runtime} cannot load a model of {call}, exported with {export}",
+            Stage.RUN: f"{runtime} cannot run a model of {call}, exported with {export}",
+        }.get(failure.stage, call)
+        how = {Outcome.CRASH: ": the process dies", Outcome.TIMEOUT: ": it hangs"}.get(failure.outcome, "")
+        return f"{done}{how}."
+
+    @property
+    def of_runtime(self) -> bool:
+        """Whether the script shows the defect in a model, without PyTorch."""
+        return "import torch" not in self.script
+
+    @property
+    def expected(self) -> str:
+        """What should have happened."""
+        if self.failure.outcome is Outcome.MISMATCH:
+            verb = "contains" if self.of_runtime else "computes"
+            return f"The result of PyTorch eager, which the script {verb}."
+        return {
+            Stage.CONVERT: "An exported model.",
+            Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
+        }.get(self.failure.stage, "The model is valid ONNX, so it should load and run.")
+
+    @property
+    def actual(self) -> str:
+        """What the script prints, or what was recorded."""
+        said = self.checked.output if self.checked is not None else self.failure.message
+        return _fenced(said.strip())
+
+    @property
+    def diagnosis(self) -> str:
+        """Where the defect is, and what says so."""
+        failure = self.failure
+        where = {
+            "converter": f"the defect is in `{failure.rule if failure.of_rule else converter_name(failure.converter)}`",
+            "backend": f"the defect is in {backend_name(failure.backend)}",
+            "pytorch": "the defect is in PyTorch",
+            "spec": "the ONNX specification leaves the result open",
+        }.get(failure.blame, "it is not known where the defect is")
+        evidence = ["", self._named(failure.evidence)] if failure.evidence else []
+        matters = [f"- {matter}" for matter in failure.matters]
+        parts = [f"Diagnosis: {where}.", *evidence, *([""] if matters else []), *matters]
+        return "\n".join([*parts, *self._places])
+
+    @property
+    def _places(self) -> list[str]:
+        """The suspected lines, with a heading if there are any."""
+        said = [f"- `{one.text}` in `{one.function}`, {one.file}:{one.line}. {one.reason}" for one in self.lines]
+        return ["", "Likely source lines, most suspicious first:", "", *said] if said else []
+
+    def _named(self, evidence: str) -> str:
+        """Evidence with converters and runtimes as their users know them."""
+        names = {entry.name: f"`{converter_name(entry.name)}`" for entry in CONVERTERS.entries()}
+        names |= {e.name: backend_name(e.name) for e in BACKENDS.entries() if not e.name.endswith(":")}
+        known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+        words = re.sub(rf"(?<![\w.:-])({known})(?![\w-])", lambda match: names[match[1]], evidence)
+        return re.sub(r"(^|\. )the ", r"\1The ", words)
+
+    @property
+    def versions(self) -> str:
+        """As PyTorch's ``collect_env`` prints them, without what a record does not know."""
+        known = self.failure.versions
+        torch = known.get("torch", "")
+        build = torch.partition("+")[2]
+        numbers = re.fullmatch(r"cu(\d+)(\d)", build)
+        cuda = f"{numbers[1]}.{numbers[2]}" if numbers else "None" if build == "cpu" else ""
+        lines = [f"PyTorch version: {torch}"] if torch else []
+        lines += [f"CUDA used to build PyTorch: {cuda}"] if cuda else []
+        lines += [f"OS: {self.failure.system}"] if self.failure.system else []
+        lines += [f"Python version: {known['python']}"] if "python" in known else []
+        return _fenced("\n".join([*lines, "", "Versions of relevant libraries:", *self._packages]))
+
+    @property
+    def packages(self) -> str:
+        """One line per package, as pip names them."""
+        python = [f"Python {self.failure.versions['python']}"] if "python" in self.failure.versions else []
+        return _fenced("\n".join([*python, *self._packages]))
+
+    @property
+    def _packages(self) -> list[str]:
+        """``[pip3] onnx==1.23.2`` of all that takes part in the script."""
+        failure = self.failure
+        wanted = (_RUNNING if self.of_runtime else _TELLING) | set(
+            BACKENDS.find(failure.backend)[0].distributions or ()
+        )
+        told = {name: version for name, version in failure.versions.items() if name in wanted}
+        return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
+
+    @property
+    def code(self) -> str:
+        """The script, fenced."""
+        return _fenced(self.script.strip(), "python")
+
+    @property
+    def model(self) -> str:
+        """The graph under a heading; nothing where the script has it."""
+        there = self.graph and not self.of_runtime
+        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n" if there else ""
+
+    @cached_property
+    def model_proto(self) -> onnx.ModelProto | None:
+        """The exported model; None where there is none, or where its text cannot be read back."""
+        return model_of(self.graph)
+
+    @property
+    def is_about_conversion(self) -> str:
+        """As the form of ONNX's tracker has it."""
+        return "Yes" if self.failure.stage in (Stage.CONVERT, Stage.CHECK) else "No"
+
+    @property
+    def backend_version(self) -> str:
+        """Of the runtime."""
+        return self.failure.backend_version
+
+    @property
+    def system(self) -> str:
+        """Operating system, release and processor; "" where they are unknown."""
+        return self.failure.system
+
+    @property
+    def platform(self) -> str:
+        """The operating system."""
+        return self.system.partition(" ")[0]
+
+    @property
+    def architecture(self) -> str:
+        """The processor's, as ONNX Runtime's form has it."""
+        machine = self.system.rpartition(" ")[2]
+        return _PROCESSORS.get(machine, machine)
+
+
+def model_of(graph: str) -> onnx.ModelProto | None:
+    """A model from ONNX's text format; None for "", or where it cannot be read back."""
+    try:
+        return onnx.parser.parse_model(graph) if graph else None
+    except onnx.parser.ParseError:
+        return None
+
+
+def tracker_of(failure: ReproducibleFailure) -> str:
+    """The GitHub repository that a failure is reported to; "" where none is known.
+
+    Where the blame is unknown it is the one of the stage at which the case ended.
+    """
+    converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    if failure.of_rule:
+        return ""
+    if failure.blame == "pytorch":
+        return "pytorch/pytorch"
+    if failure.blame == "spec":
+        return "onnx/onnx"
+    if failure.blame == "converter" or (converting and failure.blame != "backend"):
+        return find_converter(failure.converter).tracker
+    return BACKENDS.find(failure.backend)[0].tracker
+
+
+def write_issue(report: Report) -> str:
+    """The Markdown of a bug report: a first line with its title, then the tracker's form."""
+    tracker = tracker_of(report.failure)
+    where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
+    form = _form(report.failure, tracker)
+    said = {name: getattr(report, name) for name, kind in vars(Report).items() if isinstance(kind, property)}
+    for name, text in said.items():
+        if not text:
+            form = {heading: asked.replace(f"\n\n{{{name}}}", "") for heading, asked in form.items()}
+    sections = {heading: asked.format_map(said).strip() for heading, asked in form.items()}
+    body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
+    known = "".join(f"Possibly a duplicate of {i.link}: {i.note}\n\n" for i in report.failure.known)
+    return f"{where}# {report.title}\n\n{known}{body}"
+
+
+def _fenced(text: str, language: str = "") -> str:
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}\n… {len(text) - _LONGEST} more characters"
+    fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+#: For a tracker without a form.
+_PLAIN = {
+    "Description": "{summary}",
+    "Reproduction": "{code}",
+    "Expected": "{expected}",
+    "Actual": "{actual}",
+    "Diagnosis": "{diagnosis}",
+    "Model": "{model}",
+    "Versions": "{packages}",
+}
+
+
+def _form(failure: ReproducibleFailure, tracker: str) -> Mapping[str, str]:
+    """The form of the backend where that tracker is its own, else of any plug-in with the tracker."""
+    backends = (BACKENDS.find(failure.backend)[0], *BACKENDS.entries())
+    forms = [(e.tracker, e.issue_form) for e in backends]
+    forms += [(e.tracker, e.issue_form) for e in CONVERTERS.entries()]
+    return next((form for of, form in forms if of == tracker and form), _PLAIN)
+
+
+def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()) -> Report:
+    """The report for a failure.
+
+    A runtime's defect is shown by a script without PyTorch, where there is one that shows it.
+
+    Args:
+        check: Whether to run the script.
+        lines: Of the converter's source, those that the failure may come of.
+
+    Raises:
+        NoScript: there is no script for the failure.
+    """
+    graph = ""
+    if failure.stage is not Stage.CONVERT:
+        printed = run_text(write_graph_script(failure))
+        graph = printed.output if printed.exit_status == 0 else ""
+    tracker, model = tracker_of(failure), model_of(graph)
+    heading = title_for(failure, tracker, model)
+    if model is not None and tracker == BACKENDS.find(failure.backend)[0].tracker:
+        try:
+            script = write_model_script(failure, model, heading)
+        except NoScript:
+            pass
+        else:
+            checked = run_text(script) if check else None
+            if checked is None or checked.reproduces:
+                return Report(failure, script, checked, graph)
+    script = write_script(failure, heading)
+    return Report(failure, script, _checked(script, check), graph, lines)
+
+
+def _checked(script: str, check: bool) -> ScriptResult | None:
+    return run_text(script) if check else None

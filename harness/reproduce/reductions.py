@@ -1,0 +1,852 @@
+"""Where tensors stand among the arguments of an invocation, and how to put others there.
+
+Which values an operator allows in a tensor: the generator's promise, kept while values get plainer.
+
+A failure on values that the operator never promised to take would be another failure, and none of anyone's.
+
+Edits of one tensor argument, each giving another `TensorSpec` with its values written out.
+
+Reductions of tensors' sizes and ranks, with the arguments that speak of them.
+
+Sizes that belong together shrink together: those at one place counted from the end (broadcasting) or from
+the beginning (batches, channels), and those that are equal, numbers among the arguments included.
+
+Single reductions of an invocation, the most effective first.
+
+A step is a function, so that those that succeed one by one can be taken together: it may find another
+invocation than the one it was proposed for, and gives None where it no longer applies.
+
+How plain an invocation is: the order in which shrinking goes down, and never up.
+
+Fewest elements first, then fewest arguments given, lowest rank, row-major layout, plainest dtypes, plainest
+numbers. Empty and 0-d tensors are not plainer than a vector of one: they are edge cases of their own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from typing import Any, TypeAlias, TypeGuard
+
+import torch
+
+from harness.core.dtypes import INT_RANGE, PRECISION, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.tensors import build_tensor, overload
+
+#: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
+Path: TypeAlias = tuple[str, "int | None"]
+#: Changes an invocation; None where it does not apply to it.
+Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
+
+
+def tensors_of(invocation: Invocation) -> dict[Path, TensorSpec]:
+    """Every tensor by its place, in order."""
+    found: dict[Path, TensorSpec] = {}
+    for name, argument in invocation.arguments:
+        if isinstance(argument, TensorSpec):
+            found[name, None] = argument
+        elif isinstance(argument, tuple):
+            found.update({(name, i): e for i, e in enumerate(argument) if isinstance(e, TensorSpec)})
+    return found
+
+
+def with_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) -> Invocation:
+    """A copy with other tensors at some places."""
+
+    def change(name: str, argument: Argument) -> Argument:
+        if isinstance(argument, tuple):
+            return tuple(changed.get((name, i), element) for i, element in enumerate(argument))
+        return changed.get((name, None), argument)
+
+    return map_arguments(invocation, change)
+
+
+def changing(path: Path, change: Callable[[TensorSpec], TensorSpec | None]) -> Rewrite:
+    """Changes the tensor at `path`; it does not apply where there is none, or where `change` gives None."""
+
+    def rewrite(invocation: Invocation) -> Invocation | None:
+        spec = tensors_of(invocation).get(path)
+        changed = None if spec is None else change(spec)
+        return None if changed is None else with_tensors(invocation, {path: changed})
+
+    return rewrite
+
+
+def map_tensors(invocation: Invocation, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
+    """A copy with every tensor changed; the invocation itself where none is."""
+    changed = invocation.map_tensors(change)
+    return invocation if changed == invocation else changed
+
+
+def map_arguments(invocation: Invocation, change: Callable[[str, Argument], Argument]) -> Invocation:
+    """A copy with every argument changed, given its name."""
+    return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
+
+
+def with_argument(invocation: Invocation, name: str, argument: Argument) -> Invocation:
+    """A copy with another value for an argument that is given."""
+    return map_arguments(invocation, lambda n, a: argument if n == name else a)
+
+
+def without_argument(invocation: Invocation, name: str) -> Invocation:
+    """A copy that leaves an argument to its default."""
+    return replace(invocation, arguments=tuple((n, a) for n, a in invocation.arguments if n != name))
+
+
+@cache
+def optional_arguments(name: str) -> dict[str, object]:
+    """The arguments of an overload that may be left out, with their defaults."""
+    arguments = overload(name)._schema.arguments
+    return {a.name: a.default_value for a in arguments if a.has_default_value()}
+
+
+#: Argument name → the domains of the recorded invocation's tensors there.
+Domains: TypeAlias = Mapping[str, tuple[tuple[str | int | float, ...], ...]]
+
+
+def domains_of(invocation: Invocation) -> Domains:
+    """What the recipes of `invocation` promise; literal values promise nothing."""
+    return {name: tuple(dict.fromkeys(_domains(argument))) for name, argument in invocation.arguments}
+
+
+def _domains(argument: Argument) -> list[tuple[str | int | float, ...]]:
+    if isinstance(argument, tuple):
+        return [domain for element in argument for domain in _domains(element)]
+    if isinstance(argument, TensorSpec) and isinstance(argument.values, Recipe):
+        return [argument.values.domain]
+    return []
+
+
+def allowed(domains: Sequence[tuple[str | int | float, ...]], dtype: str, numbers: Sequence[PlainNumber]) -> bool:
+    """Whether these values may stand in a tensor of `domains` and `dtype`."""
+    if dtype in INT_RANGE:
+        low, high = INT_RANGE[dtype]
+        if not all(low <= n <= high for n in _real(numbers)):
+            return False
+    if dtype in _LARGEST and any(_LARGEST[dtype] < abs(n) < math.inf for n in numbers):
+        return False
+    return all(_RULES[str(name)](dtype, numbers, *rest) for name, *rest in domains if name in _RULES)
+
+
+#: Finite numbers beyond these would be infinite in the tensor.
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38}
+
+
+def keeps_values(domains: Sequence[tuple[str | int | float, ...]]) -> bool:
+    """Whether the values hang together, so that none may change alone."""
+    return any(name in _TOGETHER for name, *_ in domains)
+
+
+def _real(numbers: Sequence[Any]) -> list[float]:
+    return [n for n in numbers if not isinstance(n, complex)]
+
+
+def _distinct(dtype: str, numbers: Sequence[Any], *_: Any) -> bool:
+    return len(set(numbers)) == len(numbers)
+
+
+def _like(dtype: str, numbers: Sequence[Any], mean: float, deviation: float, *rest: float) -> bool:
+    """What a model has there: of its range, zero, or -inf where it has these."""
+    low, high, _, *minus_infinite = rest
+    return all(low <= n <= high or n == 0 or (minus_infinite and n == -math.inf) for n in _real(numbers))
+
+
+_RULES: Mapping[str, Callable[..., bool]] = {
+    "finite": lambda dtype, numbers: all(map(math.isfinite, _real(numbers))),
+    "at_least": lambda dtype, numbers, low: not any(n < low for n in _real(numbers)),
+    "nonzero": lambda dtype, numbers: dtype in PRECISION or all(numbers),
+    "range": lambda dtype, numbers, low, high: all(low <= n <= high for n in _real(numbers)),
+    "signs": lambda dtype, numbers: all(abs(n) == 1 for n in numbers),
+    "unique": _distinct,
+    "distinct": _distinct,
+    "like": _like,
+}
+#: Runs that ascend, matrices that are well conditioned: a part of them is as good, another number is not.
+_TOGETHER = frozenset(
+    (
+        *("ascending", "descending", "countdown", "sorted", "steps", "offsets"),
+        *("packed", "unique", "dominant", "triangular"),
+    )
+)
+
+
+PlainNumber: TypeAlias = "bool | int | float | complex"
+
+#: PyTorch does not select of the unsigned integers that came last, but their bits are as good.
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+
+
+@lru_cache(maxsize=4096)
+def literal(spec: TensorSpec) -> TensorSpec:
+    """The same tensor with its storage's values in place of a recipe for them."""
+    if isinstance(spec.values, Literal):
+        return spec
+    size = spec.storage_size
+    storage = build_tensor(replace(spec, shape=(size,), strides=(1,), offset=0))
+    return replace(spec, values=Literal(tuple(storage.tolist())))
+
+
+def of_tensor(tensor: torch.Tensor, dtype: str) -> TensorSpec:
+    """A row-major tensor of these values."""
+    shape = tuple(tensor.shape)
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(tensor.flatten().tolist())))
+
+
+def contiguous(spec: TensorSpec) -> TensorSpec:
+    """The same values in row-major order, without gaps or a beginning left out."""
+    return of_tensor(build_tensor(spec), spec.dtype)
+
+
+def is_plain_layout(spec: TensorSpec) -> bool:
+    """Whether it lies as `contiguous` would lay it."""
+    return spec.offset == 0 and spec.strides == contiguous_strides(spec.shape)
+
+
+def compact(spec: TensorSpec) -> TensorSpec:
+    """The same order of dimensions in memory, expanded ones still expanded, without gaps between elements."""
+    kept = [d for d in range(len(spec.shape)) if spec.strides[d] != 0]
+    order = sorted(kept, key=lambda d: -spec.strides[d])
+    expanded = [d for d in range(len(spec.shape)) if d not in kept]
+    tensor = build_tensor(spec)
+    for d in expanded:
+        tensor = tensor.narrow(d, 0, min(1, spec.shape[d]))
+    storage = tensor.permute([*order, *expanded]).flatten().tolist()
+    strides = [0] * len(spec.shape)
+    for d, stride in zip(order, contiguous_strides(tuple(spec.shape[d] for d in order)), strict=True):
+        strides[d] = stride
+    return replace(spec, strides=tuple(strides), offset=0, values=Literal(tuple(storage)))
+
+
+def keep(spec: TensorSpec, dim: int, indices: Sequence[int]) -> TensorSpec:
+    """Only these places along `dim`. A layout of its own is kept where they follow each other."""
+    chosen = list(indices)
+    if is_plain_layout(spec) or chosen != list(range(chosen[0], chosen[0] + len(chosen))):
+        tensor = build_tensor(spec)
+        bits = tensor.view(_SIGNED.get(tensor.dtype, tensor.dtype))
+        return of_tensor(bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype)
+    shape = (*spec.shape[:dim], len(chosen), *spec.shape[dim + 1 :])
+    return _rebased(literal(spec), shape, spec.strides, chosen[0] * spec.strides[dim])
+
+
+def without_dim(spec: TensorSpec, dim: int) -> TensorSpec:
+    """The first slice along `dim`."""
+    shape = (*spec.shape[:dim], *spec.shape[dim + 1 :])
+    if is_plain_layout(spec):
+        return of_tensor(build_tensor(spec).select(dim, 0), spec.dtype)
+    return _rebased(literal(spec), shape, (*spec.strides[:dim], *spec.strides[dim + 1 :]), 0)
+
+
+def _rebased(spec: TensorSpec, shape: tuple[int, ...], strides: tuple[int, ...], skipped: int) -> TensorSpec:
+    """A view of `spec` that begins `skipped` elements later, and no more storage than it needs."""
+    assert isinstance(spec.values, Literal)
+    view = replace(spec, shape=shape, strides=strides)
+    start = spec.offset + skipped
+    end = max(start, start - spec.offset + view.storage_size)
+    if spec.offset == 0:
+        return replace(view, values=Literal(spec.values.values[start:end]))
+    return replace(view, offset=start, values=Literal(spec.values.values[:end]))
+
+
+def element(spec: TensorSpec, place: Sequence[int]) -> TensorSpec:
+    """One element, given its place in a shape that `spec` broadcasts to, as a vector of one."""
+    own = place[len(place) - len(spec.shape) :]
+    index = tuple(0 if size == 1 else i for i, size in zip(own, spec.shape, strict=True))
+    return of_tensor(build_tensor(spec)[index].reshape(1), spec.dtype)
+
+
+def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
+    """The same values in another dtype; None where it cannot hold them but for rounding."""
+    before = numbers(spec)
+    if any(isinstance(n, complex) for n in before):
+        return None
+    if is_float(dtype):
+        kind = torch.float64 if is_float(spec.dtype) else getattr(torch, spec.dtype)
+        old = torch.tensor(before, dtype=kind)
+        new = old.to(getattr(torch, dtype))
+        if bool((torch.isinf(new.double()) != torch.isinf(old.double())).any()):
+            return None
+        return replace(spec, dtype=dtype, values=Literal(tuple(new.tolist())))
+    if dtype not in INT_RANGE or is_float(spec.dtype):
+        return None
+    low, high = INT_RANGE[dtype]
+    if not all(low <= n <= high for n in before):  # type: ignore[operator]
+        return None
+    return replace(spec, dtype=dtype, values=Literal(tuple(map(int, before))))  # type: ignore[arg-type]
+
+
+def numbers(spec: TensorSpec) -> tuple[PlainNumber, ...]:
+    """The storage's values."""
+    values = literal(spec).values
+    assert isinstance(values, Literal)
+    return values.values
+
+
+def with_numbers(spec: TensorSpec, values: Sequence[PlainNumber]) -> TensorSpec:
+    """Other values in the same storage."""
+    return replace(spec, values=Literal(tuple(values)))
+
+
+def is_special(number: PlainNumber) -> bool:
+    """NaN, an infinity or −0.0: values that code treats apart."""
+    if not isinstance(number, float):
+        return False
+    return not math.isfinite(number) or (number == 0.0 and math.copysign(1.0, number) < 0.0)
+
+
+def element_type(dtype: str) -> type[bool] | type[int] | type[float]:
+    """The Python type of its elements."""
+    if dtype == "bool":
+        return bool
+    return float if is_float(dtype) else int
+
+
+#: Dimensions that shrink together.
+Tied: TypeAlias = frozenset[tuple[Path, int]]
+
+#: Single elements of a call that are tried alone.
+_SAMPLED = 40
+#: Places along a dimension that are tried alone.
+_PLACES = 33
+
+
+def leaps(invocation: Invocation) -> Iterator[Rewrite]:
+    """Large reductions: a single element of everything, small sizes everywhere, one dimension fewer."""
+    for place in _sampled_places(invocation):
+        yield partial(_single_element, place=place)
+    for size in (1, 2, 3, 4):
+        yield partial(map_tensors, change=partial(_cut, size=size))
+    yield partial(map_tensors, change=not_empty)
+    yield partial(map_tensors, change=vector)
+    for path in tensors_of(invocation):
+        yield changing(path, vector)
+    yield from _fewer_dims(invocation)
+
+
+def single(invocation: Invocation) -> Iterator[Rewrite]:
+    """Reductions of sizes that are tied to each other in one way."""
+    indices = any(_is_index(spec) for spec in invocation.tensors())
+    for tied in ties(invocation):
+        size = _size(invocation, tied)
+        mentioned = any(_mentions(n, a, size) for n, a in invocation.arguments)
+        for kept in _kept(size):
+            yield partial(shrunk, tied=tied, kept=kept)
+            if mentioned:
+                yield partial(shrunk, tied=tied, kept=kept, arguments=True)
+            if indices:
+                yield partial(_indexed, tied=tied, kept=kept)
+
+
+def ties(invocation: Invocation) -> list[Tied]:
+    """Groups of dimensions of one size above 1, the largest groups first."""
+    groups: defaultdict[tuple[object, ...], set[tuple[Path, int]]] = defaultdict(set)
+    for path, spec in tensors_of(invocation).items():
+        for d, size in enumerate(spec.shape):
+            if size > 1:
+                groups["equal", size].add((path, d))
+                groups["from the end", d - len(spec.shape), size].add((path, d))
+                groups["from the beginning", d, size].add((path, d))
+                groups["alone", path, d].add((path, d))
+    return sorted(dict.fromkeys(map(frozenset, groups.values())), key=lambda tied: -len(tied))
+
+
+def shrunk(invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments: bool = False) -> Invocation | None:
+    """Only the places `kept` of tied dimensions; with `arguments`, numbers equal to their size follow."""
+    tensors = tensors_of(invocation)
+    if not all(path in tensors and d < len(tensors[path].shape) for path, d in tied):
+        return None
+    size = _size(invocation, tied)
+    if len(kept) >= size or kept[-1] >= size or any(tensors[p].shape[d] != size for p, d in tied):
+        return None
+    for path, d in sorted(tied, key=str):
+        tensors[path] = keep(tensors[path], d, kept)
+    changed = with_tensors(invocation, tensors)
+    if arguments:
+        changed = map_arguments(changed, partial(_followed, before=size, after=len(kept)))
+    return changed
+
+
+def _indexed(invocation: Invocation, tied: Tied, kept: Sequence[int]) -> Invocation | None:
+    """Like `shrunk`, with every index into what goes away pointing to what stays."""
+    changed = shrunk(invocation, tied, kept)
+    if changed is None:
+        return None
+    place = {index: new for new, index in enumerate(kept)}
+
+    def follow(spec: TensorSpec) -> TensorSpec:
+        if not _is_index(spec):
+            return spec
+        pointed = [n for n in numbers(spec) if isinstance(n, int)]
+        return with_numbers(spec, [place.get(n, min(n, len(kept) - 1)) for n in pointed])
+
+    return map_tensors(changed, follow)
+
+
+def _is_index(spec: TensorSpec) -> bool:
+    return spec.dtype in ("int64", "int32") and 0 < spec.storage_size <= 4096
+
+
+def _size(invocation: Invocation, tied: Tied) -> int:
+    path, d = min(tied, key=str)
+    return tensors_of(invocation)[path].shape[d]
+
+
+def _kept(size: int) -> Iterator[tuple[int, ...]]:
+    """Which places to keep, fewest first."""
+    for i in range(min(size, _PLACES)):
+        yield (i,)
+    for count in dict.fromkeys((2, 3, 4, size // 4, size // 2, size - 1)):
+        if 1 < count < size:
+            yield tuple(range(count))
+            yield tuple(range(size - count, size))
+    if 2 < size <= 8:
+        for i in range(1, size - 1):
+            yield tuple(j for j in range(size) if j != i)
+
+
+def _mentions(name: str, argument: Argument, size: int) -> bool:
+    if isinstance(argument, tuple):
+        return any(_mentions(name, item, size) for item in argument)
+    return type(argument) is int and argument == size and not is_dim(name)
+
+
+def _followed(name: str, argument: Argument, before: int, after: int) -> Argument:
+    if isinstance(argument, tuple):
+        return tuple(_followed(name, item, before, after) for item in argument)
+    return after if _mentions(name, argument, before) else argument
+
+
+# Everything at once
+
+
+def _sampled_places(invocation: Invocation) -> list[tuple[int, ...]]:
+    """Places in the shape that all tensors broadcast to; those that hold values apart come first."""
+    tensors = list(invocation.tensors())
+    shape = _broadcast([spec.shape for spec in tensors])
+    if shape is None or not 1 < math.prod(shape) <= 4096:
+        return []
+    places = list(itertools.product(*map(range, shape)))
+    whole = [build_tensor(spec).expand(shape) for spec in tensors]
+    stride = max(1, len(places) // 256)
+    # One place for all that hold the same values.
+    by_values = {tuple(repr(tensor[place].item()) for tensor in whole): place for place in places[::stride]}
+    apart = [p for p in by_values.values() if any(is_special(tensor[p].item()) for tensor in whole)]
+    rest = [p for p in by_values.values() if p not in apart]
+    return [*rest[: _SAMPLED // 2], *apart[: _SAMPLED // 2]]
+
+
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    rank = max(map(len, shapes), default=0)
+    common: list[int] = []
+    for d in range(-rank, 0):
+        found = {shape[d] for shape in shapes if len(shape) >= -d} - {1}
+        if len(found) > 1 or 0 in found:
+            return None
+        common.append(*(found or {1}))
+    return tuple(common)
+
+
+def _single_element(invocation: Invocation, place: tuple[int, ...]) -> Invocation | None:
+    tensors = tensors_of(invocation)
+    shape = _broadcast([spec.shape for spec in tensors.values()])
+    if shape is None or len(shape) != len(place) or any(i >= n for i, n in zip(place, shape, strict=True)):
+        return None
+    changed = with_tensors(invocation, {path: element(spec, place) for path, spec in tensors.items()})
+    rank = max((len(spec.shape) for spec in tensors.values()), default=0)
+    for d in range(rank - 1, 0, -1):
+        changed = _with_dims(changed, d, d + 1)
+    return changed
+
+
+def _cut(spec: TensorSpec, size: int) -> TensorSpec:
+    for d, n in enumerate(spec.shape):
+        if n > size:
+            spec = keep(spec, d, range(size))
+    return spec
+
+
+def not_empty(spec: TensorSpec) -> TensorSpec:
+    """An empty tensor with one element where it had none."""
+    if spec.numel:
+        return spec
+    shape = (1,) * len(spec.shape)
+    one = Literal((element_type(spec.dtype)(1),))
+    return replace(spec, shape=shape, strides=shape, offset=0, values=one)
+
+
+# Ranks
+
+
+def vector(spec: TensorSpec) -> TensorSpec:
+    """A 0-d tensor as a vector of one; others as they are."""
+    return replace(literal(spec), shape=(1,), strides=(1,)) if not spec.shape else spec
+
+
+def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
+    """One dimension less: of all tensors at one place from the end or the beginning, or of one alone."""
+    tensors = tensors_of(invocation)
+    ranks = [len(spec.shape) for spec in tensors.values()]
+    for from_end in (True, False):
+        for place in range(max(ranks, default=0)):
+            for lists in (False, True):
+                yield partial(_without, place=place, from_end=from_end, lists=lists)
+    if len(tensors) > 1:
+        for path, spec in tensors.items():
+            for d in range(len(spec.shape)):
+                yield changing(path, partial(_without_dim, dim=d))
+
+
+def _without_dim(spec: TensorSpec, dim: int) -> TensorSpec | None:
+    return without_dim(spec, dim) if dim < len(spec.shape) > 1 and spec.shape[dim] else None
+
+
+def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) -> Invocation | None:
+    """Without the dimension `place` of every tensor that has it and another.
+
+    It is counted from 0, with `from_end` backwards from the last. With `lists`, lists of a number per
+    dimension lose theirs, too.
+    """
+    tensors = tensors_of(invocation)
+    changed: dict[Path, TensorSpec] = {}
+    for path, spec in tensors.items():
+        rank = len(spec.shape)
+        d = rank - 1 - place if from_end else place
+        if rank > 1 and 0 <= d < rank:
+            if not spec.shape[d]:
+                return None
+            changed[path] = without_dim(spec, d)
+    if not changed:
+        return None
+    rank = len(next(iter(tensors.values())).shape)
+    d = rank - 1 - place if from_end else place
+    result = with_tensors(invocation, changed)
+    if lists:
+        shorter = map_arguments(result, partial(_shorter, rank=rank, dim=d))
+        if shorter == result:
+            return None
+        result = shorter
+    return _with_dims(result, d, rank)
+
+
+def _shorter(name: str, argument: Argument, rank: int, dim: int) -> Argument:
+    if isinstance(argument, tuple) and len(argument) == rank and not is_dim(name) and _integers(argument):
+        return (*argument[:dim], *argument[dim + 1 :])
+    return argument
+
+
+def _integers(items: tuple[Argument, ...]) -> TypeGuard[tuple[int, ...]]:
+    return all(type(item) is int for item in items)
+
+
+def _with_dims(invocation: Invocation, removed: int, rank: int) -> Invocation:
+    """Arguments that say dimensions of a tensor of `rank` say the same ones after one is `removed`."""
+
+    def moved(dim: int) -> int:
+        place = dim + rank if dim < 0 else dim
+        place = min(place - (place > removed), rank - 2)
+        return place - (rank - 1) if dim < 0 else place
+
+    def change(name: str, argument: Argument) -> Argument:
+        if not is_dim(name):
+            return argument
+        if type(argument) is int and -rank <= argument < rank:
+            return moved(argument)
+        if isinstance(argument, tuple) and _integers(argument):
+            return tuple(moved(item) for item in argument if item % rank != removed)
+        return argument
+
+    return map_arguments(invocation, change)
+
+
+#: Elements of a tensor that are made plain one by one, and values written for all of them at once.
+_ELEMENTS = 64
+_AT_ONCE = 4096
+
+
+def steps(invocation: Invocation) -> Iterator[Rewrite]:
+    """Reductions of `invocation` to try, but for those of `value_steps`."""
+    yield partial(map_tensors, change=literal)
+    yield partial(map_tensors, change=contiguous)
+    given = {name for name, _ in invocation.arguments}
+    for kept in (None, *sorted(optional_arguments(invocation.overload).keys() & given)):
+        for plain in (1, 2, None):
+            yield partial(_nothing_but, kept=kept, plain=plain)
+    yield from leaps(invocation)
+    yield from _arguments(invocation)
+    for path, spec in tensors_of(invocation).items():
+        if not is_plain_layout(spec):
+            yield changing(path, contiguous)
+            yield changing(path, compact)
+    yield from _dtypes(invocation)
+    yield from single(invocation)
+
+
+def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) -> Invocation:
+    """Every optional argument but `kept` left out, and `plain` for the numbers of the others."""
+    optional = optional_arguments(invocation.overload)
+    for name in optional.keys() - {kept}:
+        invocation = without_argument(invocation, name)
+    if plain is None:
+        return invocation
+    return map_arguments(invocation, lambda name, a: a if name in optional or is_dim(name) else _all(a, plain))
+
+
+def _all(argument: Argument, plain: int) -> Argument:
+    """`argument` with `plain` for each of its numbers."""
+    if isinstance(argument, tuple):
+        return tuple(_all(item, plain) for item in argument)
+    return _retyped(argument, plain)
+
+
+# Arguments
+
+
+def _arguments(invocation: Invocation) -> Iterator[Rewrite]:
+    optional = optional_arguments(invocation.overload)
+    for name, argument in invocation.arguments:
+        if name in optional:
+            yield partial(without_argument, name=name)
+        for plainer in plainer_arguments(name, argument):
+            yield partial(_replaced, name=name, before=argument, after=plainer)
+
+
+def _retyped(argument: Argument, plain: int) -> Argument:
+    """The number `plain` in the type of `argument`; `argument` itself where that is not a number."""
+    return type(argument)(plain) if type(argument) is float or type(argument) is int else argument
+
+
+def _replaced(invocation: Invocation, name: str, before: Argument, after: Argument) -> Invocation | None:
+    if dict(invocation.arguments).get(name) != before:
+        return None
+    return with_argument(invocation, name, after)
+
+
+def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
+    """Plainer values for an argument that is not a tensor, the plainest first."""
+    if isinstance(argument, bool | int | float):
+        yield from _plainer_numbers(argument, alternatives(name))
+    elif isinstance(argument, Enumerated) and argument.kind == "dtype" and argument.name in DTYPES:
+        yield from (Enumerated("dtype", d) for d in DTYPES[: DTYPES.index(argument.name)])
+    elif isinstance(argument, tuple) and argument:
+        yield from _plainer_lists(name, argument)
+
+
+def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]:
+    if all(type(item) is int or type(item) is float for item in items) and not is_dim(name):
+        every = (tuple(_retyped(item, plain) for item in items) for plain in alternatives(name)[:3])
+        yield from (same for same in every if same != items)
+    if len(items) > 1:
+        yield items[:1]
+        for i in range(min(len(items), 16)):
+            yield (*items[:i], *items[i + 1 :])
+    for i, item in enumerate(items[:16]):
+        if not isinstance(item, TensorSpec):
+            for plainer in plainer_arguments(name, item):
+                yield (*items[:i], plainer, *items[i + 1 :])
+
+
+def _plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int | float]:
+    """Numbers of the same type that are plainer than `value`, the plainest first."""
+    if isinstance(value, bool):
+        yield from [False] * value
+        return
+    least = number(value, order)
+    tried: list[int | float] = [type(value)(plain) for plain in order]
+    if isinstance(value, float) and not is_special(value):
+        tried += [0.5, -0.5, 1.5]
+        if abs(value) < 1e6:
+            tried += [float(round(value)), round(value * 2) / 2, round(value, 1)]
+        power = 10.0 ** math.floor(math.log10(abs(value))) if value else 1.0
+        tried += [power, 10 * power, -power, float(f"{value:.0e}"), float(f"{value:.1e}")]
+    elif isinstance(value, int):
+        tried += [value // 2, -(-value // 2), -value, value - 1]
+        if abs(value) > 16:
+            tried += [1 << (abs(value).bit_length() - 1), 1 << abs(value).bit_length()]
+    # A zero of the wrong sign is a value that code treats apart.
+    yield from (n for n in dict.fromkeys(tried) if number(n, order) < least and not is_special(n))
+
+
+# Dtypes
+
+
+def _dtypes(invocation: Invocation) -> Iterator[Rewrite]:
+    tensors = tensors_of(invocation)
+    for dtype in dict.fromkeys(spec.dtype for spec in tensors.values()):
+        for plainer in plainer_dtypes(dtype):
+            yield partial(everywhere_in, before=dtype, after=plainer)
+    for path, spec in tensors.items():
+        for plainer in plainer_dtypes(spec.dtype):
+            yield changing(path, partial(cast, dtype=plainer))
+
+
+def plainer_dtypes(dtype: str) -> tuple[str, ...]:
+    """Dtypes to try in its place; a float stays one, and nothing becomes a bool."""
+    rank = DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES)
+    return tuple(d for d in DTYPES[:rank] if d != "bool" and (is_float(d) or not is_float(dtype)))
+
+
+def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation | None:
+    """Every tensor and every `dtype` argument of one dtype in another."""
+    changed: dict[Path, TensorSpec] = {}
+    for path, spec in tensors_of(invocation).items():
+        if spec.dtype == before:
+            written = cast(spec, after)
+            if written is None:
+                return None
+            changed[path] = written
+    if not changed:
+        return None
+    old, new = Enumerated("dtype", before), Enumerated("dtype", after)
+    return map_arguments(with_tensors(invocation, changed), lambda _, argument: new if argument == old else argument)
+
+
+# Values
+
+
+def value_steps(invocation: Invocation, domains: Domains) -> Iterator[Rewrite]:
+    """Reductions that change tensor values alone, within `domains`, so that the export stays the same."""
+    for path, spec in tensors_of(invocation).items():
+        rules = domains.get(path[0], ())
+        if keeps_values(rules) or not spec.numel or spec.storage_size > _AT_ONCE:
+            continue
+        before = numbers(spec)
+        for after in [*plainer_everywhere(spec.dtype, before), *_plainer_somewhere(before)]:
+            if allowed(rules, spec.dtype, after):
+                yield changing(path, partial(_written, before=before, after=after))
+
+
+def _written(spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]) -> TensorSpec | None:
+    """Those elements of `after` that differ from `before` in `spec`."""
+    now = numbers(spec)
+    if len(now) != len(before):
+        return None
+    triples = zip(now, before, after, strict=True)
+    return with_numbers(spec, [n if a is b else b for n, a, b in triples])
+
+
+def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
+    """All elements plain, and all but those that code treats apart."""
+    kind = element_type(dtype)
+    for plain in (0, 1, 2):
+        yield tuple(kind(plain) for _ in before)
+        yield tuple(n if is_special(n) else kind(plain) for n in before)
+    if kind is not bool:
+        yield tuple(kind(i % 8) for i in range(len(before)))
+        yield tuple(kind(i % 8 + 1) for i in range(len(before)))
+    if kind is float:
+        yield tuple(
+            float(round(n)) if isinstance(n, float) and not is_special(n) and abs(n) < 1e6 else n for n in before
+        )
+
+
+def _plainer_somewhere(before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
+    """One element plainer."""
+    if len(before) <= _ELEMENTS:
+        for i, value in enumerate(before):
+            for plainer in plainer_elements(value):
+                yield (*before[:i], plainer, *before[i + 1 :])
+
+
+def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
+    """Values for one element, the plainest first."""
+    if not isinstance(value, complex):
+        yield from _plainer_numbers(value, ELEMENTS)
+
+
+Cost: TypeAlias = tuple[float, ...]
+
+#: The plainest first.
+DTYPES = (
+    *("float32", "int64", "bool", "float64", "float16", "bfloat16"),
+    *("int32", "uint8", "int16", "int8"),
+)
+#: In the order in which they are tried. An attribute of 0 mostly switches something off, and one of 1 is
+#: mostly the default; 0 is the first of dimensions and the plainest value of an element.
+ELEMENTS: tuple[int, ...] = (0, 1, 2, -1, 3, -2, 4)
+ATTRIBUTES: tuple[int, ...] = (1, 2, 0, 3, -1, 4, -2)
+DIMS: tuple[int, ...] = (0, 1, -1, 2, -2, 3, -3)
+#: Arguments that say dimensions though their names do not.
+_DIMS = frozenset({"source", "destination", "index", "start", "end"})
+
+
+def is_dim(name: str) -> bool:
+    """Whether an argument of that name says dimensions."""
+    return name.startswith("dim") or name.endswith(("dim", "dims", "axis")) or name in _DIMS
+
+
+def alternatives(name: str) -> tuple[int, ...]:
+    """Numbers to try for an argument of that name, plainest first."""
+    return DIMS if is_dim(name) else ATTRIBUTES
+
+
+def elements(invocation: Invocation) -> int:
+    """Tensor elements in all."""
+    return sum(spec.numel for spec in invocation.tensors())
+
+
+def cost(invocation: Invocation) -> Cost:
+    """Smaller is plainer; the invocation's own text decides between equals, by length."""
+    tensors = list(invocation.tensors())
+    return (
+        sum(_weight(spec) for spec in tensors),
+        len(invocation.arguments) + len(tensors),
+        sum(len(spec.shape) or 1.5 for spec in tensors),
+        sum(_layout(spec) for spec in tensors),
+        sum(_dtype(spec.dtype) for spec in tensors),
+        sum(_argument(name, argument) for name, argument in invocation.arguments),
+        sum(number(n, ELEMENTS) for spec in tensors for n in _written_of_plainness(spec)),
+        len(invocation.json),
+    )
+
+
+def _weight(spec: TensorSpec) -> int:
+    return spec.numel or 1 + math.prod(max(size, 1) for size in spec.shape)
+
+
+def _layout(spec: TensorSpec) -> int:
+    excess = max(0, spec.storage_size - spec.numel)
+    return 0 if is_plain_layout(spec) else 1 + (spec.offset > 0) + excess
+
+
+def _dtype(name: str) -> int:
+    return DTYPES.index(name) if name in DTYPES else len(DTYPES)
+
+
+def _written_of_plainness(spec: TensorSpec) -> tuple[PlainNumber, ...]:
+    # A recipe is plainer than nothing but itself; greedy steps write every tensor out.
+    return spec.values.values if isinstance(spec.values, Literal) else (math.pi,) * spec.storage_size
+
+
+def _argument(name: str, argument: Argument) -> float:
+    if isinstance(argument, TensorSpec) or argument is None:
+        return 0
+    if isinstance(argument, tuple):
+        return sum(1 + _argument(name, element) for element in argument)
+    if isinstance(argument, Enumerated):
+        return _dtype(argument.name) if argument.kind == "dtype" else 1
+    return 1 if isinstance(argument, str) else number(argument, alternatives(name))
+
+
+def number(value: PlainNumber, order: tuple[int, ...]) -> float:
+    """How far a number is from plain: those of `order` first, then integers, halves, decimals, the rest."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, complex):
+        return 40 + number(value.real, order) + number(value.imag, order)
+    if math.isnan(value):
+        return 30
+    if math.isinf(value):
+        return 28 + (value < 0)
+    if value == 0 and math.copysign(1.0, value) < 0:
+        return 26
+    if value in order:
+        return order.index(int(value))
+    if value == int(value) and abs(value) < 1e6:
+        return len(order) + math.log2(max(abs(value), 1)) / 4 + (value < 0) / 8
+    if value == int(value) and math.frexp(abs(value))[0] == 0.5:
+        return 13 + (value < 0) / 8
+    return 14 + min(len(repr(value)), 24) / 2 + (value < 0) / 8 + min(abs(value), 9) / 99

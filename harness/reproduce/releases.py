@@ -1,0 +1,263 @@
+"""Releases of a package as pip finds and installs them, each in a directory of its own that is kept.
+
+A case with another release of a package, in a process of its own.
+
+Between which two releases a verdict changed: a binary search over verdicts, some of them missing. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+import harness
+
+#: What may be bisected → distribution, and whether it is installed with what it needs. The others' needs are
+#: those of the installed release, which older and newer ones mostly share; PyTorch's libraries are its own.
+PACKAGES = {
+    "onnxruntime": ("onnxruntime", False),
+    "onnxscript": ("onnxscript", False),
+    "onnx": ("onnx", False),
+    "openvino": ("openvino", False),
+    "torch": ("torch", True),
+}
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+_LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
+
+
+class NoReleases(Exception):
+    """pip cannot say which releases there are; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A release that can be put before the installed one on Python's path; `problem` says why not."""
+
+    directory: Path
+    problem: str = ""
+
+
+def releases_of(package: str, first: str | None = None, last: str | None = None) -> list[str]:
+    """The releases that pip finds for this Python, oldest first, without pre-releases.
+
+    Args:
+        package: One of `PACKAGES`.
+        first: The oldest to take; None for the oldest that there is.
+        last: The newest to take; None for the newest.
+
+    Raises:
+        NoReleases: pip is missing, the index cannot be reached, or no release is in the range.
+    """
+    distribution, _ = PACKAGES[package]
+    done = subprocess.run([*_PIP, "index", "versions", distribution], capture_output=True, text=True, check=False)
+    listed = _LISTED.search(done.stdout)
+    if listed is None:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
+        raise NoReleases(f"`pip index versions {distribution}` names no release: {said[-1]}")
+    found = sorted({version for word in listed[1].split(",") if (version := _version(word)) is not None})
+    low, high = _bound(first, found[0]), _bound(last, found[-1])
+    chosen = [str(v) for v in found if low <= v <= high and not v.is_prerelease]
+    if not chosen:
+        raise NoReleases(f"{distribution} has no release from {low} to {high}; it has {found[0]} to {found[-1]}")
+    return chosen
+
+
+def _version(word: str) -> Version | None:
+    try:
+        return Version(word.strip())
+    except InvalidVersion:
+        return None
+
+
+def _bound(given: str | None, default: Version) -> Version:
+    if given is None:
+        return default
+    version = _version(given)
+    if version is None:
+        raise NoReleases(f"{given!r} is not a version; write one as 1.20.0")
+    return version
+
+
+def install_release(package: str, release: str, place: Path) -> Installed:
+    """Install a release below `place`, unless it is there already.
+
+    What is installed is found again by later calls; what cannot be installed is tried again.
+    """
+    distribution, whole = PACKAGES[package]
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    directory = place / f"{distribution}-{release}-{python}"
+    if directory.is_dir():
+        return Installed(directory)
+    unfinished = directory.with_name(f"{directory.name}.{os.getpid()}")
+    options = [] if whole else ["--no-deps"]
+    done = subprocess.run(
+        [
+            *(*_PIP, "install", "--quiet", "--only-binary", ":all:", *options),
+            *("--target", str(unfinished), f"{distribution}=={release}"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        shutil.rmtree(unfinished, ignore_errors=True)
+        return Installed(directory, _reason(distribution, release, done.stderr))
+    unfinished.rename(directory)
+    return Installed(directory)
+
+
+def _reason(distribution: str, release: str, said: str) -> str:
+    if "No matching distribution" in said:
+        python = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return f"{distribution} {release} has no wheel for Python {python} on this machine"
+    lines = [line for line in said.strip().splitlines() if line.startswith("ERROR")] or ["pip failed"]
+    return f"{distribution} {release} cannot be installed: {lines[-1].removeprefix('ERROR: ')}"
+
+
+#: Seconds: the command imports PyTorch and the exporters, and may export a few times for blame.
+_PATIENCE = 600
+_UNFIT = ("ModuleNotFoundError: ", "ImportError: ")
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How `conformance replay` is called for each release.
+
+    Attributes:
+        words: The case and the options.
+        cwd: Where.
+    """
+
+    words: Sequence[str]
+    cwd: Path
+
+    def verdicts(self, package: str, release: str, directory: Path) -> Verdicts:
+        """What the case comes to with the release in `directory` before the installed one."""
+        ours = str(Path(harness.__file__).parents[1])
+        path = os.pathsep.join([str(directory), ours, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.app.cli", "replay", *self.words, "--json"],
+                env={**os.environ, "PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+                cwd=self.cwd,
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Verdicts("", f"it took longer than {_PATIENCE} s with {package} {release}")
+        try:
+            cases = json.loads(done.stdout)["cases"]
+        except (ValueError, KeyError):
+            said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            return Verdicts("", f"it cannot be run with {package} {release}: {said[:200]}")
+        return verdicts_of([case["verdict"] for case in cases], package, release)
+
+
+def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> Verdicts:
+    """What `conformance replay` found with a release; none where the release does not go with the others.
+
+    Args:
+        found: Verdicts as the command prints them.
+        package: Whose release was tried.
+        release: The version.
+    """
+    if not found:
+        return Verdicts("", f"no converter and backend of it is available with {package} {release}")
+    # An exporter that lacks a module of another package says nothing about the case.
+    unfit = [one["signature"] for one in found if one["signature"].startswith(_UNFIT)]
+    if unfit:
+        return Verdicts("", f"{package} {release} does not go with the other packages: {unfit[0][:200]}")
+    return Verdicts("; ".join(sorted(set(map(_said, found)))))
+
+
+def _said(verdict: dict[str, Any]) -> str:
+    """``dynamo → ort-cpu: mismatch at compare: values``."""
+    how = verdict["outcome"]
+    if how != "pass":
+        how = f"{how} at {verdict['stage']}: {verdict['signature']}"
+    return f"{verdict['converter']} → {verdict['backend']}: {how}"
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """What became of a case with one release.
+
+    Attributes:
+        said: The outcome and where, per converter and backend, as one line; "" where there is none.
+        missing: Why there is no verdict, as one line; "" where there is one.
+    """
+
+    said: str
+    missing: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """The result of a search.
+
+    Attributes:
+        tried: Release → verdicts, oldest first.
+        before: The last release with the verdicts of the oldest one that has any; "" where none differs.
+        after: The first release known to have other ones; "" where none differs.
+        between: Releases between the two that have no verdicts, so that the change may be in each of them.
+    """
+
+    tried: dict[str, Verdicts]
+    before: str = ""
+    after: str = ""
+    between: tuple[str, ...] = ()
+
+
+def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> Change:
+    """Find where verdicts change, which they are taken to do once.
+
+    Releases without a verdict are passed over, as `git bisect skip` does.
+
+    Args:
+        releases: Oldest first.
+        ask: Gives the verdicts of one; is asked once of each, and of few.
+    """
+    tried: dict[str, Verdicts] = {}
+
+    def verdicts(place: int) -> Verdicts:
+        release = releases[place]
+        if release not in tried:
+            tried[release] = ask(release)
+        return tried[release]
+
+    def found(change: tuple[int, int] | None = None) -> Change:
+        in_order = {release: tried[release] for release in releases if release in tried}
+        if change is None:
+            return Change(tried=in_order)
+        low, high = change
+        between = tuple(r for r in releases[low + 1 : high] if r in tried)
+        return Change(tried=in_order, before=releases[low], after=releases[high], between=between)
+
+    places = range(len(releases))
+    low = next((place for place in places if not verdicts(place).missing), None)
+    high = next((place for place in reversed(places) if not verdicts(place).missing), None)
+    if low is None or high is None or verdicts(low).said == verdicts(high).said:
+        return found()
+    while True:
+        # The middle first, then what is nearest to it.
+        ends = low + high
+        inner = sorted(range(low + 1, high), key=lambda place, ends=ends: abs(2 * place - ends))  # type: ignore[misc]
+        middle = next((place for place in inner if not verdicts(place).missing), None)
+        if middle is None:
+            return found((low, high))
+        if verdicts(middle).said == verdicts(low).said:
+            low = middle
+        else:
+            high = middle

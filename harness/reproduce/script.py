@@ -1,0 +1,354 @@
+"""A failure as a script that needs PyTorch, ONNX and the runtime, and nothing of the harness.
+
+The script exits 1 while the defect is there and 0 once it is gone; anything else that goes wrong in it ends
+in a traceback.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import find_converter
+from harness.convert.rules.rule import RuleProblem
+from harness.convert.rules.standalone_source import NotSeparable, RuleSource
+from harness.core.dtypes import PARTS, PRECISION
+from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
+from harness.core.tensors import fed_shape
+from harness.execute.reference import run_reference
+from harness.generate.case_library import load_cases
+from harness.generate.operator_case import judge_of
+from harness.reproduce import call_source
+from harness.reproduce.call_source import CallSource
+from harness.reproduce.criterion import Criterion, criterion
+from harness.reproduce.failure import ReproducibleFailure, rules_of, title
+from harness.run.backend import BACKENDS
+
+#: What a script says at its end.
+THERE = "The defect is there."
+GONE = "The defect is gone."
+
+
+class NoScript(Exception):
+    """There is no stand-alone code for a failure; the message says why in a line."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a script is put together from, line by line."""
+
+    source: CallSource
+    inputs: list[str]
+    export: ExportSnippet
+    run: RunSnippet
+    rules: RuleSource
+
+
+def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
+    """The script for a failure.
+
+    Args:
+        heading: Its first line; "" for what the failure is, with the case's id.
+
+    Raises:
+        NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.
+    """
+    if failure.stage is Stage.REFERENCE:
+        raise NoScript("it ended before anything was exported; try it with `conformance replay`")
+    parts = _parts(failure)
+    checks: tuple[str, ...] = ()
+    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        body = _dying(failure, parts)
+    elif failure.stage is Stage.COMPARE:
+        # Operators are judged as their family files say.
+        load_cases()
+        reference = run_reference(failure.invocation)
+        found = criterion(failure, judge_of(failure.invocation), reference, parts.source)
+        checks = found.helpers
+        body = _comparing(failure, parts, found)
+    else:
+        body = _raising(failure, parts)
+    pairs = parts.source.helpers if "parts(" in "\n".join(body) else []
+    helpers = [*pairs, *(["", ""] if pairs and checks else []), *checks]
+    return _assembled(failure, parts, helpers, body, heading)
+
+
+def write_graph_script(failure: ReproducibleFailure) -> str:
+    """A script that prints the exported model as ONNX's text format.
+
+    Raises:
+        NoScript: see `write_script`.
+    """
+    parts = _parts(failure)
+    body = [*parts.inputs, *parts.export.code, "print(onnx.printer.to_text(model))"]
+    wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
+    return "\n".join([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body, ""])
+
+
+def _parts(failure: ReproducibleFailure) -> _Parts:
+    converter = find_converter(failure.converter)
+    if converter.snippet is None:
+        raise NoScript(f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)")
+    source = CallSource(failure.invocation)
+    dynamic, examples = None, []
+    if failure.dynamic_dims is not None:
+        dynamic = {n: tuple(sorted(d)) for n, d in zip(source.names, failure.dynamic_dims, strict=True)}
+        if failure.exported != failure.invocation:
+            examples = CallSource(failure.exported).inputs("examples")
+    try:
+        source.module()
+    except Exception as error:
+        raise NoScript(f"PyTorch rejects the call here ({type(error).__name__}: {error})") from error
+    try:
+        functions, rules = rules_of(failure)
+    except (RuleProblem, NotSeparable) as error:
+        raise NoScript(str(error)) from None
+    export = converter.snippet(
+        ExportWanted(
+            examples="examples" if examples else "inputs",
+            opset=failure.opset,
+            dynamic=dynamic,
+            rules=functions,
+        )
+    )
+    run = RunSnippet(load=())
+    if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+        run = _backend(failure, source)
+        if failure.stage is not Stage.LOAD and not run.run:
+            raise NoScript(f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it")
+    return _Parts(source, [*source.inputs(), *examples], export, run, rules)
+
+
+def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
+    entry, argument = BACKENDS.find(failure.backend)
+    if entry.snippet is None:
+        raise NoScript(f"backend {failure.backend} has no stand-alone code (`snippet` of its BackendEntry)")
+    tensors = list(failure.invocation.tensors())
+    ranges = {}
+    for name, spec, exported in zip(source.names, tensors, failure.exported.tensors(), strict=True):
+        sizes = list(zip(fed_shape(spec), fed_shape(exported), strict=True))
+        ranges[name] = tuple(map(min, sizes)), tuple(map(max, sizes))
+    return entry.snippet(
+        RunWanted(
+            argument=argument,
+            raw="bfloat16" in (*(spec.dtype for spec in tensors), *source.output_dtypes),
+            ranges=ranges if failure.dynamic_dims is not None else None,
+        )
+    )
+
+
+def _defined(parts: _Parts) -> list[str]:
+    return [*parts.rules.code, *(["", ""] if parts.rules.code else []), *parts.source.module()]
+
+
+def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
+    """Code that does `steps`, and says what it is that goes wrong in them."""
+    return [
+        "try:",
+        *(f"    {line}" for line in steps),
+        f"except {kind} as error:",
+        f'    print({said}, "\\n{THERE}")',
+        "    raise SystemExit(1)",
+        f'print("{GONE}")',
+    ]
+
+
+def _refused(steps: Sequence[str], expected: str) -> list[str]:
+    return _caught(steps, "Exception", f'"expected {expected}\\ngot", type(error).__name__, error')
+
+
+def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
+    """Code for a failure with an exception, which is caught at the stage where it was raised."""
+    export, run = parts.export.code, parts.run
+    if failure.stage is Stage.CONVERT:
+        return [*parts.inputs, *_refused(export, "an exported model")]
+    before = [*parts.inputs, *export]
+    if failure.stage is Stage.CHECK:
+        return [*before, *_refused(_checks(failure, parts), "a valid model")]
+    if failure.stage is Stage.LOAD:
+        return [*before, *_refused(run.load, "the model to load")]
+    expected = ['print("PyTorch gives", Model()(*inputs.values()))', *parts.source.fed]
+    return [*before, *run.load, *expected, *_refused(run.run, "the model to run")]
+
+
+def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
+    """All that the harness checks of a model, as `harness.execute.run_steps.check_model` does."""
+    count, opset = len(parts.source.output_dtypes), []
+    if failure.opset is not None:
+        opset = [
+            "emitted = [o.version for o in model.opset_import if o.domain == '']",
+            f'assert emitted == [{failure.opset}], f"opset {{emitted}} in place of {failure.opset}"',
+        ]
+    return [
+        *opset,
+        "found = len(model.graph.output)",
+        f'assert found == {count}, f"{{found}} outputs in place of {count}"',
+        "onnx.checker.check_model(model, full_check=True)",
+    ]
+
+
+def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) -> list[str]:
+    eager = parts.source.listed(f"Model()(*{parts.source.eager_inputs}.values())")
+    if found.runs == 1:
+        run = [
+            *parts.run.run,
+            *_digits(parts.source),
+            *(["torch.manual_seed(0)"] if parts.source.is_random else []),
+            f"expected = {eager}",
+            r'print(f"expected {expected}\ngot      {outputs}")',
+        ]
+    else:
+        stacked = f"[torch.stack(runs) for runs in zip(*({{}} for _ in range({found.runs})))]"
+        run = [
+            "def run():",
+            *(f"    {line}" for line in parts.run.run),
+            "    return outputs",
+            f"outputs = {stacked.format('run()')}",
+            "torch.manual_seed(0)",
+            f"expected = {stacked.format(eager)}",
+            r'print(f"expected {[e[0] for e in expected]}\ngot      {[o[0] for o in outputs]}")',
+        ]
+    return [
+        *parts.inputs,
+        *parts.export.code,
+        *parts.run.load,
+        *parts.source.fed,
+        *run,
+        *_caught(found.lines, "AssertionError", "error"),
+    ]
+
+
+def _digits(source: CallSource) -> list[str]:
+    """Code for as many digits as tell numbers apart that differ; PyTorch prints four."""
+    bits = max((PRECISION.get(PARTS.get(dtype, dtype), 0) for dtype in source.output_dtypes), default=0)
+    digits = math.ceil(1 + bits * math.log10(2))
+    return [f"torch.set_printoptions(precision={digits})"] if digits > 4 else []
+
+
+def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
+    """Code for a failure that ends the process: it is left to a child."""
+    steps = [*parts.inputs, *parts.export.code]
+    if failure.stage is Stage.CHECK:
+        steps.append("onnx.checker.check_model(model, full_check=True)")
+    steps += parts.run.load
+    if failure.stage in (Stage.RUN, Stage.COMPARE):
+        steps += [*parts.source.fed, *parts.run.run]
+    seconds = round(failure.timeout) + 60
+    return [
+        'if sys.argv[1:] == ["child"]:',
+        *(f"    {line}" for line in steps),
+        "    sys.exit()",
+        'print("expected: a child process that ends by itself", flush=True)',
+        "try:",
+        f"    code = subprocess.run([sys.executable, __file__, 'child'], timeout={seconds}).returncode",
+        "except subprocess.TimeoutExpired:",
+        f'    code = "no answer within {seconds} seconds"',
+        "if code not in (0, 1):",
+        f'    print(f"got: {{code}}\\n{THERE}")',
+        "    raise SystemExit(1)",
+        f'print("{GONE}" if code == 0 else "The child failed in another way.")',
+        "sys.exit(3 if code else 0)",
+    ]
+
+
+def _imports(wanted: list[str], body: list[str]) -> list[str]:
+    """Import lines as a person orders them: the standard library first; only those that are used."""
+    text = "\n".join(body)
+    lines = list(dict.fromkeys(wanted))
+    if not re.search(r"(?<![\w.])onnx\.", text):
+        lines.remove("import onnx")
+    standard = ("import io", "import subprocess", "import sys", "from importlib")
+    lines.sort(key=lambda line: (line.startswith("from"), line))
+    first = [line for line in lines if line.startswith(standard)]
+    return [*first, *([""] if first else []), *(line for line in lines if line not in first)]
+
+
+def _assembled(
+    failure: ReproducibleFailure, parts: _Parts, helpers: Sequence[str], body: list[str], heading: str
+) -> str:
+    module = _defined(parts)
+    packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
+    wanted = [
+        "from importlib.metadata import version",
+        "import onnx",
+        "import torch",
+        *parts.export.imports,
+        *parts.run.imports,
+        *parts.rules.imports,
+    ]
+    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        wanted += ["import subprocess", "import sys"]
+    names = call_source.uses_inf_or_nan("\n".join([*module, *body]))
+    if names:
+        wanted.append(f"from torch import {', '.join(names)}")
+    shown = ", ".join(f'"{name}"' for name in packages)
+    case = "" if heading else f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. "
+    head = textwrap.wrap(heading or title(failure), call_source.WIDTH - 3)
+    return "\n".join(
+        [
+            f'"""{head[0]}',
+            *head[1:],
+            "",
+            f'{case}Exits 1 while the defect is there and 0 once it is gone."""',
+            "",
+            *_imports(wanted, [*helpers, *body]),
+            "",
+            f"print({{p: version(p) for p in ({shown})}})",
+            "",
+            "",
+            *module,
+            "",
+            "",
+            *([*helpers, "", ""] if helpers else []),
+            *body,
+            "",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class ScriptResult:
+    """How a script ended.
+
+    Attributes:
+        exit_status: Its own; negative for a signal, None where it did not end in time.
+        output: What it printed.
+        errors: What it wrote to standard error: warnings, tracebacks.
+    """
+
+    exit_status: int | None
+    output: str
+    errors: str = ""
+
+    @property
+    def reproduces(self) -> bool:
+        """Whether it found the defect, rather than failing in another way."""
+        return self.exit_status == 1 and THERE in self.output
+
+
+def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:
+    """Run `script` by itself, in an empty directory, for at most `timeout` seconds."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "repro.py"
+        path.write_text(script, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, str(path)],
+                cwd=directory,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return ScriptResult(None, "", f"no end within {timeout:g} seconds")
+    return ScriptResult(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,398 @@
+"""The distinct failures of a recorded run, each with the case to begin shrinking from.
+
+Shrink the failures of a recorded run, worst first, and write the minimal cases beside them.
+
+for minimal in shrink_run(Path("results/RUN"), seconds=60):
+    print(minimal.overload, minimal.matters)
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from harness.causes.cause import SEVERITY
+from harness.causes.groups import FAILED
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.converter import find_converter
+from harness.core.documents import count
+from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.plugins import UnknownName
+from harness.execute.models.model_task import PREFIX, refuse_model
+from harness.execute.supervisor import Supervisor, WorkerFailed
+from harness.execute.task import OWN_FAULT, Settings
+from harness.generate.case_library import load_cases
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.plan.unit import Unit
+from harness.record import store
+from harness.record.json_lines import Minimal, append_line, read_minimal
+from harness.record.layout import ResultsError
+from harness.record.run_info import read_run_info
+from harness.reproduce.matters import matters
+from harness.reproduce.reductions import Domains, domains_of, elements
+from harness.reproduce.shrinker import Budget, Evaluator, ShrinkSubject, Test, shrink
+from harness.run.backend import BACKENDS
+
+_COLUMNS = (
+    *("case_id", "overload", "converter", "backend", "shape_mode", "rule"),
+    *("stage", "outcome", "signature", "invocation", "exported_invocation"),
+)
+#: What is the same for all cases of a failure, its backend apart.
+_ALIKE = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
+#: Before these a backend has taken no part: what fails there fails for every backend.
+_OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedFailure:
+    """One distinct failure of one operator; its fields are columns of the record.
+
+    Attributes:
+        case_id: The recorded case with the fewest elements, then the shortest JSON.
+        backend: The first by name where the failure comes before any.
+        cases: How many cases fail so.
+    """
+
+    case_id: str
+    overload: str
+    converter: str
+    backend: str
+    shape_mode: str
+    rule: str
+    stage: Stage
+    outcome: Outcome
+    signature: str
+    invocation: str
+    exported_invocation: str
+    cases: int
+
+
+def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedFailure]:
+    """Worst first; operators take turns among failures that are equally bad, so that none hides another.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    where = FAILED if case_id is None else FAILED & (pc.field("case_id") == case_id)
+    found: dict[tuple[Any, ...], RecordedFailure] = {}
+    sizes: dict[str, tuple[int, int]] = {}
+    members: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for batch in store.read(results_dir, _COLUMNS, where).to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            if case_id is not None:
+                refuse_model(case_id, row["overload"], "shrunk")
+            size = _size(row)
+            if size is None or row["overload"].startswith(PREFIX):
+                continue
+            key = _key(row)
+            members[key].add(row["case_id"])
+            best = found.get(key)
+            sizes[row["case_id"]] = size
+            if best is None or (size, row["backend"]) < (sizes[best.case_id], best.backend):
+                found[key] = RecordedFailure(
+                    **{**row, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])}, cases=0
+                )
+    counted = [replace(failure, cases=len(members[key])) for key, failure in found.items()]
+    return list(_in_turn(counted))
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    backend = row["backend"] if Stage(row["stage"]) in _OF_BACKEND else ""
+    return backend, *(row[n] for n in _ALIKE)
+
+
+def _size(row: Mapping[str, Any]) -> tuple[int, int] | None:
+    """Elements and characters; None for an invocation of another version."""
+    try:
+        return elements(Invocation.from_json(row["invocation"])), len(row["invocation"])
+    except InvalidInvocation:
+        return None
+
+
+def _in_turn(found: Sequence[RecordedFailure]) -> Iterator[RecordedFailure]:
+    def commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
+        return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature
+
+    for outcome in SEVERITY:
+        queues: defaultdict[str, list[RecordedFailure]] = defaultdict(list)
+        for failure in sorted((f for f in found if f.outcome is outcome), key=commonest):
+            queues[failure.overload].append(failure)
+        for turn in zip_longest(*queues.values()):
+            yield from filter(None, turn)
+
+
+#: Seconds for one failure, so that a stubborn one leaves time for the others.
+PER_FAILURE = 20.0
+#: Of a failure's time, what is left to find out what it depends on.
+_ASKING = 0.3
+#: Of the time that measuring took, what shrinking takes at a run's end; at most so many seconds, and none
+#: where fewer than the last are left: who tries one operator is not kept waiting.
+_PART, _MOST, _LEAST = 0.1, 30.0, 2.0
+
+
+def default_seconds(results_dir: Path) -> float:
+    """What a finished run spends on shrinking where nobody said.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    info = read_run_info(results_dir)
+    if info.finished is None:
+        return 0.0
+    took = datetime.fromisoformat(info.finished) - datetime.fromisoformat(info.started)
+    seconds = min(_PART * took.total_seconds(), _MOST)
+    return seconds if seconds >= _LEAST else 0.0
+
+
+def shrink_after_run(
+    results_dir: Path,
+    seconds: float,
+    *,
+    timeout: float,
+    memory_limit: int,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
+    cases: Sequence[str] | None = None,
+) -> str:
+    """Shrink the run's worst failures, or those of some cases, and say in one line what came of it.
+
+    A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
+    in that line.
+    """
+    done = finished = 0
+    own: list[str] = []
+
+    def skipped(failure: RecordedFailure, why: str) -> None:
+        if OWN_FAULT in why:
+            own.append(f"; {failure.case_id}: {why}")
+
+    try:
+        chosen = None
+        if cases is not None:
+            chosen = [failure for case in cases for failure in failures(results_dir, case_id=case)]
+        for minimal in shrink_run(
+            results_dir,
+            seconds=seconds,
+            chosen=chosen,
+            timeout=timeout,
+            memory_limit=memory_limit,
+            rules=rules,
+            corpus=corpus,
+            on_skipped=skipped,
+        ):
+            done += 1
+            finished += minimal.finished
+    except (ResultsError, WorkerFailed) as error:
+        return f"shrinking stopped: {error}"
+    except Exception as error:
+        return f"shrinking failed, please report it: {type(error).__name__}: {error}"
+    more = "" if finished == done else f" (time limit reached for {done - finished})"
+    return f"Shrunk {count(done, 'failure')}{more}{''.join(own)}; run `conformance shrink` to continue"
+
+
+def shrink_run(
+    results_dir: Path,
+    *,
+    seconds: float,
+    per_failure: float = PER_FAILURE,
+    chosen: Sequence[RecordedFailure] | None = None,
+    again: bool = False,
+    timeout: float = 60.0,
+    memory_limit: int = 4 * 2**30,
+    rules: Sequence[str] = (),
+    corpus: Corpus | None = None,
+    on_skipped: Callable[[RecordedFailure, str], None] | None = None,
+) -> Iterator[Minimal]:
+    """Shrink failures until there are no more or the time is over; each is written as it is found.
+
+    What an earlier call finished is left alone, and what it began is gone on with.
+
+    Args:
+        results_dir: The run.
+        seconds: In all; one evaluation that is under way is finished.
+        per_failure: At most, for one.
+        chosen: Failures to shrink, in this order; None for all of the run, worst first.
+        again: Shrink those, too, that are finished already.
+        timeout: Seconds per step of an evaluation.
+        memory_limit: Bytes that the worker process may take.
+        rules: Files of the conversion functions that the run tried.
+        corpus: Where the minimal cases are kept for the next run; None for nowhere.
+        on_skipped: Told of each failure that cannot be shrunk, and why.
+
+    Yields:
+        Minimal cases.
+
+    Raises:
+        harness.record.layout.ResultsError: the run cannot be read or written.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    load_cases()
+    end = time.monotonic() + seconds
+    skipped = on_skipped or (lambda failure, why: None)
+    asked = read_run_info(results_dir).options
+    known = {(m.case_id, m.converter, m.backend): m for m in read_minimal(results_dir)}
+    with Supervisor(timeout=timeout, memory_limit=memory_limit) as supervisor:
+        for failure in failures(results_dir) if chosen is None else chosen:
+            left = end - time.monotonic()
+            if left <= 0:
+                return
+            before = known.get((failure.case_id, failure.converter, failure.backend))
+            if before is not None and before.finished and not again:
+                continue
+            why = _missing(failure, rules)
+            if why:
+                skipped(failure, why)
+                continue
+            opset = asked.get("opset")
+            settings = Settings(
+                opset=opset if isinstance(opset, int) else None,
+                public_api=bool(asked.get("public_api")),
+                dynamic=failure.shape_mode == "dynamic",
+                rules=tuple(rules),
+            )
+            place = Unit(
+                overload=failure.overload,
+                converter=failure.converter,
+                backends=(failure.backend,),
+                shape_mode=failure.shape_mode,
+                settings=settings,
+            )
+            try:
+                evaluator = Evaluator(place, supervisor, Budget(min(left, per_failure)))
+                found = _shrink_one(failure, before, evaluator)
+            except WorkerFailed:
+                raise
+            except Exception as error:
+                # The others can be shrunk anyway.
+                found = f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
+            if isinstance(found, Minimal):
+                append_line(results_dir, found)
+                if corpus is not None:
+                    corpus.add(_entry(found))
+                yield found
+            else:
+                skipped(failure, found)
+
+
+def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
+    """The minimal case, or why there is none."""
+    original = _subject(failure)
+    verdict = evaluator.blamed(original)
+    if verdict is None:
+        return "no time is left for it"
+    if not _fails_again(failure, verdict):
+        said = f" ({verdict.signature})" if verdict.signature else ""
+        return f"it does not fail again as it was recorded: {verdict.outcome} at {verdict.stage}{said}"
+    start = original
+    if before is not None and Test(evaluator, verdict, careful=True).fails(_subject(before)):
+        start = _subject(before)
+    smallest, finished, sentences = _smallest(start, evaluator, verdict, domains_of(original.invocation))
+    verdict = evaluator.blamed(smallest)
+    assert verdict is not None
+    return Minimal(
+        case_id=failure.case_id,
+        overload=failure.overload,
+        converter=failure.converter,
+        backend=failure.backend,
+        stage=failure.stage,
+        outcome=failure.outcome,
+        signature=failure.signature,
+        blame=verdict.blame,
+        component=verdict.component,
+        place=verdict.place,
+        fault=verdict.fault,
+        detail=verdict.detail,
+        diagnosis=verdict.diagnosis,
+        message=verdict.message,
+        minimal_id=verdict.case_id,
+        invocation=verdict.invocation,
+        exported_invocation=verdict.exported_invocation,
+        matters=sentences,
+        elements=elements(smallest.invocation),
+        evaluations=evaluator.evaluations + (before.evaluations if before else 0),
+        finished=finished,
+    )
+
+
+def _smallest(
+    start: ShrinkSubject, evaluator: Evaluator, original: Verdict, domains: Domains
+) -> tuple[ShrinkSubject, bool, tuple[str, ...]]:
+    """The smallest failure, whether nothing smaller fails, and what it depends on.
+
+    Witnesses cost more than many candidates. They are heard about the end of the way, and about every step
+    of it only where the end turns out to be someone else's defect.
+    """
+    budget = evaluator.budget
+    kept = budget.set_aside(_ASKING)
+    test = Test(evaluator, original)
+    smallest = shrink(start, test, domains)
+    finished = not budget.spent
+    budget.give_back(kept)
+    if smallest != start and not test.is_blamed_alike(smallest):
+        known = _last_blamed_alike(start, test)
+        kept = budget.set_aside(_ASKING)
+        smallest = shrink(known, Test(evaluator, original, careful=True), domains)
+        finished = not budget.spent
+        budget.give_back(kept)
+    said = matters(smallest, test, domains)
+    return smallest, finished and not budget.spent, said
+
+
+def _last_blamed_alike(start: ShrinkSubject, test: Test) -> ShrinkSubject:
+    """Where on the way from `start` the witnesses begin to blame someone else, found by halving."""
+    alike = bisect(test.way, False, key=lambda subject: not test.is_blamed_alike(subject))
+    return test.way[alike - 1] if alike else start
+
+
+def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
+    """Whether the recorded case does what was recorded.
+
+    An exporter may list what it knows in another order in another process: of an error of the very same
+    case, the place and the kind say enough. What is wrong with numbers is one of few words.
+    """
+    return (verdict.stage, verdict.outcome) == (failure.stage, failure.outcome) and (
+        verdict.signature == failure.signature or failure.outcome is not Outcome.MISMATCH
+    )
+
+
+def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
+    exported = case.exported_invocation
+    return ShrinkSubject(Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None)
+
+
+def _entry(minimal: Minimal) -> CorpusEntry:
+    subject = _subject(minimal)
+    return CorpusEntry(
+        invocation=subject.invocation,
+        exported=subject.exported,
+        origin="minimal",
+        note="; ".join(minimal.matters),
+        converter=minimal.converter,
+        backend=minimal.backend,
+        stage=minimal.stage,
+        outcome=minimal.outcome,
+        signature=minimal.signature,
+    )
+
+
+def _missing(failure: RecordedFailure, rules: Sequence[str]) -> str:
+    """Why the failure cannot be evaluated here; "" where it can."""
+    if failure.rule and not rules:
+        return f"the rule {failure.rule} took part: give its file with --rules"
+    try:
+        entry, argument = BACKENDS.find(failure.backend)
+        for problem in (find_converter(failure.converter).probe(), entry.probe(argument)):
+            if problem is not None:
+                return problem.reason
+    except UnknownName as error:
+        return str(error)
+    return ""

@@ -1,0 +1,524 @@
+"""Which of some candidates fail as the original does: run in a worker process, many per export.
+
+Shrink one failure: single reductions many at a time, then Hypothesis over all of them in combination.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import islice
+from operator import attrgetter
+from typing import TypeAlias
+
+from hypothesis import HealthCheck, Phase, Verbosity, find, settings, strategies as st
+from hypothesis.errors import HypothesisWarning, NoSuchExample
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
+
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.dtypes import PRECISION
+from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.execute.supervisor import Supervisor
+from harness.generate import provider
+from harness.generate.draws import invocations
+from harness.generate.operator_case import OPERATOR_CASES
+from harness.generate.provider import StableProvider
+from harness.generate.sources.recorded import Replayed
+from harness.plan.unit import Unit, run_unit
+from harness.reproduce.reductions import (
+    Cost,
+    Domains,
+    PlainNumber,
+    Rewrite,
+    allowed,
+    alternatives,
+    compact,
+    contiguous,
+    cost,
+    domains_of,
+    elements,
+    everywhere_in,
+    is_plain_layout,
+    keeps_values,
+    literal,
+    map_tensors,
+    numbers,
+    optional_arguments,
+    plainer_arguments,
+    plainer_dtypes,
+    plainer_elements,
+    plainer_everywhere,
+    shrunk,
+    steps,
+    tensors_of,
+    ties,
+    value_steps,
+    with_argument,
+    with_numbers,
+    with_tensors,
+    without_argument,
+)
+
+#: Most candidates that are evaluated together.
+_TOGETHER = 96
+#: Blame that says nothing.
+_OPEN = frozenset({"", "unknown"})
+
+
+@dataclass(frozen=True)
+class ShrinkSubject(Replayed):
+    """What is shrunk: an invocation, and with it the one whose shapes are exported where that is another."""
+
+    exported: Invocation | None = None
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Its identity, as a verdict has it."""
+        return self.invocation.json, "" if self.exported is None else self.exported.json
+
+    @cached_property
+    def cost(self) -> tuple[Cost, Cost]:
+        """Smaller is plainer; what is exported counts after what is run."""
+        return cost(self.invocation), () if self.exported is None else cost(self.exported)
+
+    def changed(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
+        """Both invocations changed in the same way; None where one cannot be."""
+        subject = self.with_values(change)
+        if subject is None or self.exported is None:
+            return subject
+        exported = change(self.exported)
+        return None if exported is None else ShrinkSubject(subject.invocation, exported)
+
+    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
+        """The invocation that is run changed; values take no part in an export."""
+        invocation = change(self.invocation)
+        return None if invocation is None else ShrinkSubject(invocation, self.exported)
+
+
+def _manner(verdict: Verdict) -> tuple[Stage, Outcome, str]:
+    return verdict.stage, verdict.outcome, verdict.signature
+
+
+def _is_gross(verdict: Verdict) -> bool | None:
+    """Whether more than half of the significant bits are wrong in the worst element.
+
+    None where no error was measured: other shapes, NaN against numbers, integers.
+    """
+    ulp, precision = verdict.max_ulp_error, PRECISION.get(verdict.dtype)
+    if verdict.outcome is not Outcome.MISMATCH or not ulp or precision is None or math.isnan(ulp):
+        return None
+    return bool(ulp > 2.0 ** (precision / 2))
+
+
+class Budget:
+    """What shrinking one failure may cost: `seconds` from now on, and runs of so many candidates."""
+
+    def __init__(self, seconds: float, evaluations: int = 100_000) -> None:
+        self._end = time.monotonic() + seconds
+        self.evaluations_left = evaluations
+
+    @property
+    def seconds_left(self) -> float:
+        """May be negative."""
+        return self._end - time.monotonic()
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be run."""
+        return self.evaluations_left <= 0 or self.seconds_left <= 0
+
+    def set_aside(self, part: float) -> float:
+        """Keep a part of the seconds that are left for later; how many those are."""
+        seconds = max(0.0, self.seconds_left) * part
+        self._end -= seconds
+        return seconds
+
+    def give_back(self, seconds: float) -> None:
+        """Make what was set aside available."""
+        self._end += seconds
+
+
+class Evaluator:
+    """Runs candidates in one place and remembers what became of each.
+
+    Args:
+        place: Operator, converter, backend and settings with which they are run.
+        supervisor: Keeps the worker process.
+        budget: When it is spent, nothing more is run.
+    """
+
+    def __init__(self, place: Unit, supervisor: Supervisor, budget: Budget) -> None:
+        self.budget = budget
+        self.evaluations = 0
+        self._place = place
+        self._supervisor = supervisor
+        self._known: dict[tuple[str, str], Verdict] = {}
+        self._blamed: dict[tuple[str, str], Verdict] = {}
+        #: Seconds that one candidate took of late, to fit a batch into what is left.
+        self._pace = 0.05
+
+    def verdicts(self, subjects: Iterable[ShrinkSubject], *, together: bool = True) -> list[Verdict | None]:
+        """What became of each of `subjects`; None for those that the budget does not reach.
+
+        Args:
+            subjects: Candidates.
+            together: Whether several may share a worker's task; apart, one that kills the worker costs no
+                search for the guilty.
+        """
+        wanted = list(subjects)
+        new = list({s.key: s for s in wanted if s.key not in self._known}.values())
+        while new and not self.budget.spent:
+            # At most two seconds, so that a spent budget is noticed.
+            fitting = int(min(self.budget.seconds_left, 2.0) / self._pace)
+            count = max(1, min(fitting, _TOGETHER, self.budget.evaluations_left)) if together else 1
+            started = time.monotonic()
+            self._known.update(self._evaluated(new[:count], blame=False))
+            self._pace = max(0.001, 0.5 * self._pace + 0.5 * (time.monotonic() - started) / len(new[:count]))
+            new = new[count:]
+        return [self._known.get(subject.key) for subject in wanted]
+
+    def blamed(self, subject: ShrinkSubject) -> Verdict | None:
+        """What became of `subject`, and whose defect it is; None where the budget does not reach."""
+        if subject.key not in self._blamed and not self.budget.spent:
+            self._blamed.update(self._evaluated([subject], blame=True))
+        return self._blamed.get(subject.key)
+
+    def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
+        settings = replace(self._place.settings, blame=blame)
+        unit = replace(self._place, replay=tuple(subjects), settings=settings)
+        self.evaluations += len(subjects)
+        self.budget.evaluations_left -= len(subjects)
+        return {
+            (verdict.invocation, verdict.exported_invocation): verdict
+            for verdicts in run_unit(unit, self._supervisor)
+            for verdict in verdicts
+        }
+
+
+class Test:
+    """Whether candidates fail as the original does.
+
+    Args:
+        evaluator: Runs them.
+        original: What became of the original.
+        careful: Whether `confirmed` asks whose defect a candidate is.
+
+    Attributes:
+        lethal: Whether each failing candidate costs a worker process.
+        way: What was gone on with, plainer and plainer.
+    """
+
+    __test__ = False  # Not for pytest.
+
+    def __init__(self, evaluator: Evaluator, original: Verdict, *, careful: bool = False) -> None:
+        self.evaluator = evaluator
+        self.original = original
+        self.lethal = original.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
+        self.careful = careful
+        self.way: list[ShrinkSubject] = []
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing more may be run."""
+        return self.evaluator.budget.spent
+
+    def failing(self, subjects: Sequence[ShrinkSubject]) -> list[ShrinkSubject]:
+        """Those that fail as the original does, whoever is to blame.
+
+        Values that are wrong by rounding and values that are wrong altogether are different failures although
+        both are called wrong.
+        """
+        return self._where(
+            subjects,
+            lambda verdict: (
+                _manner(verdict) == _manner(self.original)
+                and len({_is_gross(verdict), _is_gross(self.original)} - {None}) < 2
+            ),
+        )
+
+    def passing(self, subjects: Sequence[ShrinkSubject]) -> set[tuple[str, str]]:
+        """The keys of those that pass."""
+        return {s.key for s in self._where(subjects, lambda verdict: verdict.outcome is Outcome.PASS)}
+
+    def _where(self, subjects: Sequence[ShrinkSubject], wanted: Callable[[Verdict], bool]) -> list[ShrinkSubject]:
+        found = self.evaluator.verdicts(subjects, together=not self.lethal)
+        return [s for s, v in zip(subjects, found, strict=True) if v is not None and wanted(v)]
+
+    def fails(self, subject: ShrinkSubject) -> bool:
+        """Whether this one does, and is confirmed."""
+        return bool(self.failing([subject])) and self.confirmed(subject)
+
+    def confirmed(self, subject: ShrinkSubject) -> bool:
+        """Whether a failing candidate may be gone on with: always, unless blame is asked for step by step."""
+        return not self.careful or self.is_blamed_alike(subject)
+
+    def is_blamed_alike(self, subject: ShrinkSubject) -> bool:
+        """Whether the witnesses blame whom they blamed for the original, where both say whom.
+
+        Not where the budget is spent.
+        """
+        verdict = self.evaluator.blamed(subject)
+        if verdict is None:
+            return False
+        blamed = {verdict.blame, self.original.blame}
+        return len(blamed) == 1 or bool(blamed & _OPEN)
+
+
+#: A Hypothesis backend, for `settings(backend=…)`.
+_ORIGINAL = "harness-original"
+#: Elements of a tensor that are chosen one by one.
+_ELEMENTS = 16
+#: Alternatives of one argument: each is a choice that Hypothesis tries to lower.
+_ALTERNATIVES = 24
+_OMITTED = object()
+
+#: Steps that are tried at once: exports dear, values of one export cheap.
+_STRUCTURES = 24
+_VALUES = 256
+#: Of the candidates that fail, how many are asked whose defect they are.
+_CONFIRMED = 3
+#: Candidates that Hypothesis may run for one failure, one export each.
+_COMBINATIONS = 120
+#: The operator case is asked for smaller calls where what is left is larger than this.
+_LARGE = 8
+#: Calls that it is asked for, those that Hypothesis tries while it shrinks one included.
+_DRAWN = 80
+
+_cost = attrgetter("cost")
+
+
+def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+    """The plainest case that fails in the same way, as far as the budget reaches.
+
+    At worst it is `subject`, and never one that `test` has not seen fail. `domains` are the values that the
+    operator allows.
+    """
+    smallest = _shrink_greedily(subject, test, domains)
+    if test.lethal or subject.exported is not None:
+        return smallest
+    if elements(smallest.invocation) > _LARGE and not test.spent:
+        drawn = _drawn_smaller(smallest, test)
+        if drawn is not None:
+            its_domains = domains_of(drawn.invocation)
+            other = _shrink_greedily(drawn, test, its_domains)
+            if other.cost < smallest.cost:
+                smallest, domains = other, its_domains
+    return _combined(smallest, test, domains)
+
+
+#: Makes what a step makes of a subject, None where it does not apply to it.
+_Apply: TypeAlias = Callable[[ShrinkSubject, Rewrite], ShrinkSubject | None]
+
+
+def _shrink_greedily(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+    """Something plainer that fails in the same way, such that no single step of it does.
+
+    Or all that the budget allowed.
+    """
+    progress = True
+    while progress and not test.spent:
+        progress = False
+        seen: set[tuple[str, str]] = set()
+        for apply, most, proposed in (
+            (ShrinkSubject.changed, _STRUCTURES, steps(subject.invocation)),
+            (ShrinkSubject.with_values, _VALUES, value_steps(subject.invocation, domains)),
+        ):
+            while chunk := list(islice(proposed, 1 if test.lethal else most)):
+                smaller = _best(subject, apply, chunk, test, seen)
+                if smaller is not None:
+                    subject, progress = smaller, True
+                    test.way.append(subject)
+                if test.spent:
+                    return subject
+    return subject
+
+
+def _best(
+    subject: ShrinkSubject, apply: _Apply, chunk: Sequence[Rewrite], test: Test, seen: set[tuple[str, str]]
+) -> ShrinkSubject | None:
+    """The plainest failing candidate, of single steps or of those that succeed taken together."""
+    taken: dict[tuple[str, str], tuple[Rewrite, ShrinkSubject]] = {}
+    for step in chunk:
+        candidate = apply(subject, step)
+        if candidate is not None and candidate.key not in seen and candidate.cost < subject.cost:
+            taken.setdefault(candidate.key, (step, candidate))
+    seen.update(taken)
+    failing = {s.key for s in test.failing([candidate for _, candidate in taken.values()])}
+    good = sorted((pair for key, pair in taken.items() if key in failing), key=lambda pair: pair[1].cost)
+    if not good:
+        return None
+    # Steps mostly do not hinder each other: each prefix of their combination is tried at once.
+    combined = [good[0][1]]
+    for step, _ in good[1:]:
+        more = apply(combined[-1], step)
+        if more is not None and more.cost < combined[-1].cost:
+            combined.append(more)
+    found = {s.key: s for s in (*test.failing(combined[1:]), *(s for _, s in good))}
+    plainest = sorted(found.values(), key=_cost)[:_CONFIRMED]
+    return next(filter(test.confirmed, plainest), None)
+
+
+def _combined(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+    """Reductions that fail only together, by Hypothesis."""
+    if test.spent:
+        return subject
+    written = subject.changed(partial(map_tensors, change=literal))
+    if written is None or not test.fails(written):
+        return subject
+    found = _find(
+        reductions(written.invocation, domains),
+        lambda invocation: ShrinkSubject(invocation).cost <= written.cost,
+        test,
+        evaluations=_COMBINATIONS,
+        backend=_ORIGINAL,
+    )
+    return min([subject, written, *found], key=_cost)
+
+
+def _drawn_smaller(subject: ShrinkSubject, test: Test) -> ShrinkSubject | None:
+    """A smaller failure among the operator case's own calls, which fit together by construction."""
+    case = OPERATOR_CASES.get(subject.invocation.overload)
+    if case is None or subject.invocation.dtype not in case.dtypes:
+        return None
+    size = elements(subject.invocation)
+    found = _find(
+        invocations(case, subject.invocation.dtype),
+        lambda invocation: 0 < elements(invocation) < size,
+        test,
+        evaluations=_DRAWN,
+        backend="hypothesis",
+    )
+    return min(found, key=_cost, default=None)
+
+
+def _find(
+    strategy: st.SearchStrategy[Invocation],
+    wanted: Callable[[Invocation], bool],
+    test: Test,
+    *,
+    evaluations: int,
+    backend: str,
+) -> list[ShrinkSubject]:
+    """All that Hypothesis found failing on its way to the smallest that `strategy` can draw."""
+    failing: dict[tuple[str, str], ShrinkSubject] = {}
+    passing: set[tuple[str, str]] = set()
+    most = test.evaluator.evaluations + evaluations
+
+    def fails(invocation: Invocation) -> bool:
+        subject = ShrinkSubject(invocation)
+        if subject.key in failing:
+            return True
+        # What is refused for want of budget is refused for good: Hypothesis wants one answer to one question.
+        refused = subject.key in passing or test.spent or test.evaluator.evaluations >= most
+        if refused or not wanted(invocation) or not test.fails(subject):
+            passing.add(subject.key)
+            return False
+        failing[subject.key] = subject
+        return True
+
+    with contextlib.suppress(NoSuchExample), warnings.catch_warnings(), provider.stream("shrink"):
+        warnings.simplefilter("ignore", HypothesisWarning)
+        find(
+            strategy,
+            fails,
+            settings=settings(
+                max_examples=evaluations,
+                phases=[Phase.generate, Phase.shrink],
+                database=None,
+                deadline=None,
+                verbosity=Verbosity.quiet,
+                suppress_health_check=list(HealthCheck),
+                backend=backend,
+            ),
+            random=random.Random(0),
+        )
+    return list(failing.values())
+
+
+# What Hypothesis chooses from: it shrinks every choice towards the first alternative, so each list of
+# alternatives has the plainest first and what the invocation has last.
+
+
+class OriginalProvider(StableProvider):
+    """Chooses the last alternative always, so that Hypothesis begins with the invocation itself."""
+
+    def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **_: object) -> int:
+        """The end of the range."""
+        return max_value if max_value is not None else (min_value or 0)
+
+
+AVAILABLE_PROVIDERS[_ORIGINAL] = f"{__name__}.{OriginalProvider.__name__}"
+
+
+def reductions(original: Invocation, domains: Domains) -> st.SearchStrategy[Invocation]:
+    """Invocations plainer than `original` in any combination of ways, `original` itself among them.
+
+    The values of its tensors must be written out; `domains` are those that its operator allows.
+    """
+
+    @st.composite
+    def strategy(draw: st.DrawFn) -> Invocation:
+        invocation = original
+        for name, argument in original.arguments:
+            chosen = draw(st.sampled_from(_alternatives(original.overload, name, argument)))
+            if chosen is _OMITTED:
+                invocation = without_argument(invocation, name)
+            else:
+                invocation = with_argument(invocation, name, chosen)  # type: ignore[arg-type]
+        invocation = _smaller(draw, invocation)
+        for dtype in dict.fromkeys(spec.dtype for spec in invocation.tensors()):
+            chosen_dtype = draw(st.sampled_from((*plainer_dtypes(dtype), dtype)))
+            invocation = everywhere_in(invocation, dtype, chosen_dtype) or invocation
+        for path, spec in tensors_of(invocation).items():
+            layouts = () if is_plain_layout(spec) else (contiguous(spec), compact(spec))
+            laid = draw(st.sampled_from((*layouts, spec)))
+            valued = _plainer_values(draw, laid, domains.get(path[0], ()))
+            invocation = with_tensors(invocation, {path: valued})
+        return invocation
+
+    return strategy()
+
+
+def _alternatives(overload: str, name: str, argument: Argument) -> Sequence[object]:
+    plainer: list[object] = [_OMITTED] if name in optional_arguments(overload) else []
+    if type(argument) is int or type(argument) is float:
+        # One argument may get less plain where another gets plainer for it.
+        plainer += [type(argument)(n) for n in alternatives(name) if n != argument]
+    elif not isinstance(argument, TensorSpec):
+        plainer += list(plainer_arguments(name, argument))[:_ALTERNATIVES]
+    return (*plainer, argument)
+
+
+def _smaller(draw: st.DrawFn, invocation: Invocation) -> Invocation:
+    for tied in ties(invocation):
+        path, dim = min(tied, key=str)
+        spec = tensors_of(invocation).get(path)
+        if spec is None or dim >= len(spec.shape):
+            continue
+        size = spec.shape[dim]
+        count = draw(st.integers(min(1, size), size))
+        first = draw(st.integers(0, size - count))
+        if count < size:
+            invocation = shrunk(invocation, tied, range(first, first + count)) or invocation
+    return invocation
+
+
+def _plainer_values(draw: st.DrawFn, spec: TensorSpec, rules: Sequence[tuple[str | int | float, ...]]) -> TensorSpec:
+    spec = literal(spec)
+    before = numbers(spec)
+    if keeps_values(rules) or not before:
+        return spec
+    options = [v for v in plainer_everywhere(spec.dtype, before) if allowed(rules, spec.dtype, v)]
+    after: tuple[PlainNumber, ...] = draw(st.sampled_from((*options, before)))
+    if after is before and len(before) <= _ELEMENTS:
+        after = tuple(
+            draw(st.sampled_from((*(v for v in plainer_elements(n) if allowed(rules, spec.dtype, (v,))), n)))
+            for n in before
+        )
+    return with_numbers(spec, after) if allowed(rules, spec.dtype, after) else spec

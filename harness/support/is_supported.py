@@ -1,0 +1,89 @@
+"""`harness.is_supported`: whether something survives the trip to a runtime, without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
+from harness.support.answer import Support, support_of
+from harness.support.asked_calls import question
+from harness.support.model_loading import loaded
+from harness.support.record import SHIPPED, read_support, recorded_names
+
+if TYPE_CHECKING:
+    import torch
+
+_DTYPES = (*ALL, *WIDE_UNSIGNED, *COMPLEX)
+
+
+def is_supported(
+    asked: Any,
+    args: Sequence[Any] = (),
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dtype: str | torch.dtype | None = None,
+    converter: str = "dynamo",
+    backend: str = "ort-cpu",
+    opset: int | None = None,
+    record: Path | str | None = None,
+) -> Support:
+    """Whether a record says that operators, a call or a model work with a converter and a backend.
+
+    An answer rests on recorded cases with the dtypes, attributes, opset, converter and backend that were
+    asked for; without such cases it is unknown. Nothing is exported to ONNX and nothing is run, but an ONNX
+    model is loaded in the installed backend: if that refuses it, the model is not supported, whatever its
+    operators are.
+
+        harness.is_supported("aten::celu", dtype="bfloat16")
+        harness.is_supported(torch.ops.aten.celu.default, backend="openvino")
+        harness.is_supported(module, (torch.randn(2, 3),), converter="torchscript")
+        harness.is_supported("model.onnx")
+
+    Args:
+        asked: An operator (``"aten::celu"``, a glob, an `OpOverload`, a packet), a
+            `harness.core.invocation.Invocation`, a `torch.nn.Module` with example inputs, an exported program, an ONNX
+            model, or the path of an ``.onnx`` or ``.pt2`` file.
+        args: Example inputs of a module.
+        kwargs: Further ones.
+        dtype: Of an operator's tensors, ``"float16"`` or `torch.float16`; any where it is left out.
+        converter: That exports.
+        backend: That runs the model.
+        opset: Of the model; whichever was recorded where it is left out.
+        record: A run's directory, or a file that `conformance supports --write` made; by default the record
+            that the package ships, of the versions that the answer names.
+
+    Returns:
+        The answer, which is true only where everything is supported.
+
+    Raises:
+        ResultsError: the record cannot be read.
+        ModelError: a file holds no model, or a module cannot be exported.
+        UnknownOperator: PyTorch has no operator of that name.
+        ValueError: the record has no verdict of this converter with this backend, or there is no such dtype.
+        TypeError: `asked` is nothing of the above.
+    """
+    if dtype is not None:
+        dtype = str(dtype).removeprefix("torch.")
+        if dtype not in _DTYPES and not dtype.startswith("float8_"):
+            raise ValueError(f"{dtype} is not a dtype; there are {', '.join(_DTYPES)}")
+    place = Path(record) if record is not None else SHIPPED
+    names, columns = recorded_names(place)
+    if (converter, backend) not in columns:
+        there = ", ".join(f"{c} → {b}" for c, b in sorted(columns))
+        which = record if record is not None else "the record that the package ships"
+        raise ValueError(f"{which} has no verdicts of {converter} → {backend}; it has {there or 'none'}")
+    wanted = question(asked, names, args=args, kwargs=kwargs, dtype=dtype)
+    loading = loaded(wanted.model, backend) if wanted.model is not None else None
+    return support_of(
+        wanted.calls,
+        read_support(place, sorted({call.overload for call in wanted.calls})),
+        asked=wanted.asked,
+        converter=converter,
+        backend=backend,
+        opset=opset,
+        opsets=columns[converter, backend],
+        unmapped=wanted.unmapped,
+        loading=loading,
+    )
