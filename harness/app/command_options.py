@@ -26,38 +26,58 @@ STEP_SECONDS = 60.0
 
 def add(add: Callable[..., None]) -> None:
     """Declare the options; `add` takes what `argparse` takes."""
-    names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
-    number: dict[str, Any] = {"type": int, "metavar": "N"}
-    default = Options()
+    _add_selection(add)
+    _add_draws(add)
+    _add_comparison(add)
+    _add_exports(add)
+    _add_results(add)
+    _add_reports(add)
+
+
+_NAMES: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
+_NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
+
+
+def _add_selection(add: Callable[..., None]) -> None:
+    """What is run."""
     add(
         "--op",
         help="run this operator: aten::celu, aten.add.Tensor, 'aten.upsample_*'; repeatable (default: all)",
-        **names,
+        **_NAMES,
     )
-    add("--converter", help="use this converter: dynamo (default), torchscript, …; repeatable", **names)
-    add("--backend", help="use this backend: ort-cpu (default), trt, …, or all; repeatable", **names)
+    add("--converter", help="use this converter: dynamo (default), torchscript, …; repeatable", **_NAMES)
+    add("--backend", help="use this backend: ort-cpu (default), trt, …, or all; repeatable", **_NAMES)
     add(
         "--source",
         help="take cases from this source: generated and corpus (default), opinfo, corpus:FILE; repeatable",
-        **names,
+        **_NAMES,
     )
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
-    add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **names)
-    add("--dtype", help="draw only cases of this dtype: float16; repeatable", **names)
+    add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **_NAMES)
+    add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
+
+
+def _add_draws(add: Callable[..., None]) -> None:
+    """How many cases, and of what shapes."""
+    default = Options()
     cases = f"draw about N cases per operator: more where exports are quick ({default.examples})"
-    add("--examples", help=cases, **number)
+    add("--examples", help=cases, **_NUMBER)
     add(
         "--values",
         help="draw values N times per exported structure (4, and up to 8 where exports are slow)",
-        **number,
+        **_NUMBER,
     )
-    add("--seed", help=f"seed of the draws ({default.seed})", **number)
+    add("--seed", help=f"seed of the draws ({default.seed})", **_NUMBER)
     add(
         "--shapes",
         choices=("static", "dynamic", "both"),
         default=default.shapes,
         help="export with static shapes, with dynamic shapes, or both (%(default)s)",
     )
+
+
+def _add_comparison(add: Callable[..., None]) -> None:
+    """What the run is compared with, and which part of it runs here."""
     add(
         "--rules",
         metavar="FILE",
@@ -77,8 +97,13 @@ def add(add: Callable[..., None]) -> None:
     )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
-    add("--opset", help="emit opset N (default: the converter's own)", **number)
-    add("--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **number)
+
+
+def _add_exports(add: Callable[..., None]) -> None:
+    """How cases are exported and run."""
+    default = Options()
+    add("--opset", help="emit opset N (default: the converter's own)", **_NUMBER)
+    add("--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **_NUMBER)
     add("--public-api", action="store_true", help="use only the public exporter, which is slow and plain")
     add("--no-blame", action="store_true", help="do not find out whose defect each failure is")
     add(
@@ -88,6 +113,19 @@ def add(add: Callable[..., None]) -> None:
         metavar="GIB",
         help="stop a worker process that uses more memory (%(default)s)",
     )
+    # pytest-timeout has an option of that name and no default.
+    with contextlib.suppress(ValueError):
+        add(
+            "--timeout",
+            type=float,
+            default=STEP_SECONDS,
+            metavar="S",
+            help="seconds until a step is stopped (%(default)s)",
+        )
+
+
+def _add_results(add: Callable[..., None]) -> None:
+    """Where results go, and what is run again."""
     add("--results-dir", metavar="DIR", help="write the run to DIR (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures, but exit with status 0")
     add("--replay", metavar="DIR", help="rerun the cases of the run in DIR instead of drawing cases")
@@ -98,6 +136,10 @@ def add(add: Callable[..., None]) -> None:
         metavar="ID",
         help="with --replay: rerun only this case; repeatable",
     )
+
+
+def _add_reports(add: Callable[..., None]) -> None:
+    """What is reported in place of a run, or after it."""
     add(
         "--generator-report",
         nargs="?",
@@ -119,15 +161,6 @@ def add(add: Callable[..., None]) -> None:
         help="run nothing, and list which operators have a case; with --op, say what the run in "
         "--results-dir (default: the newest) has tried of these operators",
     )
-    # pytest-timeout has an option of that name and no default.
-    with contextlib.suppress(ValueError):
-        add(
-            "--timeout",
-            type=float,
-            default=STEP_SECONDS,
-            metavar="S",
-            help="seconds until a step is stopped (%(default)s)",
-        )
 
 
 def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:

@@ -83,7 +83,7 @@ class UnitSummary:
 
     @property
     def failed(self) -> int:
-        """How many verdicts are somebody's failure."""
+        """How many verdicts are failures of a component."""
         return sum(count for count, _ in self._failures.values())
 
     def text(self) -> str:

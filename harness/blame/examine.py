@@ -88,7 +88,7 @@ def _hear(
 
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
-    """Hear the witnesses of each complaint in a worker, and send what comes of it."""
+    """Hear the witnesses of each complaint in a worker, and send the outcome."""
     exports: dict[tuple[int, str], object] = {}
 
     def converter(name: str) -> Converter:

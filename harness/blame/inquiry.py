@@ -68,12 +68,12 @@ def may_change(outcome: Outcome, heard: Sequence[Testimony], role: Role, others:
 
 @cache
 def _may_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[Role]) -> bool:
-    besides = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
+    others_too = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
     findings = telling_findings(outcome, role)
     return any(
         _blame(outcome, known | {*some, (role, finding, True)}) != _blame(outcome, known | {*some})
         for count in range(_AT_ONCE + 1)
-        for some in combinations(besides, count)
+        for some in combinations(others_too, count)
         for finding in findings
     )
 

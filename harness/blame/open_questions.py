@@ -8,7 +8,7 @@ text and finds the quotation, or the silence, there; where a later version of ON
 entry holds no more.
 
 An open question excuses everyone only if the call itself asks it. PyTorch says what `any` is of every float;
-a graph that gets it by way of an integer has asked what nobody else did. PyTorch raises for an integer
+a graph that gets it by way of an integer has asked something of its own. PyTorch raises for an integer
 division by zero, so no call that it accepts asks for one.
 """
 

@@ -174,7 +174,7 @@ class Place:
 
     Attributes:
         component: ``ort-cpu``, ``torchlib``, ``TorchScript``, ``PyTorch``, ``ONNX``; ``rule`` for a user's; a
-            converter's name where its library is not known, with the backend where nobody is blamed.
+            converter's name where its library is not known, with the backend where no component is blamed.
         name: An operator, a function, a pass.
         file: Of a function, relative to the folder of its package; "" where there is none.
         choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
@@ -359,7 +359,7 @@ def _of_step(facts: FailureFacts, step: str) -> Place:
 
 def makes_complex(facts: FailureFacts) -> bool:
     """Whether TorchScript's pass that makes the dtypes of operands equal takes bfloat16 for complex numbers,
-    or cannot say what comes of it, before the checker sees any."""
+    or cannot say what the result is, before the checker sees any."""
     if facts.converter != "torchscript" or facts.stage is not Stage.CONVERT:
         return False
     complex_ = facts.message == (exporter.COMPLEX,) and "complex" not in facts.call.conditions

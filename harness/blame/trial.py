@@ -430,7 +430,7 @@ class Trial:
         return self.kept(kind, lambda: export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """What comes of this case's structure, made once for all trials of the structure.
+        """What this case's structure is exported to, made once for all trials of the structure.
 
         `kind` tells such things of one structure apart. What `make` raises is raised each time.
         """
@@ -526,7 +526,7 @@ class Trial:
     def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
         """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere.
 
-        Numbers drawn at random are nobody's: that some lie near each other says nothing.
+        Numbers drawn at random have no right value: that some lie near each other says nothing.
         """
         if draws(self.judge):
             return False

@@ -37,7 +37,7 @@ Testify: TypeAlias = "Callable[[Trial], Iterable[Testimony]]"
 
 @dataclass(frozen=True)
 class Witness:
-    """Somebody who can say something about a failure.
+    """A source of evidence about a failure.
 
     Attributes:
         name: Unique; for a person, where the witness could not be asked.

@@ -176,7 +176,7 @@ def failure_groups(
     by_overload: bool = False,
     rules: Sequence[Rule] = RULES,
 ) -> list[FailureGroup]:
-    """Group the failures among a record's rows by their cause, in order of priority, those of nobody last.
+    """Group the failures among a record's rows by cause, in order of priority; what the specification allows is last.
 
     A case with several problems is in the group of each.
 

@@ -238,7 +238,7 @@ def _conclude(given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, statu
         with suppress(OSError):
             # What uploads were written to first.
             (given.results_dir / "adding").rmdir()
-    # A shard without a case is none to speak of where others have some.
+    # A shard without cases does not count where others have some.
     drawn = [one for one in statuses if one != 5] or statuses
     return max([status, *drawn])
 

@@ -30,7 +30,7 @@ from harness.record.progress import completeness
 _WHOLE = (0, 1, 5)
 #: A last line may be long; a person reads its beginning.
 _SHOWN = 300
-#: Seconds after which a shard is told of again.
+#: Seconds between two reports on a shard.
 _TELLING = 3.0
 
 #: Hears how many cases a shard has by now, and how many of them fail.

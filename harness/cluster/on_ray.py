@@ -283,10 +283,10 @@ def _begun(task: Any, *arguments: Any) -> Any:
 
 
 def _knock(address: str) -> None:
-    """See that somebody listens: Ray itself tries for many minutes.
+    """Check that a process listens: Ray itself tries for many minutes.
 
     Raises:
-        OSError: nobody does.
+        OSError: none does.
     """
     host, _, port = address.removeprefix(_CLIENT).rpartition(":")
     if host and port.isdecimal():

@@ -53,7 +53,7 @@ class _Accountant:
         account = ShardAccount(cases=self._cases, failures=self._failures, problem=self._problem)
         beside = self._file.with_suffix(".new")
         beside.write_text(as_json(account), encoding="utf-8")
-        # Somebody may be reading it.
+        # Another process may be reading it.
         beside.replace(self._file)
         self._kept = time.monotonic()
 

@@ -8,7 +8,7 @@ import math
 NARROW = "narrow"
 #: A float64 number or an integer as exact as one of float32.
 DIGITS = "digits"
-#: The same, where the graph is known to have a cast that it comes of.
+#: The same, where the graph is known to have a cast that causes it.
 CAST = "cast"
 #: One that is exact in another degree, as where most of it cancels out, or little of it is in question.
 CANCELLED = "cancelled"
@@ -31,7 +31,7 @@ _ROUNDING_OF_ONE = 2.0**-50
 _NEAR = 2.0**-5
 #: Up to this all whole numbers are numbers of float64.
 _EXACT = 2.0**53
-#: What a cast gives for NaN, infinities and large numbers, and how exactly it is told.
+#: What a cast gives for NaN, infinities and large numbers, and how exactly it is recognised.
 _ENDS, _TOLD = (2.0**31, 2.0**63), 2.0**-8
 _LARGEST_FLOAT32 = 2.0**128
 

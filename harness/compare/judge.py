@@ -119,7 +119,7 @@ class Judge:
             raise ValueError("a tolerance of one's own needs its reason")
 
     def about(self, outputs: Collection[int], count: int) -> Judge:
-        """The same for some of `count` outputs, all if none is named, as if nobody asked for the others."""
+        """The same for some of `count` outputs, all if none is named, as if the others were unused."""
         if not outputs:
             return self
         others, before = frozenset(range(count)).difference(outputs), self.unasked

@@ -207,7 +207,7 @@ def merged(parts: Sequence[OutputComparison]) -> OutputComparison:
 
 
 def distinct(problems: Sequence[OutputProblem]) -> tuple[OutputProblem, ...]:
-    """Each kind of problem once, with all outputs that have it; what is somebody's comes first."""
+    """Each kind of problem once, with all outputs that have it; what has a right answer comes first."""
     found: dict[tuple[str, str], OutputProblem] = {}
     for problem in sorted(problems, key=lambda p: bool(p.unsettled)):
         key = problem.kind, problem.unsettled

@@ -33,7 +33,7 @@ _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\
 _ASKING = re.compile(r"Caused by: \((\w[\w/]*\.py):\d+ in (\w+)\)")
 #: A call that TorchScript has no operator for, by the types of its arguments.
 _NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
-#: A node that is named after the PyTorch operator that it comes of, not after its own.
+#: A node that is named after the PyTorch operator that it was exported from, not after its own.
 _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
 _SECOND = re.compile(r"\bB typestr: T, has unsupported type")
 #: What the checker infers, and what the model says.

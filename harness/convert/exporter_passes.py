@@ -1,6 +1,6 @@
 """The passes of the exporter's optimiser: which of them change a graph, and an export without some of them.
 
-A pass goes by the name of its class, a rule of the rewriter by its own, or by what it makes of which
+A pass goes by the name of its class, a rule of the rewriter by its own, or by what it rewrites
 operators. What rules do is not put down to the pass that tries them.
 """
 

@@ -65,7 +65,7 @@ class EmittedGraph:
     Attributes:
         lines: Per node of the graph, the lines of conversion functions on the stack when it was made, the
             innermost first; behind these the lines of the decomposition that made its PyTorch node. None for
-            a node that nobody is known to have made.
+            a node of unknown origin.
         of_node: Per node of the graph, the name of the PyTorch node that it is a part of; "" where unknown.
         program: The PyTorch graph that was translated; None where the converter does not tell.
     """
@@ -148,7 +148,7 @@ def _present() -> tuple[CodeLine, ...]:
 
 
 def _mark_ir(node: onnx_ir.Node) -> None:
-    # A copy has what the original has, and was made by nobody else. The text holds all: a node may be kept
+    # A copy has what the original has, and has the same origin. The text holds all: a node may be kept
     # from one export to the next.
     if _KEY not in node.metadata_props:
         node.metadata_props[_KEY] = json.dumps([(one.file, one.line, one.function) for one in _present()])

@@ -51,7 +51,7 @@ def importable(module: str) -> bool:
 
 
 class UnknownName(LookupError):
-    """A converter, backend or dtype that nobody registered; the message names near ones.
+    """A converter, backend or dtype that is not registered; the message names near ones.
 
     Args:
         kind: What was asked for, as in ``--backend``.

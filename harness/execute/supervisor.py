@@ -274,6 +274,16 @@ def _after_death(
             return _AFTER_VALUES
         return task.hung.get(backend) or (_AMONG_OTHERS if group in among and backend in hit else "")
 
+    return guilty, _left(task, done, doubt, split)
+
+
+def _left(
+    task: Task, done: set[tuple[MemberKey, str]], doubt: Callable[[int, str], str], split: Sequence[set[int]]
+) -> list[Task]:
+    """What is left of a task, in parts of `split` groups each and one of all others.
+
+    `doubt` says of a group and a backend why the backend may hang there; "" for no reason.
+    """
     pending: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in task.groups:
         by_backends: dict[tuple[tuple[str, str], ...], list[tuple[int, Invocation]]] = {}
@@ -296,4 +306,4 @@ def _after_death(
             )
             if chosen:
                 tasks.append(replace(task, groups=chosen, backends=backends, hung=why))
-    return guilty, tasks
+    return tasks

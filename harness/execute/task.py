@@ -166,7 +166,7 @@ class Finished:
     lost: str = ""
 
 
-#: How the message of a failure begins that is the harness's own: nobody else may be blamed for it.
+#: How the message of a failure begins that is the harness's own: no other component may be blamed for it.
 OWN_FAULT = "the harness itself failed"
 
 

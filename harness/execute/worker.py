@@ -51,7 +51,7 @@ class WorkerProcess:
     Args:
         send: Takes a handler's messages, and at last `Finished`.
         announce: Takes what a handler is about to do, which the session looks at if the process ends; far
-            cheaper than a message. None where nobody looks.
+            cheaper than a message. None where it is not read.
     """
 
     def __init__(self, send: Send, announce: Send | None = None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from harness.convert.converter import CONVERTERS, find_converter
 from harness.convert.fast.torch_private import PrivatePartMissing
 from harness.convert.rules.template import Parameter, Signature, SkeletonWanted
 from harness.core.documents import plain
+from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
 from harness.explain import onnx_operator, trials, trials as trial
 from harness.explain.onnx_operator import Candidate, Meaning, OnnxOperator, Slot, same_name, synonyms
@@ -229,25 +230,13 @@ def explain_operator(
     load_cases()
     unavailable = _unavailable()
     names = list(converter_names) or [e.name for e in CONVERTERS.entries() if e.name not in unavailable]
-    targets = list(backend_names) or [
-        e.name for e in BACKENDS.entries() if e.name not in unavailable and not e.name.endswith(":")
-    ]
+    here = (entry.name for entry in BACKENDS.entries() if entry.name not in unavailable)
+    targets = list(backend_names) or [name for name in here if not name.endswith(":")]
     overloads = [o.name for o in operator.functional]
     recorded = _recorded(run, overloads)
     candidate = onnx_operator.candidate(operator.name)
     calls = {name: trial.drawn(name, examples) for name in overloads}
-    tried: list[Verdict] = []
-    emitted: dict[str, list[trial.Emitted]] = {name: [] for name in overloads}
-    with Supervisor() as supervisor:
-        for name in overloads:
-            for converter in names if calls[name] else ():
-                verdicts = trial.try_calls(calls[name], converter, targets, supervisor)
-                if not any(v.overload == name and v.converter == converter for v in recorded):
-                    tried += verdicts
-                good = trial.convertible(calls[name], verdicts, converter)
-                one = trial.emit_one(good, converter, candidate.onnx if candidate else None)
-                if one is not None:
-                    emitted[name].append(one)
+    tried, emitted = _tried(calls, names, targets, recorded, candidate.onnx if candidate else None)
     outcomes = trial.outcomes([*recorded, *tried])
     candidate = candidate or _only_emitted(emitted)
     standard = onnx_operator.find(candidate.onnx) if candidate else None
@@ -274,6 +263,28 @@ def explain_operator(
         missing=missing,
         skeleton=_rules_file(operator, wanted, hints),
     )
+
+
+def _tried(
+    calls: Mapping[str, Sequence[Invocation]],
+    converters: Sequence[str],
+    backends: Sequence[str],
+    recorded: Sequence[Verdict],
+    counterpart: str | None,
+) -> tuple[list[Verdict], dict[str, list[trial.Emitted]]]:
+    """Verdicts on the calls of overloads that nothing is recorded of, and the nodes that converters emit for them."""
+    tried: list[Verdict] = []
+    emitted: dict[str, list[trial.Emitted]] = {name: [] for name in calls}
+    with Supervisor() as supervisor:
+        for name, drawn in calls.items():
+            for converter in converters if drawn else ():
+                verdicts = trial.try_calls(drawn, converter, backends, supervisor)
+                if not any(v.overload == name and v.converter == converter for v in recorded):
+                    tried += verdicts
+                emission = trial.emit_one(trial.convertible(drawn, verdicts, converter), converter, counterpart)
+                if emission is not None:
+                    emitted[name].append(emission)
+    return tried, emitted
 
 
 def _about(

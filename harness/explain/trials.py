@@ -87,7 +87,7 @@ class Node:
         domain: ``ai.onnx`` for the default one.
         inputs: Names; values of constants where these are short.
         attributes: Name → value as text.
-        line: Of the converter's source that emitted it, with its function; "" where nobody knows.
+        line: Of the converter's source that emitted it, with its function; "" where it is unknown.
     """
 
     operator: str

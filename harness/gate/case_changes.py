@@ -70,7 +70,7 @@ class CaseState:
 
     @property
     def fails(self) -> bool:
-        """Whether it is somebody's failure."""
+        """Whether it is a failure of a component."""
         return Outcome(self.outcome).is_failure and not self.open
 
 

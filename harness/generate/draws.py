@@ -83,7 +83,7 @@ def _frozen(argument: object) -> Argument:
     return argument  # type: ignore[return-value]
 
 
-#: Value draws of a structure where nobody asks for a number; and at most, where its export is slow.
+#: Value draws of a structure where no number is asked for; and at most, where its export is slow.
 VALUES, _MOST_VALUES = 4, 8
 #: Structures that every operator has before a slow one has more values of each, and each its share of cases.
 _ENOUGH = 32

@@ -10,7 +10,7 @@ Small changes of what dtype something is computed in, or given in.
 
 Small changes of a conversion function as a whole: the dtype that all of it computes in.
 
-Small changes of what is computed: NaN-safe forms, arguments that nobody reads or gives, other ranks.
+Small changes of what is computed: NaN-safe forms, arguments that are never read or given, other ranks.
 """
 
 from __future__ import annotations
@@ -1144,7 +1144,7 @@ def other_ranks(value: ast.expr, around: Surroundings) -> Iterator[tuple[str, as
             axes = ast.List([literal(axis)], ast.Load())
             changed = around.emit(name, [value, axes])
             if around.of_torchscript:
-                # How the operator is told of its axes depends on the opset, and one function knows.
+                # How the operator gets its axes depends on the opset, and one function knows.
                 helper = around.helper(f"_{name.lower()}_helper")
                 if helper is None:
                     continue

@@ -1,6 +1,6 @@
-"""The lines of a converter that failures of one kind may come of.
+"""The lines of a converter that may cause failures of one kind.
 
-The lines of the converter that a recorded failure may come of.
+The lines of the converter that may cause a recorded failure.
 
 Find the lines of a recorded failure in a worker process, since an operator may take it down.
 """
@@ -43,7 +43,7 @@ NOBODY_TOLD = Search()
 
 @dataclass(frozen=True)
 class Located:
-    """What a failure may come of.
+    """What may cause a failure.
 
     Attributes:
         suspects: The likeliest first, with their statements.
@@ -72,7 +72,7 @@ def locate(
         source: Of the converter.
         limits: How many small changes are tried; None for none. A statement at which one repairs all comes
             first.
-        search: Who is told of them.
+        search: Hears of them.
         evaluator: Exports, and runs what the backend of `bench` has no kernel for; None to do without.
     """
     wrong = [case for case in _each(bench.observe, failing[:FAILING]) if not case.passes]
@@ -105,6 +105,11 @@ def locate(
     found = list(
         repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench, evaluator)
     )
+    return _repaired_first(ranked, found, source)
+
+
+def _repaired_first(ranked: Sequence[tuple[Statement, Suspect]], found: Sequence[Edit], source: SourceCode) -> Located:
+    """The statements at which a change repairs come first; then those near them, and those with a high score."""
     repaired = list(dict.fromkeys(edit.statement for edit in found))
     first = [(s, _with_repair(x, found, s)) for place in repaired for s, x in ranked if s == place]
     # What is computed or decided before, or takes what is computed, may as well be wrong.
@@ -167,7 +172,7 @@ def can_be_placed(verdict: Verdict) -> bool:
 
 
 def places_of(run: Path, verdict: Verdict, *, opset: int | None, limits: Limits | None = None) -> tuple[Suspect, ...]:
-    """The lines that a recorded failure may come of, the likeliest first; none where it is unknown.
+    """The lines that may cause a recorded failure, the likeliest first; none where it is unknown.
 
     The run's other cases of the operator say which lines run where cases fail, and which where they pass.
 
@@ -237,7 +242,7 @@ def _invocations(texts: Iterable[str]) -> tuple[Invocation, ...]:
     return tuple(found)
 
 
-#: Suspects that a person is told.
+#: Suspects that are shown.
 TOLD = 3
 
 
@@ -267,7 +272,7 @@ class FoundPlaces:
 
 
 def find_places(task: PlaceTask, supervisor: Supervisor) -> tuple[Suspect, ...]:
-    """The lines that failures may come of; none where they do not fail here, or where it is unknown.
+    """The lines that may cause failures; none where they do not fail here, or where it is unknown.
 
     Raises:
         harness.execute.supervisor.WorkerFailed: no worker process can be started.

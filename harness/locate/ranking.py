@@ -51,7 +51,7 @@ def rank(
     source: SourceCode,
     others: Sequence[ObservedCase] = (),
 ) -> list[tuple[Statement, Suspect]]:
-    """Statements that the failing cases may come of, the likeliest first.
+    """Statements that may make the cases fail, the likeliest first.
 
     Args:
         passing: Of the same operator, or of others.

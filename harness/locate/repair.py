@@ -120,7 +120,7 @@ def _unheard(said: object) -> None:
 
 @dataclass(frozen=True)
 class Search:
-    """Where a search for repairs stands, and who is told.
+    """Where a search for repairs stands, and who hears of it.
 
     Attributes:
         skipped: Keys of changes that are not tried: they took a process down, or harm other cases.

@@ -1,4 +1,4 @@
-"""A line of a converter's source, and why a failure may come of it."""
+"""A line of a converter's source, and why it may cause a failure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Suspect:
-    """A statement of a converter's source that a failure may come of.
+    """A statement of a converter's source that may cause a failure.
 
     Attributes:
         function: That it is in.

@@ -233,7 +233,7 @@ def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
 
 @cache
 def functional(target: OpOverload) -> OpOverload:
-    """`relu` of `relu_`: what exporters make of a call that writes into its argument.
+    """`relu` of `relu_`: how exporters treat a call that writes into its argument.
 
     Raises:
         CannotKeep: there is no such operator.

@@ -169,7 +169,7 @@ _PIECE = 1 << 21
 
 @dataclass(frozen=True)
 class Departure:
-    """A value that its inputs do not explain, compared with what PyTorch makes of the same inputs."""
+    """A value that its inputs do not explain, compared with PyTorch's result for the same inputs."""
 
     region: Region
     comparison: OutputComparison

@@ -46,7 +46,7 @@ from harness.core.tensors import build_tensors, output_tensors
 from harness.core.torch_operators import OpOverload
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.execute.models.model_reference import Move, RoundingOracle, run_model
+from harness.execute.models.model_reference import ModelReference, Move, RoundingOracle, run_model
 from harness.execute.models.model_runner import growth
 from harness.execute.models.model_task import Growth, NoModel
 from harness.execute.program import Exportable, export_alone
@@ -439,7 +439,7 @@ class Divergence:
             return f"Nothing that could be compared departs: {self.checked} of {self.checkpoints} values."
         if self.kind == "accumulated":
             return (
-                "No operator departs from what PyTorch makes of its inputs: the error is accumulated, or due "
+                "No operator departs from PyTorch's result for its inputs: the error is accumulated, or due "
                 "to how the whole graph is optimised."
             )
         if self.kind == "optimisation":
@@ -554,16 +554,91 @@ def diverge(
     cases = cases_of(model, task.settings.dynamic)
     if task.case >= len(cases):
         raise ModelProblem(f"{model.name} has {len(cases)} runs here, and no run {task.case}")
-
-    def alive() -> None:
-        send(Step(Stage.COMPARE, None, ()))
-
-    case = cases[task.case]
+    alive, case = partial(send, Step(Stage.COMPARE, None, ())), cases[task.case]
     alive()
     reference = run_model(model, case.invocation)
     reference.alive = alive
     alive()
     inputs = build_tensors(case.invocation)
+    proto, program = _exported(task, model, converter, inputs)
+    alive()
+    feeds = feeds_of(model, reference, proto)
+    got = _result(task, backend, proto, feeds)
+    alive()
+    graph = PyTorchGraph.of_program(program, inputs)
+    values: BackendValues
+    if isinstance(converter, HasProgram):
+        values = OfWholeModel(proto, graph, backend, feeds, graph.sizes(), budget)
+    else:
+        values = OfExportedSlices(graph, converter, backend, graph.sizes(), budget, task.settings.opset)
+    scan, problem, grown = _search(task, reference, got, graph, values)
+    common: dict[str, Any] = {
+        "model": model.name,
+        "converter": task.converter,
+        "backend": task.backend,
+        "change": case.change,
+        "problem": problem,
+        "checked": scan.checked,
+        "checkpoints": len(values.checkpoints),
+        "not_run": tuple(scan.not_run),
+        "growth": grown,
+    }
+    if scan.departure is None:
+        unoptimised = partial(_is_right_unoptimised, backend, proto, feeds, reference)
+        return Divergence(kind=_kind_without_departure(problem, scan, unoptimised), **common)
+    get = partial(scan.value, graph)
+    alone = run_alone(graph, scan.departure.region, get, converter, backend, task.settings.opset)
+    return _of_operator(scan.departure, alone, values, common)
+
+
+def _result(task: DivergeTask, backend: Backend, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array]:
+    """What the backend computes for the whole model."""
+    session = backend.load(model, None)
+    if not session.runnable:
+        raise ModelProblem(f"{task.backend} builds and does not run here: there is no value to compare")
+    return session.run(feeds)
+
+
+def _search(
+    task: DivergeTask, reference: ModelReference, got: Sequence[Array], graph: PyTorchGraph, values: BackendValues
+) -> tuple[_Scan, str, Growth | None]:
+    """The checkpoints that were compared, what is wrong with the end result, and how errors grew.
+
+    What is far off is found at a fraction of the cost; only then is every element looked at, and the end result
+    judged by what roundings explain, which takes several runs in float64.
+    """
+    scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
+    if scan.departure is not None:
+        return scan, compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got).message, None
+    comparison = compare(reference.judge, reference, got)
+    grown = growth(task.case, task.backend, reference, got)
+    if comparison.problem is not None:
+        scan = scan_checkpoints(graph, values, reference.alive, thorough=True)
+    return scan, comparison.message, grown
+
+
+def _is_right_unoptimised(
+    backend: Backend, model: onnx.ModelProto, feeds: Mapping[str, Array], reference: ModelReference
+) -> bool:
+    if not isinstance(backend, HasPlain):
+        return False
+    plain = backend.plain().load(model, None).run(feeds)
+    return compare(reference.judge, reference, plain).problem is None
+
+
+def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:
+    """What a wrong or right result is where every value is explained by its inputs."""
+    if not problem:
+        return "none"
+    if scan.not_run:
+        return "unknown"
+    return "optimisation" if unoptimised_is_right() else "accumulated"
+
+
+def _exported(
+    task: DivergeTask, model: LoadedModel, converter: Converter, inputs: tuple[torch.Tensor, ...]
+) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
+    """The model's export, and the program that it is compared with."""
     try:
         request = export_of(model, task.settings.dynamic, task.settings.opset)
         if isinstance(converter, HasProgram):
@@ -577,54 +652,14 @@ def diverge(
             f"{model.name} cannot be exported with {task.converter}, so that no value can be compared: "
             f"{first_line(error)}"
         ) from error
-    alive()
-    session = backend.load(proto, None)
-    if not session.runnable:
-        raise ModelProblem(f"{task.backend} builds and does not run here: there is no value to compare")
-    got = session.run(feeds_of(model, reference, proto))
-    del session
-    alive()
-    graph = PyTorchGraph.of_program(program, inputs)
-    sizes = graph.sizes()
-    values: BackendValues
-    if isinstance(converter, HasProgram):
-        values = OfWholeModel(proto, graph, backend, feeds_of(model, reference, proto), sizes, budget)
-    else:
-        values = OfExportedSlices(graph, converter, backend, sizes, budget, task.settings.opset)
-    # What is far off is found at a fraction of the cost; only then is every element looked at, and the end
-    # result judged by what roundings explain, which takes several runs in float64.
-    scan = scan_checkpoints(graph, values, alive, thorough=False)
-    comparison = compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got)
-    grown = None
-    if scan.departure is None:
-        comparison = compare(reference.judge, reference, got)
-        grown = growth(task.case, task.backend, reference, got)
-        if comparison.problem is not None:
-            scan = scan_checkpoints(graph, values, alive, thorough=True)
-    problem = comparison.message
-    common: dict[str, Any] = {
-        "model": model.name,
-        "converter": task.converter,
-        "backend": task.backend,
-        "change": case.change,
-        "problem": problem,
-        "checked": scan.checked,
-        "checkpoints": len(values.checkpoints),
-        "not_run": tuple(scan.not_run),
-        "growth": grown,
-    }
-    if scan.departure is None:
-        kind = "accumulated" if problem else "none"
-        if problem and scan.not_run:
-            kind = "unknown"
-        elif problem and isinstance(backend, HasPlain):
-            plain = backend.plain().load(proto, None).run(feeds_of(model, reference, proto))
-            if compare(reference.judge, reference, plain).problem is None:
-                kind = "optimisation"
-        return Divergence(kind=kind, **common)
-    region, wrong = scan.departure.region, scan.departure.comparison
-    get = partial(scan.value, graph)
-    alone = run_alone(graph, region, get, converter, backend, task.settings.opset)
+    return proto, program
+
+
+def _of_operator(
+    departure: Departure, alone: Sequence[Alone], values: BackendValues, common: Mapping[str, Any]
+) -> Divergence:
+    """The divergence of the operator in a departure's region that is guilty."""
+    region, wrong = departure.region, departure.comparison
     wrong_alone = (n for n, one in zip(region.operators, alone, strict=True) if one.outcome == "mismatch")
     # What is constant is folded into its reader, which is where it shows.
     guilty = next(wrong_alone, region.operators[-1])

@@ -77,20 +77,10 @@ def _make_plan(options: Options) -> Plan:
         if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
             raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
     unavailable = _unavailable()
-    rules = [rule for file in options.rules for rule in load_rules(file)]
-    for rule in rules:
-        if find_converter(rule.converter).create_with_rules is None:
-            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
-    converter_names = (
-        options.converters or tuple(rule.converter for rule in rules) or tuple(e.name for e in CONVERTERS.defaults())
-    )
-    converter_names = tuple(dict.fromkeys(converter_names))
+    rules = _rules(options)
+    converter_names = _converter_names(options, rules)
     if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
-    for name in converter_names:
-        problem = find_converter(name).probe()
-        if problem:
-            raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
     _check_opset(options.opset, converter_names)
     backend_names = _choose_backends(options.backends)
     if options.models:
@@ -133,6 +123,24 @@ def _make_plan(options: Options) -> Plan:
         shard=shard,
         whole=whole,
     )
+
+
+def _rules(options: Options) -> list[Rule]:
+    rules = [rule for file in options.rules for rule in load_rules(file)]
+    for rule in rules:
+        if find_converter(rule.converter).create_with_rules is None:
+            raise UsageProblem(f"{rule.label}: the converter {rule.converter} takes no rules")
+    return rules
+
+
+def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
+    named = options.converters or tuple(rule.converter for rule in rules)
+    names = tuple(dict.fromkeys(named or tuple(entry.name for entry in CONVERTERS.defaults())))
+    for name in names:
+        problem = find_converter(name).probe()
+        if problem:
+            raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+    return names
 
 
 def _shard(text: str | None) -> Shard | None:

@@ -83,7 +83,7 @@ class CaseView:
         verdicts: One per converter, backend and export.
         minimal: What it was shrunk to, if it was.
         known: Known defects that match one of its failures, in the order of their list.
-        lines: Converter, backend and shapes of a failure → lines of the converter that it may come of, the
+        lines: Converter, backend and shapes of a failure → lines of the converter that may cause it, the
             likeliest first, where they were looked for.
     """
 
@@ -125,7 +125,7 @@ def _export_of(verdict: Verdict) -> tuple[str, str, str]:
 
 
 def with_lines(view: CaseView) -> CaseView:
-    """The view with the lines that the converter's failures may come of; cases are exported again for it.
+    """The view with the lines that may cause the converter's failures; cases are exported again for it.
 
     Raises:
         ResultsError: the run cannot be read.

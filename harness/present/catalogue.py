@@ -64,7 +64,7 @@ class CatalogueEntry:
 
     @property
     def is_gap(self) -> bool:
-        """Whether somebody declares that something is missing, which is not a defect."""
+        """Whether a component declares that something is missing, which is not a defect."""
         return self.group.outcome is GAP
 
 
@@ -76,7 +76,7 @@ class Catalogue:
     entries: tuple[CatalogueEntry, ...]
 
     def defects(self, run: str | None = None) -> list[CatalogueEntry]:
-        """Those of a run or of all that are somebody's: no declared gaps, nothing left open or undecided."""
+        """Those of a run or of all that are defects: no declared gaps, nothing left open or undecided."""
         return [
             entry
             for entry in self.entries

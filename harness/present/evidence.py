@@ -195,7 +195,7 @@ FAULTS: dict[str, str] = {
 
 
 def evidence(diagnosis: Diagnosis) -> str:
-    """Why somebody is blamed: the sentence of the rule, and one for each testimony."""
+    """Why a component is blamed: the sentence of the rule, and one for each testimony."""
     parts = [rule_sentence(diagnosis), *dict.fromkeys(map(sentence, diagnosis.testimony))]
     text = " ".join(filter(None, parts))
     return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text

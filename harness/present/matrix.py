@@ -275,7 +275,7 @@ def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> Re
     """The matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line.
 
     Args:
-        seen: Of the cases of those that pass everywhere; None where nobody has counted.
+        seen: Of the cases of those that pass everywhere; None where they were not counted.
     """
     open_rows = [row for row in counts.rows if not row.passing]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)

@@ -37,7 +37,7 @@ class Fallback:
     Attributes:
         fell_back: Cases of which some nodes or all ran on the CPU.
         folded: Cases that were computed on the CPU while they were loaded.
-        not_told: Cases of which nobody knows it.
+        not_told: Cases of which it is unknown.
         operators: ONNX operator → cases of which a node of that type ran on the CPU.
     """
 

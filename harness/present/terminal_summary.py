@@ -106,15 +106,7 @@ def _parts(
     if found:
         yield render_failures(found, groups)
         yield Text()
-    left_to_cpu = fallbacks(results_dir)
-    if left_to_cpu:
-        yield Text("What did not run on the backend's device:", style="bold yellow")
-        yield from (Text(f"  {one.sentence}") for one in left_to_cpu)
-        yield Text()
-    raised = _witnesses_that_raised(results_dir)
-    if raised:
-        yield Text(raised)
-        yield Text()
+    yield from _remarks(results_dir)
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     regressed = None if from_baseline is None else _failing(results_dir, from_baseline)
     if without.is_dir():
@@ -131,16 +123,7 @@ def _parts(
         worst = found[0]
         case = regressed or {**vars(worst), "rule": worst.rule, "overload": worst.overloads[0]}
         yield Text(f"Reproduce the first {'regression' if regressed else 'failure'}:")
-        again = command(
-            results_dir,
-            case["case_id"],
-            converter=case["converter"],
-            backend=case["backend"] or None,
-            model=model_word(results_dir, (case["overload"],)),
-            rules=rule_files(results_dir, read_run_info(results_dir)) if case["rule"] else (),
-            cwd=cwd,
-        )
-        yield Text(f"  {again}", no_wrap=True)
+        yield Text(f"  {_rerun(results_dir, case, cwd)}", no_wrap=True)
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield render_no_longer_failing(gone)
@@ -150,6 +133,32 @@ def _parts(
     yield Text(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
+    )
+
+
+def _remarks(results_dir: Path) -> Iterator[Text]:
+    """What a run's verdicts do not show: cases that fell back to the CPU, and witnesses that raised."""
+    left_to_cpu = fallbacks(results_dir)
+    if left_to_cpu:
+        yield Text("What did not run on the backend's device:", style="bold yellow")
+        yield from (Text(f"  {one.sentence}") for one in left_to_cpu)
+        yield Text()
+    raised = _witnesses_that_raised(results_dir)
+    if raised:
+        yield Text(raised)
+        yield Text()
+
+
+def _rerun(results_dir: Path, case: Mapping[str, Any], cwd: Path | None) -> str:
+    """The command that reruns a failing case."""
+    return command(
+        results_dir,
+        case["case_id"],
+        converter=case["converter"],
+        backend=case["backend"] or None,
+        model=model_word(results_dir, (case["overload"],)),
+        rules=rule_files(results_dir, read_run_info(results_dir)) if case["rule"] else (),
+        cwd=cwd,
     )
 
 

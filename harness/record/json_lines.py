@@ -3,7 +3,7 @@
 RESULTS/minimal.jsonl   `Minimal`: the smallest invocations that fail as the run's failures do
 RESULTS/graphs.jsonl    `Graph`: what a converter makes of an operator, ONNX as text
 RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
-RESULTS/places.jsonl    `LocatedFailure`: a line of a converter that a failure comes of
+RESULTS/places.jsonl    `LocatedFailure`: a line of a converter that causes a failure
 RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
 
 All but the last are appended to, so that whatever ends the work keeps what was found. Of two lines for the
@@ -111,7 +111,7 @@ class Script:
 
 @dataclass(frozen=True, kw_only=True)
 class LocatedFailure:
-    """The likeliest line of a converter that a failure comes of, found by running the case.
+    """The line of a converter that most likely causes a failure, found by running the case.
 
     Attributes:
         signature: What the failure is known by.

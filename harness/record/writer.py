@@ -166,7 +166,7 @@ class RunWriter:
         starts = range(first, last + 1, size)
         sources = [layout.part_file(self._directory, self._worker, n, n + size - 1) for n in starts]
         merged = layout.part_file(self._directory, self._worker, first, last)
-        # Whatever is wrong with a file or the disk, the rows are in the parts, and who reads them is told.
+        # Whatever is wrong with a file or the disk, the rows are in the parts, and readers get a message.
         with suppress(ResultsError, OSError):
             merged.parent.mkdir(exist_ok=True)
             parquet.concatenate(sources, merged)

@@ -170,7 +170,7 @@ def locate_failures(run: Path, seconds: float, progress: Callable[[str], None] =
         progress: Called with a label of what is looked at next.
 
     Returns:
-        How many cases were looked at now, and for how many causes nobody has looked.
+        How many cases were looked at now, and how many causes were not looked for.
 
     Raises:
         ResultsError: the run cannot be read, or its directory not written.
@@ -201,16 +201,16 @@ def locate_failures(run: Path, seconds: float, progress: Callable[[str], None] =
 
 
 def _located(verdict: Verdict, first: Suspect | None = None) -> LocatedFailure:
-    nobody = LocatedFailure(
+    unlocated = LocatedFailure(
         case_id=verdict.case_id,
         converter=verdict.converter,
         backend=verdict.backend,
         signature=verdict.signature,
     )
     if first is None:
-        return nobody
+        return unlocated
     return replace(
-        nobody,
+        unlocated,
         function=first.function,
         file=first.file,
         line=first.line,

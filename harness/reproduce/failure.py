@@ -40,7 +40,7 @@ class ReproducibleFailure:
         exported: What was exported; the same as what was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
         diagnosis: Whose defect it is, and why; None in a record of an earlier version.
-        evidence: Why, in words; "" until somebody who makes words says so.
+        evidence: Why, in words; "" until `harness.present` sets it.
         opset: That was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
@@ -329,8 +329,8 @@ def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) 
 def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
     """The ONNX operators of a small model, the operator that it was exported from for others."""
     nodes = list(model.graph.node) if model is not None else []
-    # A runtime names the operator for which it has no kernel: ``Erf(13)``.
-    named = [node.op_type for node in nodes if f" {node.op_type}(" in failure.message]
+    # The operator for which a runtime has no kernel is known.
+    named = [failure.diagnosis.place] if failure.diagnosis and failure.diagnosis.fault == "no-kernel" else []
     found = list(dict.fromkeys(named or (node.op_type for node in nodes if node.op_type not in _GLUE)))
     found = found or list(dict.fromkeys(node.op_type for node in nodes))
     if 0 < len(found) <= 3:

@@ -38,7 +38,7 @@ class Report:
     Attributes:
         checked: How the stand-alone script ended here; None where it was not run.
         graph: The exported model in ONNX's text format; "" where there is none.
-        lines: Of the converter's source, those that the failure may come of, the likeliest first.
+        lines: Of the converter's source, those that may cause the failure, the likeliest first.
     """
 
     failure: ReproducibleFailure
@@ -59,8 +59,7 @@ class Report:
         call, runtime = f"`{failure.invocation}`", backend_name(failure.backend)
         export = f"`{converter_name(failure.converter)}`"
         if failure.outcome is Outcome.MISMATCH:
-            said = failure.message.partition("\n")[0].removeprefix(f"{failure.signature}: ")
-            result = f"{fault(failure)}: {said}."
+            result = f"{fault(failure)}: {_shown_difference(failure)}."
             if self.of_runtime:
                 version = failure.versions.get("torch", "")
                 by = f"{export} of PyTorch {version}".rstrip()
@@ -274,7 +273,7 @@ def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tup
 
     Args:
         check: Whether to run the script.
-        lines: Of the converter's source, those that the failure may come of.
+        lines: Of the converter's source, those that may cause the failure.
 
     Raises:
         NoScript: there is no script for the failure.
@@ -300,3 +299,13 @@ def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tup
 
 def _checked(script: str, check: bool) -> ScriptResult | None:
     return run_text(script) if check else None
+
+
+def _shown_difference(failure: ReproducibleFailure) -> str:
+    """The first wrong element; the message for a record of an earlier version."""
+    found = failure.diagnosis.difference if failure.diagnosis else None
+    if found is None or not found.expected:
+        return (failure.message.splitlines() or [failure.signature])[0]
+    element = f"[{','.join(map(str, found.element))}]" if found.element else ""
+    where = "" if found.output is None else f"output {found.output}{element}: "
+    return f"{where}expected {found.expected}, got {found.got}"

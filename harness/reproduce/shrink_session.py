@@ -140,7 +140,7 @@ _PART, _MOST, _LEAST = 0.1, 30.0, 2.0
 
 
 def default_seconds(results_dir: Path) -> float:
-    """What a finished run spends on shrinking where nobody said.
+    """What a finished run spends on shrinking by default.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -248,39 +248,45 @@ def shrink_run(
             before = known.get((failure.case_id, failure.converter, failure.backend))
             if before is not None and before.finished and not again:
                 continue
-            why = _missing(failure, rules)
-            if why:
-                skipped(failure, why)
-                continue
-            opset = asked.get("opset")
-            settings = Settings(
-                opset=opset if isinstance(opset, int) else None,
-                public_api=bool(asked.get("public_api")),
-                dynamic=failure.shape_mode == "dynamic",
-                rules=tuple(rules),
-            )
-            place = Unit(
-                overload=failure.overload,
-                converter=failure.converter,
-                backends=(failure.backend,),
-                shape_mode=failure.shape_mode,
-                settings=settings,
-            )
-            try:
-                evaluator = Evaluator(place, supervisor, Budget(min(left, per_failure)))
-                found = _shrink_one(failure, before, evaluator)
-            except WorkerFailed:
-                raise
-            except Exception as error:
-                # The others can be shrunk anyway.
-                found = f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
-            if isinstance(found, Minimal):
-                append_line(results_dir, found)
-                if corpus is not None:
-                    corpus.add(_entry(found))
-                yield found
-            else:
+            found: Minimal | str = _missing(failure, rules)
+            if not found:
+                evaluator = Evaluator(_unit(failure, asked, rules), supervisor, Budget(min(left, per_failure)))
+                found = _tried(failure, before, evaluator)
+            if not isinstance(found, Minimal):
                 skipped(failure, found)
+                continue
+            append_line(results_dir, found)
+            if corpus is not None:
+                corpus.add(_entry(found))
+            yield found
+
+
+def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
+    try:
+        return _shrink_one(failure, before, evaluator)
+    except WorkerFailed:
+        raise
+    except Exception as error:
+        # The others can be shrunk anyway.
+        return f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
+
+
+def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
+    """What the failure is evaluated with: as its run was asked for."""
+    opset = asked.get("opset")
+    settings = Settings(
+        opset=opset if isinstance(opset, int) else None,
+        public_api=bool(asked.get("public_api")),
+        dynamic=failure.shape_mode == "dynamic",
+        rules=tuple(rules),
+    )
+    return Unit(
+        overload=failure.overload,
+        converter=failure.converter,
+        backends=(failure.backend,),
+        shape_mode=failure.shape_mode,
+        settings=settings,
+    )
 
 
 def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:

@@ -11,7 +11,7 @@ import onnx
 def known(names: Iterable[str], model: onnx.ModelProto) -> tuple[str, ...]:
     """Those of `names` that are names of nodes in `model`, once each, in order.
 
-    Runtimes also name nodes that their optimiser made up; these help nobody.
+    Runtimes also name nodes that their optimiser made up; these are left out.
     """
     wanted = dict.fromkeys(name for name in names if name)
     present = {node.name for node in model.graph.node}

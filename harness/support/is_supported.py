@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,30 +32,26 @@ def is_supported(
     """Whether a record says that operators, a call or a model work with a converter and a backend.
 
     An answer rests on recorded cases with the dtypes, attributes, opset, converter and backend that were
-    asked for; without such cases it is unknown. Nothing is exported to ONNX and nothing is run, but an ONNX
-    model is loaded in the installed backend: if that refuses it, the model is not supported, whatever its
-    operators are.
+    asked for; without such cases it is unknown. Nothing is run, but an ONNX model is loaded in the installed
+    backend: if that refuses it, the model is not supported.
 
         harness.is_supported("aten::celu", dtype="bfloat16")
-        harness.is_supported(torch.ops.aten.celu.default, backend="openvino")
-        harness.is_supported(module, (torch.randn(2, 3),), converter="torchscript")
         harness.is_supported("model.onnx")
 
     Args:
         asked: An operator (``"aten::celu"``, a glob, an `OpOverload`, a packet), a
-            `harness.core.invocation.Invocation`, a `torch.nn.Module` with example inputs, an exported program, an ONNX
-            model, or the path of an ``.onnx`` or ``.pt2`` file.
+            `Invocation`, a `torch.nn.Module` with example inputs, an exported program, an ONNX model, or the
+            path of an ``.onnx`` or ``.pt2`` file.
         args: Example inputs of a module.
         kwargs: Further ones.
         dtype: Of an operator's tensors, ``"float16"`` or `torch.float16`; any where it is left out.
-        converter: That exports.
-        backend: That runs the model.
+        converter: The exporter.
+        backend: The runtime.
         opset: Of the model; whichever was recorded where it is left out.
-        record: A run's directory, or a file that `conformance supports --write` made; by default the record
-            that the package ships, of the versions that the answer names.
+        record: A run's directory, or a file of `conformance supports --write`; by default the bundled record.
 
     Returns:
-        The answer, which is true only where everything is supported.
+        The answer; it is true only where everything is supported.
 
     Raises:
         ResultsError: the record cannot be read.
@@ -64,16 +60,12 @@ def is_supported(
         ValueError: the record has no verdict of this converter with this backend, or there is no such dtype.
         TypeError: `asked` is nothing of the above.
     """
-    if dtype is not None:
-        dtype = str(dtype).removeprefix("torch.")
-        if dtype not in _DTYPES and not dtype.startswith("float8_"):
-            raise ValueError(f"{dtype} is not a dtype; there are {', '.join(_DTYPES)}")
+    dtype = _dtype_name(dtype)
     place = Path(record) if record is not None else SHIPPED
     names, columns = recorded_names(place)
-    if (converter, backend) not in columns:
-        there = ", ".join(f"{c} → {b}" for c, b in sorted(columns))
-        which = record if record is not None else "the record that the package ships"
-        raise ValueError(f"{which} has no verdicts of {converter} → {backend}; it has {there or 'none'}")
+    opsets = columns.get((converter, backend))
+    if opsets is None:
+        raise ValueError(_no_results(record, f"{converter} → {backend}", columns))
     wanted = question(asked, names, args=args, kwargs=kwargs, dtype=dtype)
     loading = loaded(wanted.model, backend) if wanted.model is not None else None
     return support_of(
@@ -83,7 +75,22 @@ def is_supported(
         converter=converter,
         backend=backend,
         opset=opset,
-        opsets=columns[converter, backend],
+        opsets=opsets,
         unmapped=wanted.unmapped,
         loading=loading,
     )
+
+
+def _no_results(record: Path | str | None, path: str, columns: Iterable[tuple[str, str]]) -> str:
+    which = record if record is not None else "the bundled record"
+    there = ", ".join(f"{converter} → {backend}" for converter, backend in sorted(columns)) or "none"
+    return f"{which} has no results for {path}; it has {there}"
+
+
+def _dtype_name(dtype: str | torch.dtype | None) -> str | None:
+    if dtype is None:
+        return None
+    name = str(dtype).removeprefix("torch.")
+    if name not in _DTYPES and not name.startswith("float8_"):
+        raise ValueError(f"{name} is not a dtype; there are {', '.join(_DTYPES)}")
+    return name

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, statuses
+
+if TYPE_CHECKING:
+    from harness.reproduce.releases import Change
 
 #: Where releases are kept, below the working directory, beside the corpus of failures.
 _PLACE = Path(".conformance") / "releases"
@@ -16,12 +20,13 @@ SECTION = "dig"
 
 
 @click.command(
+    short_help="Find the release of a package that changed a verdict.",
     epilog=example(
         "conformance bisect 82129e6a --package onnxruntime",
         "conformance bisect 82129e6a --run results/RUN --package onnxscript --from 0.5.4",
         "conformance bisect celu.json --backend ort-cpu --package onnxruntime --from 1.20 --to 1.31 --json",
     )
-    + statuses("0 if a release changed the verdict; 1 if the verdicts are the same; 3 if no release has one")
+    + statuses("0 if a release changed the verdict; 1 if the verdicts are the same; 3 if no release has one"),
 )
 @click.argument("case", metavar="CASE_ID|FILE")
 @click.option(
@@ -81,6 +86,11 @@ def command(
         return answer
 
     change = search_releases(found, ask)
+    _report(package, change, as_json)
+    ctx.exit(0 if change.after else 1 if any(one.said for one in change.tried.values()) else 3)
+
+
+def _report(package: str, change: Change, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -103,4 +113,3 @@ def command(
     else:
         known = {one.said for one in change.tried.values() if one.said}
         click.echo(f"The verdict is the same: {known.pop()}" if known else "No release has a verdict.")
-    ctx.exit(0 if change.after else 1 if any(one.said for one in change.tried.values()) else 3)

@@ -14,13 +14,14 @@ SECTION = "dig"
 
 
 @click.command(
+    short_help="Keep the operator calls that models make.",
     epilog=example(
         "conformance capture my_model.py:make_model",
         "conformance capture exported.pt2 --out my_corpus.jsonl --run results/RUN",
         "conformance capture resnet50 llama-decoder",
         "conformance capture all --out cases/corpus",
     )
-    + statuses("0")
+    + statuses("0"),
 )
 @click.argument("words", nargs=-1, required=True, metavar="MODEL...")
 @click.option(

@@ -17,11 +17,12 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Write a catalogue of the distinct defects of some runs.",
     epilog=example(
         "conformance catalogue --out defects.md",
         "conformance catalogue results/DYNAMO results/TORCHSCRIPT --lines 600 --out defects.md",
     )
-    + statuses("0")
+    + statuses("0"),
 )
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @file_option("--out", "Write to FILE. Default: the terminal.")

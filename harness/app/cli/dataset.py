@@ -30,7 +30,9 @@ _last = click.option("--last", type=click.IntRange(min=1), metavar="N", help="On
 SECTION = "store"
 
 
-@click.group()
+@click.group(
+    short_help="Keep runs together, on a disk or in a bucket.",
+)
 def command() -> None:
     """Keep runs together, as Parquet partitioned by run, on a disk or at any URL that fsspec knows.
 

@@ -16,6 +16,7 @@ SECTION = "gate"
 
 
 @click.command(
+    short_help="Show what changed between two runs or baselines.",
     epilog=example(
         "conformance diff",
         "conformance diff results/MONDAY results/TUESDAY",
@@ -26,7 +27,7 @@ SECTION = "gate"
     + statuses(
         "0; with --fail-on, 1 if something is worse, or if anything changed, or if AFTER did not run "
         "everything that it planned, or if the two have nothing in common"
-    )
+    ),
 )
 @click.argument("before", required=False)
 @click.argument("after", required=False)

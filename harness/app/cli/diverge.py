@@ -14,12 +14,13 @@ SECTION = "dig"
 
 
 @click.command(
+    short_help="Find where a model's wrong result begins.",
     epilog=example(
         "conformance diverge my_model.py:make_model --backend ort-cpu",
         "conformance diverge resnet50 --rules my_rules.py",
         "conformance diverge llama-decoder --shapes dynamic --case 3 --converter dynamo --json",
     )
-    + statuses("0 if the model's result is right and nothing diverges; 1 if something does")
+    + statuses("0 if the model's result is right and nothing diverges; 1 if something does"),
 )
 @click.argument("word", metavar="MODEL")
 @click.option("--converter", metavar="NAME", help="The converter. Default: dynamo.")

@@ -27,12 +27,13 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Explain an operator on its way to ONNX.",
     epilog=example(
         "conformance explain aten::celu",
         "conformance explain max_unpool2d --out my_rules.py",
         "conformance explain upsample_bilinear2d.vec --backend ort-cpu --json",
     )
-    + statuses("0 if every available converter has a conversion; 1 if one is missing")
+    + statuses("0 if every available converter has a conversion; 1 if one is missing"),
 )
 @click.argument("operator")
 @click.option("--skeleton", is_flag=True, help="Print rule skeletons even if no conversion is missing.")

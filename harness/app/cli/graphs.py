@@ -25,7 +25,9 @@ SECTION = "dig"
 
 
 @click.command(
-    epilog=example("conformance graphs results/RUN", "conformance graphs results/RUN --op celu --again") + statuses("0")
+    short_help="Write the ONNX graphs and scripts that pages show.",
+    epilog=example("conformance graphs results/RUN", "conformance graphs results/RUN --op celu --again")
+    + statuses("0"),
 )
 @run_argument
 @op_option("Only these operators.")

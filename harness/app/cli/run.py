@@ -20,6 +20,7 @@ SECTION = "run"
 
 
 @click.command(
+    short_help="Run operators, as `pytest harness ARGS` does.",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=example(
         "conformance run",

@@ -14,19 +14,20 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Show a recorded case: its call, results and fault.",
     epilog=example(
         "conformance show 82129e6a",
         "conformance show 82129e6a --run results/RUN --json",
         "conformance show 82129e6a --lines",
     )
-    + statuses("0 if the case did not fail; 1 if it failed somewhere")
+    + statuses("0 if the case did not fail; 1 if it failed somewhere"),
 )
 @click.argument("case_id")
 @run_option
 @click.option(
     "--lines",
     is_flag=True,
-    help="Find the lines of the converter that its failures come of. Exports the case and others again.",
+    help="Find the lines of the converter that most likely cause its failures. Exports the case and others again.",
 )
 @json_option
 @click.pass_context

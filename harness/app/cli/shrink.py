@@ -30,7 +30,8 @@ SECTION = "dig"
 
 
 @click.command(
-    epilog=example("conformance shrink results/RUN --budget 300", "conformance shrink --case 82129e6a") + statuses("0")
+    short_help="Shrink the failures of a run, worst first.",
+    epilog=example("conformance shrink results/RUN --budget 300", "conformance shrink --case 82129e6a") + statuses("0"),
 )
 @run_argument
 @click.option("--case", metavar="ID", help="Only failures of this case. The beginning of an id is enough.")

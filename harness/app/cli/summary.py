@@ -14,12 +14,13 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Sum up a run in Markdown.",
     epilog=example(
         "conformance summary results/RUN --against golden/baseline >> $GITHUB_STEP_SUMMARY",
         "conformance summary results/RUN --against results/YESTERDAY",
         "conformance summary --chat --link https://example.org/site | curl --json @- $WEBHOOK",
     )
-    + statuses("0, whether the run is red or green: `conformance diff --fail-on regression` is the gate")
+    + statuses("0, whether the run is red or green: `conformance diff --fail-on regression` is the gate"),
 )
 @run_argument
 @click.option(

@@ -17,6 +17,7 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Say whether operators or models are supported.",
     epilog=example(
         "conformance supports aten::celu",
         "conformance supports 'aten.upsample_*' --dtype bfloat16 --backend ort-cpu",
@@ -29,7 +30,7 @@ SECTION = "look"
     + statuses(
         "0 if all is supported; 1 if something is unsupported, or only partly supported; 3 if nothing "
         "is, but the record does not tell of everything"
-    )
+    ),
 )
 @click.argument("asked", nargs=-1, metavar="[OPERATOR|MODEL]...")
 @click.option("--converter", default="dynamo", show_default=True, metavar="NAME", help="Converter to ask about.")
@@ -91,23 +92,17 @@ def command(
     from harness.core.overloads import UnknownOperator
     from harness.support.is_supported import is_supported
     from harness.support.model_calls import ModelError
-    from harness.support.record import read_support, write_support
 
     if as_json and (table or page is not None):
         raise click.UsageError("--json prints answers; --table prints Markdown and --page writes its own JSON")
+    if page is not None and (asked or write is not None or table):
+        raise click.UsageError("--page shows all answers of a record: leave everything but --record out")
     if page is not None:
-        if asked or write is not None or table:
-            raise click.UsageError("--page shows all answers of a record: leave everything but --record out")
-        _write_page(page, record)
-        return
+        return _write_page(page, record)
     if table:
-        _print_table(asked, converter, backend, dtype, opset, record)
-        return
+        return _print_table(asked, converter, backend, dtype, opset, record)
     if write is not None:
-        if record is None or asked:
-            raise click.UsageError("--write makes a file of a run: name the run with --record, and nothing else")
-        click.echo(f"{write_support(read_support(record), write):,} kinds of calls written to {write}", err=True)
-        return
+        return _write_record(asked, record, write)
     if not asked:
         raise click.UsageError("name an operator or a model file: conformance supports aten::celu")
     try:
@@ -124,6 +119,14 @@ def command(
             _print(answer)
         _print_provenance(answers[0])
     ctx.exit(_status(answers))
+
+
+def _write_record(asked: tuple[str, ...], record: Path | None, file: Path) -> None:
+    from harness.support.record import read_support, write_support
+
+    if record is None or asked:
+        raise click.UsageError("--write makes a file of a run: name the run with --record, and nothing else")
+    click.echo(f"{write_support(read_support(record), file):,} kinds of calls written to {file}", err=True)
 
 
 def _write_page(page: Path, record: Path | None) -> None:
@@ -150,7 +153,7 @@ def _print_table(
     catalog = support_catalog(read_support(record or SHIPPED))
     if (converter, backend) not in catalog.columns:
         there = ", ".join(f"{c} → {b}" for c, b in catalog.columns) or "none"
-        raise click.UsageError(f"the record has no verdicts of {converter} → {backend}; it has {there}")
+        raise click.UsageError(f"the record has no results for {converter} → {backend}; it has {there}")
     if dtype not in {cell.dtype for cells in catalog.aten.values() for cell in cells}:
         raise click.UsageError(f"the record has no case of {dtype}")
     overloads = operators_matching(asked, list(catalog.aten), "the record") if asked else None

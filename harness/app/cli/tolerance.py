@@ -30,13 +30,14 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Print the numerical errors of a run, largest first.",
     epilog=example(
         "conformance tolerance",
         "conformance tolerance results/RUN --op 'aten.*softmax*' --dtype float16",
         "conformance tolerance results/RUN --out tables/",
         "conformance tolerance results/NEW --compare results/OLD",
     )
-    + statuses("0; with --compare, 1 if numbers moved")
+    + statuses("0; with --compare, 1 if numbers moved"),
 )
 @run_argument
 @selecting("overload", "backend", "converter", "dtype", "family")

@@ -23,6 +23,7 @@ SECTION = "gate"
 
 
 @click.command(
+    short_help="Say what an upgrade of packages changed.",
     context_settings={"ignore_unknown_options": True},
     epilog=example(
         "pip install --upgrade onnxruntime && conformance upgrade -n 2",

@@ -32,7 +32,7 @@ _NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT)
 
 
 class Undefined(Exception):
-    """Nobody here can say what a node's result has to be."""
+    """The right result of a node is not known here."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class Definition:
         """The results in the node's dtypes; raises `Undefined`.
 
         The dtypes are those of ONNX's type inference: the evaluator does not keep to them everywhere. Where
-        it departs from ONNX's shape inference nobody knows what is right. Of results without elements the
+        it departs from ONNX's shape inference the right result is unknown. Of results without elements the
         inference says all that there is to say.
         """
         forms = self._forms

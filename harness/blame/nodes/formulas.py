@@ -2,7 +2,7 @@
 
 Operators that compute element by element, by NumPy's functions, which take a `longdouble` too.
 
-Runtimes approximate them, and onnx's evaluator is not a judge of itself: these formulas are nobody's kernel.
+Runtimes approximate them, and onnx's evaluator is not a judge of itself: these formulas are no runtime's kernel.
 Each follows the operator's text, in a form that keeps its digits.
 
 Operators that onnx's reference evaluator gets wrong, or only roughly right, by formulas of their own.
@@ -180,7 +180,7 @@ def _clip(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _scatter_elements(call: NodeCall) -> Sequence[Array] | None:
-    """The updates may be larger than the indices for nobody: ONNX asks for the same shape."""
+    """The updates may not be larger than the indices: ONNX asks for the same shape."""
     data, indices, updates = (call.given(i) for i in range(3))
     assert data is not None
     assert indices is not None
@@ -297,7 +297,7 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _pad(call: NodeCall) -> Sequence[Array] | None:
-    """Negative amounts remove elements; whether before or after others are reflected, nobody says."""
+    """Negative amounts remove elements; the text does not say whether before or after others are reflected."""
     x, amounts = call.given(0), call.given(1)
     if x is None or amounts is None:
         return None

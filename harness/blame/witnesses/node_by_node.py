@@ -159,7 +159,7 @@ def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bo
 
 
 def _leaves_range_in_a_sum(trial: Trial, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
-    """Whether PyTorch's infinities and NaN come of another order of summation in one of the nodes."""
+    """Whether PyTorch's infinities and NaN are caused by another order of summation in one of the nodes."""
     pairs = zip(question.expected, question.masks, strict=True)
     if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
         return False

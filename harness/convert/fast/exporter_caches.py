@@ -126,7 +126,7 @@ class KeptExport:
             raise
 
 
-#: What PyTorch makes of a call with a side effect: it takes a token and the call, and returns a token first.
+#: How PyTorch exports a call with a side effect: it takes a token and the call, and returns a token first.
 _EFFECT = "with_effects"
 
 

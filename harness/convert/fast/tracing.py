@@ -10,7 +10,7 @@ Such an operator returns a tensor of the shape that its tensors are broadcast to
 row by row, so does that. Its dtype depends on the dtypes, on the numbers, and on which tensors have dimensions.
 To find out takes PyTorch up to some milliseconds a call, since many operators do it in Python.
 
-What functions make of tensors without values, written down as a graph, without PyTorch's tracer.
+What functions do with tensors without values, written down as a graph, without PyTorch's tracer.
 
 `make_fx` can trace anything, and asks at each call about constants, symbols, objects and other tracers. Most
 of what a decomposition calls takes tensors of known sizes and changes none of them: such a call is a node and

@@ -1,6 +1,6 @@
 """What verdicts rest on beside the versions of a run: `RunInfo.basis`, name → a short text or digest.
 
-A change of what nobody looks at goes unnoticed, so all that a worker process may load is taken in: the
+A change of what is not looked at goes unnoticed, so all that a worker process may load is taken in: the
 harness's own source but for what only looks at a record, the files of operator cases, those of the user's
 rules, further packages, and of the machine what kernels choose by.
 
@@ -32,7 +32,9 @@ from harness.record.run_info import DISTRIBUTIONS, RULES, SOURCE, RunInfo
 from harness.run.backend import BACKENDS, runtime_distributions
 
 #: Rooms of the harness that read records or are asked beside a run: no verdict depends on them.
-VIEWS = frozenset({"app", "present", "gate", "analyse"})
+VIEWS = frozenset(
+    {"app", "cluster", "present", "gate", "support", "explain", "reproduce", "locate", "models", "coverage", "causes"}
+)
 
 #: Names in the basis: an overload's name follows `CASE`, a converter's or a backend's `PLUGIN`.
 CASE, PLUGIN, GRAPHICS = "case ", "source of ", "graphics card"
@@ -161,7 +163,7 @@ def _case(overload: str) -> str:
 
 
 def _plugin(name: str, create: Callable[..., Any]) -> dict[str, str]:
-    """The source of a converter or a backend that is somebody else's: an edit need not change its version."""
+    """The source of a converter or a backend of another project: an edit need not change its version."""
     try:
         file = Path(inspect.getsourcefile(inspect.unwrap(create)) or "")
     except TypeError:

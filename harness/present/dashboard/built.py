@@ -170,7 +170,7 @@ class Built:
 
 
 def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> Built:
-    """Read all runs; those that cannot be read are set aside. `progress` is told what is being done."""
+    """Read all runs; those that cannot be read are set aside. `progress` hears what is being done."""
     gathered = gather(directories)
     words = Words()
     coded: list[CodedRun] = []

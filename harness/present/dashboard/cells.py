@@ -24,7 +24,7 @@ class Tallies:
 
     Attributes:
         total: Cases that could have passed: all but those that PyTorch rejects.
-        failures: Cases that are somebody's failure.
+        failures: Cases that are failures of a component.
     """
 
     operator: Numbers

@@ -103,7 +103,7 @@ def _evidence(built: Built) -> list[int]:
 
 
 def _rules(info: RunInfo) -> dict[str, Any]:
-    """The user's conversion functions: the names of their files, and what their content is told by."""
+    """The user's conversion functions: the names of their files, and what identifies their content."""
     files = info.options.get(OPTION)
     names = [Path(str(file)).name for file in files] if isinstance(files, list) else []
     return {"files": names, "digest": info.basis.get(RULES, "")}

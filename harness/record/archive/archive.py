@@ -42,7 +42,7 @@ class ArchivedRun:
 
 @dataclass(frozen=True)
 class DamagedRun:
-    """A run that a dataset has and nobody can read; why, in words."""
+    """A run that a dataset has and that cannot be read; why, in words."""
 
     run_id: str
     reason: str
@@ -291,7 +291,7 @@ class Dataset:
         return target
 
     def remove(self, entry: ArchivedRun) -> None:
-        """Remove a run: its rows first, so that nobody finds half of it."""
+        """Remove a run: its rows first, so that half of it is never found."""
         partition = f"{PARTITION}{entry.info.run_id}"
         names = sorted(entry.files, key=lambda name: name != layout.VERDICTS_FILE)
         self.place.remove([f"{partition}/{name}" for name in names], partition)

@@ -130,7 +130,7 @@ def test_converter_backend_and_opset_are_those_asked_for(recorded: Path) -> None
     assert asked(recorded, "tanh", converter="torchscript").standing is SupportLevel.UNSUPPORTED
     assert asked(recorded, "tanh", opset=22, converter="torchscript").standing is SupportLevel.UNKNOWN
     assert asked(recorded, "celu", opset=99).standing is SupportLevel.UNKNOWN
-    with pytest.raises(ValueError, match="no verdicts of dynamo → trt; it has dynamo → ort-cpu"):
+    with pytest.raises(ValueError, match="no results for dynamo → trt; it has dynamo → ort-cpu"):
         asked(recorded, "tanh", backend="trt")
 
 
@@ -306,7 +306,7 @@ def test_a_small_record_answers_as_the_run_does(recorded: Path, tmp_path: Path) 
         (["missing.onnx"], "missing.onnx: there is no such file"),
         (
             ["celu", "--backend", "nosuch"],
-            "the package ships has no verdicts of dynamo → nosuch",
+            "the bundled record has no results for dynamo → nosuch",
         ),
         (["celu", "--write", "x.parquet"], "name the run with --record"),
     ],
