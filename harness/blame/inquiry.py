@@ -1,8 +1,8 @@
-"""What a graph is made of, whatever its sizes, dtypes and numbers are.
+"""Which failures of a unit are examined, and what the others inherit.
+
+What a graph is made of, whatever its sizes, dtypes and numbers are.
 
 Whether what a witness may still say could change the blame. Pure.
-
-Which failures of a unit are examined, and what the others inherit.
 
 Of the wrong results of a structure that say the same one is examined. Where it is the graph's or the
 runtime's the others inherit; else each is examined by itself, since PyTorch's own errors and what a

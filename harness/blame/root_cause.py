@@ -1,4 +1,6 @@
-"""All that is known of a failure when its place is sought: typed facts, of whoever knows them.
+"""From typed facts to a diagnosis: the component, the place and the fault behind a failure.
+
+All that is known of a failure when its place is sought: typed facts, of whoever knows them.
 
 Where in a converter a defect is, by what the record says of a failure.
 

@@ -1,4 +1,6 @@
-"""Models that witnesses load again, loaded once.
+"""One failing case in the worker process, with what witnesses need to examine it.
+
+Models that witnesses load again, loaded once.
 
 A call with other numbers in its tensors.
 

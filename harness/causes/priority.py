@@ -1,4 +1,6 @@
-"""How much an operator is used: which models call it, in which dtypes and with which attributes.
+"""What to fix first: how much models use an operator, and how quietly it fails.
+
+How much an operator is used: which models call it, in which dtypes and with which attributes.
 
 The models are those of ``cases/operator_use.json``, which ``python ci/operator_use.py`` makes.
 

@@ -1,4 +1,6 @@
-"""Failed rows with a row for each problem of their cases, so that none hides behind the first one.
+"""Failed rows of the record, a row for each problem, as numbers.
+
+Failed rows with a row for each problem of their cases, so that none hides behind the first one.
 
 Rows of the record as numbers: a hundred thousand of them are grouped without a look at each.
 """

@@ -1,4 +1,6 @@
-"""The project as nodes get it that lack it: its code and its data, and what makes pytest find its plug-in.
+"""What a node must have for a run: the project, and the same versions.
+
+The project as nodes get it that lack it: its code and its data, and what makes pytest find its plug-in.
 
 What a run consists of, as the node that was asked says it.
 

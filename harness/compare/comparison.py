@@ -1,4 +1,6 @@
-"""What complex arithmetic leaves open: the parts of a result of which an operand is infinite or NaN.
+"""A backend's outputs compared with PyTorch's: are they right, and how far are they apart?
+
+What complex arithmetic leaves open: the parts of a result of which an operand is infinite or NaN.
 
 A backend's outputs beside PyTorch's: are they right, and how far apart are they?
 

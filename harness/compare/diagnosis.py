@@ -1,4 +1,6 @@
-"""What may be wrong at a place: the closed set of faults of root causes, as stable ids.
+"""A diagnosis: whose defect a failure is, where it is and what is wrong there.
+
+What may be wrong at a place: the closed set of faults of root causes, as stable ids.
 
 What each means is said to people by `harness.present.evidence.FAULTS`.
 

@@ -1,4 +1,6 @@
-"""What to call that elements are wrong.
+"""The result of a comparison: all that is wrong, and what was excused.
+
+What to call that elements are wrong.
 
 What a comparison finds: how far outputs are apart, all that is wrong with them, and what was excused.
 

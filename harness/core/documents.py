@@ -1,4 +1,6 @@
-"""Text that came from somewhere else, made safe to print.
+"""Text and JSON that is kept, sent to another process, or printed.
+
+Text that came from somewhere else, made safe to print.
 
 JSON documents: what is kept, sent to another process, or printed.
 

@@ -1,4 +1,6 @@
-"""What a process says it is about to do, where it is found whatever becomes of the process.
+"""A process that may die, hang or use too much memory in place of this one.
+
+What a process says it is about to do, where it is found whatever becomes of the process.
 
 A process that may die, hang or eat memory in place of this one: PyTorch, exporters and runtimes do.
 """

@@ -1,4 +1,6 @@
-"""Numbers at which kernels go wrong, by dtype.
+"""Styles of values: how the numbers of a test tensor are picked.
+
+Numbers at which kernels go wrong, by dtype.
 
 Styles of values: how the numbers of a test tensor are picked, element by element.
 

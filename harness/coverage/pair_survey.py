@@ -1,4 +1,6 @@
-"""Calls in which a condition of another call is put into a call, so that PyTorch can be asked about both.
+"""How many of the pairs of conditions that PyTorch accepts the draws of an operator reach.
+
+Calls in which a condition of another call is put into a call, so that PyTorch can be asked about both.
 
 How many of the pairs of conditions that an operator's calls can have its draws have.
 

@@ -1,4 +1,6 @@
-"""A point of an operator's argument space, and the registry of the families that name points.
+"""The points of operators' argument spaces, by family: arguments, dtypes, shapes, values and windows.
+
+A point of an operator's argument space, and the registry of the families that name points.
 
 A family looks at an operator's schema and at some of its draws and names the points that are worth
 reaching. Whether a point that no draw has hit could be hit is not for the family to say: it offers

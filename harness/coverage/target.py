@@ -1,4 +1,6 @@
-"""Which overloads are functional: those whose whole effect is what they return.
+"""Which operators should have an operator case, and why some have none.
+
+Which overloads are functional: those whose whole effect is what they return.
 
 An overload is functional if all of this holds:
 

@@ -1,4 +1,6 @@
-"""All that is wrong with the outputs of a case, each as a failure of its own that can be examined.
+"""Carry out one task: reference, convert, check, load, run, compare.
+
+All that is wrong with the outputs of a case, each as a failure of its own that can be examined.
 
 Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process.
 """

@@ -1,4 +1,6 @@
-"""The arguments of an ATen schema beside the inputs and attributes of an ONNX operator.
+"""All that is known of one operator on its way to ONNX, put together.
+
+The arguments of an ATen schema beside the inputs and attributes of an ONNX operator.
 
 All that is found out about one operator, put together.
 """

@@ -1,4 +1,6 @@
-"""What converters and backends make of a few drawn calls, and the nodes that a converter emits for one.
+"""What happens when an operator is tried: a few drawn calls, and the specification's own tests.
+
+What converters and backends make of a few drawn calls, and the nodes that a converter emits for one.
 
 Which backends run an ONNX operator: tried with the tests that the ONNX specification itself has for it.
 

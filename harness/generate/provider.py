@@ -1,4 +1,6 @@
-"""Choices that see every pair early: each option with each thing that was chosen before it.
+"""The choices that cases are drawn from, which cover pairs early.
+
+Choices that see every pair early: each option with each thing that was chosen before it.
 
 Drawn by chance, an option of one in ten meets another of one in ten in one case of a hundred. What is chosen
 here has come least with what the case has already, so that few cases have most pairs.

@@ -1,4 +1,6 @@
-"""Python numbers as operator arguments: Scalars, floats and ints that have made exporters stumble.
+"""The numbers and the shapes that operator cases draw.
+
+Python numbers as operator arguments: Scalars, floats and ints that have made exporters stumble.
 
 Shapes and strides: which sizes a test tensor has and how it lies in memory.
 """

@@ -1,4 +1,6 @@
-"""A changed function in place of a converter's, for a while and in this process alone.
+"""What a change of a converter does to failing cases, to passing ones and to other operators.
+
+A changed function in place of a converter's, for a while and in this process alone.
 
 What becomes of failing and passing cases with a change of a converter.
 

@@ -1,4 +1,6 @@
-"""A change of a conversion function that may repair it: expressions in place of others.
+"""Small changes of a conversion function that may repair it.
+
+A change of a conversion function that may repair it: expressions in place of others.
 
 What a conversion function offers to an expression that is put into it.
 

@@ -1,4 +1,6 @@
-"""Which PyTorch node of a translated program is the first whose value, or form, is wrong.
+"""One case exported and run again, with the converter's lines and the first wrong node.
+
+Which PyTorch node of a translated program is the first whose value, or form, is wrong.
 
 One case exported, checked and run again, with the lines of the converter that took part.
 

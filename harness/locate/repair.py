@@ -1,4 +1,6 @@
-"""Two or three changes at once, where one of them does not repair all.
+"""Changes, alone or up to three at once, after which all failing cases pass.
+
+Two or three changes at once, where one of them does not repair all.
 
 A change is worth another one if with it some of the failing cases pass, or get further, and no passing case
 fails.

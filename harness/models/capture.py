@@ -1,4 +1,6 @@
-"""Every ATen call of a model's forward pass as an invocation, each kind once, with how often it is made.
+"""The operator calls that a model makes, as invocations and as corpus entries.
+
+Every ATen call of a model's forward pass as an invocation, each kind once, with how often it is made.
 
 Captured calls as corpus entries: one file of a model's, or the directories that every run reads.
 """

@@ -1,4 +1,6 @@
-"""A model's PyTorch graph with values beside it that a backend computed.
+"""Whether a value that a backend computed is explained by the values that it was computed from.
+
+A model's PyTorch graph with values beside it that a backend computed.
 
 A *checkpoint* is a node whose value the backend gives. What lies between a checkpoint and the checkpoints and
 inputs that it is computed from is its *region*: one operator mostly, several where an exporter or its

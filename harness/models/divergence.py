@@ -1,4 +1,6 @@
-"""A backend's values of a model's checkpoints, a slice of the graph at a time.
+"""The first value of a model at which a backend departs from PyTorch.
+
+A backend's values of a model's checkpoints, a slice of the graph at a time.
 
 The operators of a departure, each exported and run alone on the values that it had in the model.
 

@@ -1,4 +1,6 @@
-"""A worker's result as a row of the record: with what the session knows of who took part.
+"""One unit of work, run to verdicts: an operator, a converter, its backends.
+
+A worker's result as a row of the record: with what the session knows of who took part.
 
 One unit of work: an operator, a converter, its backends. What a pytest item runs.
 

@@ -1,4 +1,6 @@
-"""The command that reruns one recorded case.
+"""One case of a run: its call, its results, which component is at fault, and how to rerun it.
+
+The command that reruns one recorded case.
 
 One case of a run: the call, its verdicts, whom to blame, and its minimal case.
 """

@@ -1,4 +1,6 @@
-"""Pass rates in which an operator counts as often as models call it, beside the plain ones of the matrix.
+"""Operators × (converter, backend): how many ordinary and edge cases passed.
+
+Pass rates in which an operator counts as often as models call it, beside the plain ones of the matrix.
 
 Operators × (converter, backend): how many ordinary and edge cases passed, what users meet first.
 """

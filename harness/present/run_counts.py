@@ -1,4 +1,6 @@
-"""How many cases ran on the CPU although their backend's device is another.
+"""Counts of a run: outcomes by stage, cases that fell back to the CPU, draws that PyTorch rejects.
+
+How many cases ran on the CPU although their backend's device is another.
 
 Operators whose drawn cases PyTorch itself rejects too often: a defect of the operator case.
 

@@ -1,4 +1,6 @@
-"""The columns of the record, and verdicts as rows of it.
+"""The Parquet files of the record: columns, writing, reading.
+
+The columns of the record, and verdicts as rows of it.
 
 Strings are plain strings, dictionary-encoded by Parquet where they repeat: small on disk, and no
 reader needs to know of it.

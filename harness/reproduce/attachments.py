@@ -1,4 +1,6 @@
-"""Which exports and which failures of a run are worth writing down.
+"""The graphs, scripts and located lines that are written beside a run for its pages.
+
+Which exports and which failures of a run are worth writing down.
 
 Looking for the lines of a run's converter defects, which `places.jsonl` beside the run keeps.
 

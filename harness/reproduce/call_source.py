@@ -1,4 +1,6 @@
-"""Tensors and arguments as Python source that a person can read, bit for bit what they stand for.
+"""An operator call as Python source.
+
+Tensors and arguments as Python source that a person can read, bit for bit what they stand for.
 
 NaN payloads are the exception: every NaN is ``nan``.
 

@@ -1,4 +1,6 @@
-"""Where tensors stand among the arguments of an invocation, and how to put others there.
+"""Smaller and plainer forms of an invocation, which shrinking tries.
+
+Where tensors stand among the arguments of an invocation, and how to put others there.
 
 Which values an operator allows in a tensor: the generator's promise, kept while values get plainer.
 

@@ -1,4 +1,6 @@
-"""Releases of a package as pip finds and installs them, each in a directory of its own that is kept.
+"""The release of a package that changed a verdict, found by a binary search over installed releases.
+
+Releases of a package as pip finds and installs them, each in a directory of its own that is kept.
 
 A case with another release of a package, in a process of its own.
 

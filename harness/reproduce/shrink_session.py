@@ -1,4 +1,6 @@
-"""The distinct failures of a recorded run, each with the case to begin shrinking from.
+"""Shrinking the failures of a recorded run, worst first.
+
+The distinct failures of a recorded run, each with the case to begin shrinking from.
 
 Shrink the failures of a recorded run, worst first, and write the minimal cases beside them.
 

@@ -1,4 +1,6 @@
-"""Which of some candidates fail as the original does: run in a worker process, many per export.
+"""Shrinking one failure to the smallest invocation that fails in the same way.
+
+Which of some candidates fail as the original does: run in a worker process, many per export.
 
 Shrink one failure: single reductions many at a time, then Hypothesis over all of them in combination.
 """

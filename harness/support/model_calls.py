@@ -1,4 +1,6 @@
-"""What a model gives to the operators that it calls: dtypes and attributes, as far as its file tells.
+"""The operator calls of a model, read off its file.
+
+What a model gives to the operators that it calls: dtypes and attributes, as far as its file tells.
 
 Which ATen operators a model calls: read off an exported program, or off an ONNX file's nodes.
 """

@@ -1,4 +1,6 @@
-"""What a run found of each kind of call: an overload in some dtypes with some attributes.
+"""The record of support: what a run found of each kind of call, as one small file.
+
+What a run found of each kind of call: an overload in some dtypes with some attributes.
 
 A small record of what is supported, as one file: kinds of calls with counts, without a single call.
 

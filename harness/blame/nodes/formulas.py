@@ -1,4 +1,6 @@
-"""A node with its inputs, as a formula takes it.
+"""Definitions of ONNX operators in NumPy, where onnx's evaluator is wrong or inexact.
+
+A node with its inputs, as a formula takes it.
 
 Operators that compute element by element, by NumPy's functions, which take a `longdouble` too.
 

@@ -1,4 +1,6 @@
-"""Sums that leave the range of their dtype in some orders of summation, and in others do not.
+"""Which elements of a node's results depart from its operator's definition.
+
+Sums that leave the range of their dtype in some orders of summation, and in others do not.
 
 Neither ONNX nor PyTorch states an order (rule 5 of `harness.compare.nearness`). A partial sum may be as large
 as the sum of the terms' magnitudes: where that leaves the range, an infinity is right, and NaN beside

@@ -1,4 +1,6 @@
-"""The facts of a node: what it is, what it gets and what it gives.
+"""What is wrong with a kernel: the facts of the first wrong node, and its fault.
+
+The facts of a node: what it is, what it gets and what it gives.
 
 What a kernel does wrong, by the first element that is not what its operator's definition gives.
 """

@@ -1,4 +1,6 @@
-"""How an ONNX operator's results are judged: choices exactly, sums by their terms, others closely.
+"""A graph as steps, each a node or a few, and how the results of each are judged.
+
+How an ONNX operator's results are judged: choices exactly, sums by their terms, others closely.
 
 A graph as the steps in which it is looked at: a node each, or several that pass on what is not a tensor.
 """

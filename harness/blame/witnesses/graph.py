@@ -1,4 +1,6 @@
-"""The ONNX checker, strict shape inference, and what they leave unchecked.
+"""Witnesses against the graph: checkers, other exports, and what the graph lost of the call.
+
+The ONNX checker, strict shape inference, and what they leave unchecked.
 
 ONNX's own rules for dtypes and shapes, which run no kernel.
 

@@ -1,4 +1,6 @@
-"""The export before the exporter's own optimiser.
+"""Witnesses against optimisers: the export without one, and the guilty pass.
+
+The export before the exporter's own optimiser.
 
 Which pass of an optimiser breaks a graph that is right before it: the runtime's or the exporter's.
 """

@@ -1,4 +1,6 @@
-"""PyTorch asked again with the same inputs.
+"""Witnesses against PyTorch: its kernel asked again, by other means, and in float64.
+
+PyTorch asked again with the same inputs.
 
 PyTorch on row-major copies of the inputs.
 

@@ -1,4 +1,6 @@
-"""Other runtimes on the same model.
+"""Witnesses against the runtime: other runtimes, other precisions, no optimisations.
+
+Other runtimes on the same model.
 
 Runtimes that lack a float64 kernel, on the same graph in float32.
 

@@ -1,4 +1,6 @@
-"""Arguments of a call as PyTorch's dispatcher shows them to what intercepts it.
+"""A program of operator calls, built rather than traced.
+
+Arguments of a call as PyTorch's dispatcher shows them to what intercepts it.
 
 A graph of PyTorch operators as an exported program.
 

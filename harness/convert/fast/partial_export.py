@@ -1,10 +1,10 @@
-"""What the capture of calls fails with, known from one call for others of its kind.
+"""Exports of many calls in which each failure costs one call.
+
+What the capture of calls fails with, known from one call for others of its kind.
 
 Where PyTorch's first way of capturing a program fails, the exporter tries a second, which takes many times
 as long and fails as well. A single call is run without values in milliseconds, and where that raises, the
 capture raises the same. So the exporter is asked once for each kind of failure.
-
-Exports of many calls in which each failure costs one call.
 
 The exporter stops at the first call that it cannot convert. Here the program is captured and decomposed
 once, cut into the parts that compute each call, and translated; where that fails, the call that failed is

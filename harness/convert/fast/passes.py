@@ -1,4 +1,6 @@
-"""What ONNX nodes of constants give, which the optimiser evaluates one by one, kept for nodes that are alike.
+"""The exporter's passes, without the work that changes nothing.
+
+What ONNX nodes of constants give, which the optimiser evaluates one by one, kept for nodes that are alike.
 
 To evaluate a node onnx makes an object of it, which takes many times as long as the arithmetic. Most of these
 constants are sizes and axes: the same few numbers again and again.

@@ -1,4 +1,6 @@
-"""What operators return for tensors without values, without the work that only special cases need.
+"""Programs traced without PyTorch's tracer.
+
+What operators return for tensors without values, without the work that only special cases need.
 
 At each call PyTorch looks for constants, symbols, tensors of other kinds and rules of its own, or for the
 same call in a cache. That takes longer than to find the result. Here a call whose tensors are all without

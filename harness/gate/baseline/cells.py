@@ -1,4 +1,6 @@
-"""How far the passes of a cell are from PyTorch: structures counted by a bound on their largest error.
+"""The cells of a baseline: what is expected of one operator in one dtype, counted and as text.
+
+How far the passes of a cell are from PyTorch: structures counted by a bound on their largest error.
 
 The bounds are 0.5, 1, 2, 4 … ULP, so that a last place that differs between machines changes no baseline, and
 a growth that counts does.

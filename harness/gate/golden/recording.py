@@ -1,4 +1,6 @@
-"""Which invocations of an operator become goldens: few, small, and unlike each other.
+"""Recording goldens: which invocations, from which exports, into which set.
+
+Which invocations of an operator become goldens: few, small, and unlike each other.
 
 Goldens of one operator, from today's PyTorch and converters.
 

@@ -1,4 +1,6 @@
-"""One golden: an invocation, its inputs, what PyTorch and float64 said, its models, and how these ended.
+"""Goldens: one stored invocation, and a set of them in a directory.
+
+One golden: an invocation, its inputs, what PyTorch and float64 said, its models, and how these ended.
 
 A set of goldens in a directory.
 

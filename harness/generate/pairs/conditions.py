@@ -1,4 +1,6 @@
-"""A condition of a call, and which two of them make a pair.
+"""The conditions of a call: of its arguments, its tensors, their values, and windows over them.
+
+A condition of a call, and which two of them make a pair.
 
 A condition is one thing that is so of a call, whatever else is: a dtype, a rank, a flag, an omitted argument,
 a NaN in a tensor. Most defects that a single condition does not show need two of them at once, so that pairs

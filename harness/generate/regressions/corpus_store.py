@@ -1,4 +1,6 @@
-"""One kept invocation, and the line of JSON that it is in a file.
+"""The files of a corpus, and their entries.
+
+One kept invocation, and the line of JSON that it is in a file.
 
 The files of a corpus: ``DIRECTORY/aten.celu.default.jsonl``.
 """

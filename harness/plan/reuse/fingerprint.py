@@ -1,4 +1,6 @@
-"""What verdicts rest on beside the versions of a run: `RunInfo.basis`, name → a short text or digest.
+"""What a verdict depends on, and whether it is the same for two runs.
+
+What verdicts rest on beside the versions of a run: `RunInfo.basis`, name → a short text or digest.
 
 A change of what is not looked at goes unnoticed, so all that a worker process may load is taken in: the
 harness's own source but for what only looks at a record, the files of operator cases, those of the user's

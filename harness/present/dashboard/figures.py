@@ -1,4 +1,6 @@
-"""Numerical error of passing cases, per operator, dtype and column of a run.
+"""Figures of a run's views: tolerances, and rates weighted by use.
+
+Numerical error of passing cases, per operator, dtype and column of a run.
 
 How much models use the operators of a site, and pass rates that are weighted by it.
 """

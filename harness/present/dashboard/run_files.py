@@ -1,4 +1,6 @@
-"""The distinct failures of a run as its views list them.
+"""The files of one run: its failures, what moved, and what its views show.
+
+The distinct failures of a run as its views list them.
 
 What moved from the run with which a run is compared to that run, for its overview.
 

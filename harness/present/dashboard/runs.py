@@ -1,4 +1,6 @@
-"""Which run the page shows first, and which one each run is compared with.
+"""The runs of a site: which are shown, which comes first, which are compared.
+
+Which run the page shows first, and which one each run is compared with.
 
 The runs that a site shows, oldest first, and those that cannot be shown.
 """

@@ -1,4 +1,6 @@
-"""What the page loads first: the runs, and the names that all other files count by.
+"""Writing the site: the page, its libraries, its index and its summary.
+
+What the page loads first: the runs, and the names that all other files count by.
 
 The run that is shown first in a few numbers, for other pages: ``summary.json`` and badges.
 

@@ -1,4 +1,6 @@
-"""What the pages and the table of support show: answers by operator, with how much models use it.
+"""The pages of what is supported, and the table in Markdown.
+
+What the pages and the table of support show: answers by operator, with how much models use it.
 
 What is supported in one dtype, with one converter and one backend, as a Markdown table to paste.
 

@@ -1,4 +1,6 @@
-"""What a dataset has: its runs, those that cannot be read or that were set aside; and what it takes.
+"""A dataset of runs: what it has, and adding, fetching and removing runs.
+
+What a dataset has: its runs, those that cannot be read or that were set aside; and what it takes.
 
 A dataset as its users see it: what runs it has, and adding, fetching and removing them.
 """
