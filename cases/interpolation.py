@@ -30,7 +30,7 @@ def _smoothed(kind: str) -> Judge:
     PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits it, and
     rounds between the dimensions: its own result may be one beside the real number rounded.
     """
-    return Judge(accumulates=True, reals=resized(2, _AXES[2], kind, smooth=True))
+    return Judge(accumulates=True, exact_reals=resized(2, _AXES[2], kind, smooth=True))
 
 
 def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) -> tuple[Mask, Mask]:
@@ -97,7 +97,7 @@ def _weighted(dims: int, kind: str) -> Judge:
     return Judge(
         terms=window_maximum,
         undefined=Allowance("a neighbour of weight zero times infinity", zero_times_infinity),
-        reals=resized(dims, _AXES[dims], kind, smooth=False),
+        exact_reals=resized(dims, _AXES[dims], kind, smooth=False),
     )
 
 

@@ -151,7 +151,7 @@ def _documented_entropy(arguments: Mapping[str, Any], expected: Sequence[Array])
     return [np.where(np.isinf(expected[0]) & lost, expected[0].dtype.type(np.nan), expected[0])]
 
 
-@ops.case("binary_cross_entropy", dtypes=FLOATS, judge=Judge(others=_documented_entropy))
+@ops.case("binary_cross_entropy", dtypes=FLOATS, judge=Judge(alternatives=_documented_entropy))
 def binary_cross_entropy(d: Draw) -> Arguments:
     shape = d.shape()
     return {

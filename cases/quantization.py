@@ -56,7 +56,7 @@ def _other_step(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list
     return [np.where(tie, other, result).astype(expected[0].dtype)]
 
 
-GRID = Judge(undefined=Allowance("a step that no integer holds", _unplaceable), others=_other_step)
+GRID = Judge(undefined=Allowance("a step that no integer holds", _unplaceable), alternatives=_other_step)
 _RANGES = ((-128, 127), (0, 255), (0, 127), (0, 1), (-8, 7), (-8, 0), (-9, -2), (1, 15))
 
 

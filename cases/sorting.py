@@ -191,7 +191,7 @@ def _unasked(arguments: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(output for output, name in flags.items() if not arguments.get(name, False))
 
 
-_UNIQUE = Judge(rules={0: any_order("dim", "sorted"), 1: unique_inverse, 2: unique_counts}, unasked=_unasked)
+_UNIQUE = Judge(rules={0: any_order("dim", "sorted"), 1: unique_inverse, 2: unique_counts}, unused_outputs=_unasked)
 
 
 @ops.case("_unique2", dtypes=ALL, judge=_UNIQUE)
@@ -265,7 +265,7 @@ _UNIQUE_SLICES = (_same_slices, _slice_inverse, _slice_counts)
 @ops.case(
     "unique_dim",
     dtypes=ALL,
-    judge=Judge(rules=dict(enumerate(map(_unless_sorted, _UNIQUE_SLICES))), unasked=_unasked),
+    judge=Judge(rules=dict(enumerate(map(_unless_sorted, _UNIQUE_SLICES))), unused_outputs=_unasked),
 )
 def unique_dim(d: Draw) -> Arguments:
     shape = d.shape(1)

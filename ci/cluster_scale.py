@@ -21,7 +21,7 @@ from pathlib import Path
 
 from harness.cluster.cluster_progress import ClusterProgress
 from harness.cluster.cluster_run import drive
-from harness.cluster.schedule import Attempt, AttemptReport, Counts, Fate, MicroShard, Schedule, cut
+from harness.cluster.schedule import Attempt, AttemptOutcome, AttemptReport, Counts, MicroShard, Schedule, cut
 from harness.generate.case_library import load_cases
 from harness.plan.sharding import usual_seconds
 
@@ -101,7 +101,7 @@ class SimulatedNodes:
         if died:
             self.lost += 1
             self._dies[node] = max(self._dies[node], self.now) + self._next_death()
-        fate = Fate.LOST if died else Fate.DONE
+        fate = AttemptOutcome.LOST if died else AttemptOutcome.DONE
         return [(attempt, AttemptReport(shard=attempt.shard, fate=fate, node=str(node)))]
 
     def told(self) -> Mapping[Attempt, Counts]:

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import onnx
 
 from harness.convert.converter import CONVERTERS, Converter, ConverterEntry
-from harness.convert.fast.torch_private import quiet
+from harness.convert.torch_private import quiet
 from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Invocation
 from harness.core.overloads import match

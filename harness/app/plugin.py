@@ -23,7 +23,7 @@ from harness.generate.sources.recorded import read_replay
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import Plan, make_plan
-from harness.plan.reuse.earlier_runs import Library
+from harness.plan.reuse.earlier_runs import EarlierRuns
 from harness.plan.unit import Unit
 from harness.present import draw_report as generator
 from harness.present.digest import reuse_lines
@@ -161,7 +161,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             baseline=baseline_option.expected(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
-            library=Library([Path(directory) for directory in given.reuse]) if given.reuse else None,
+            library=EarlierRuns([Path(directory) for directory in given.reuse]) if given.reuse else None,
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None

@@ -31,7 +31,7 @@ from harness.models.divergence import Divergence, divergence_entries, find_diver
 from harness.models.divergence_task import DivergeTask
 from harness.plan.model_unit import ModelUnit, run_model_unit, write_details
 from harness.plan.plan import Plan
-from harness.plan.reuse.earlier_runs import Library, conclude, notes, run_reusing
+from harness.plan.reuse.earlier_runs import EarlierRuns, conclude, notes, run_reusing
 from harness.plan.reuse.fingerprint import basis
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
@@ -128,7 +128,7 @@ class Session:
         baseline: Baseline | None = None,
         joins: RunInfo | None = None,
         worker: str = "main",
-        library: Library | None = None,
+        library: EarlierRuns | None = None,
         rule_files: Sequence[Path] = (),
     ) -> None:
         self.run_info = joins or RunInfo.begin(

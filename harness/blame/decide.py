@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.blame.testimony import Charge, Decision
+from harness.blame.testimony import Decision, FailureSummary
 from harness.compare.diagnosis import Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
@@ -41,22 +41,22 @@ _ORDER = (
 )
 
 
-def at_once(charge: Charge) -> Decision | None:
+def at_once(failure: FailureSummary) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
     # An exporter's first lines are about itself.
-    lines = [normalise(charge.message)] if charge.stage is Stage.CONVERT else charge.message.splitlines()
-    facts = {"stage": str(charge.stage), "message": (lines or [""])[0][:200]}
-    if charge.message.startswith(OWN_FAULT):
+    lines = [normalise(failure.message)] if failure.stage is Stage.CONVERT else failure.message.splitlines()
+    facts = {"stage": str(failure.stage), "message": (lines or [""])[0][:200]}
+    if failure.message.startswith(OWN_FAULT):
         return Decision(UNKNOWN, "harness-failed")
-    if charge.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        who = RUNS_AT[charge.stage]
-        name = {CONVERTER: charge.converter, BACKEND: charge.backend, PYTORCH: "PyTorch"}.get(who)
+    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        who = RUNS_AT[failure.stage]
+        name = {CONVERTER: failure.converter, BACKEND: failure.backend, PYTORCH: "PyTorch"}.get(who)
         return Decision(who, "process-ended", {**facts, "component": name or ""})
-    if charge.stage is Stage.CONVERT:
-        rule = "cannot-convert" if charge.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
-        return Decision(CONVERTER, rule, {**facts, "converter": charge.converter})
-    if charge.stage is Stage.CHECK:
-        return Decision(CONVERTER, "model-rejected", {**facts, "converter": charge.converter})
+    if failure.stage is Stage.CONVERT:
+        rule = "cannot-convert" if failure.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
+        return Decision(CONVERTER, rule, {**facts, "converter": failure.converter})
+    if failure.stage is Stage.CHECK:
+        return Decision(CONVERTER, "model-rejected", {**facts, "converter": failure.converter})
     return None
 
 
@@ -234,17 +234,17 @@ def telling_findings(outcome: Outcome, role: R) -> frozenset[F]:
     return frozenset(fact[1] for fact in facts if fact[0] is role)
 
 
-def decide(charge: Charge, testimonies: Sequence[Testimony]) -> Decision:
+def decide(failure: FailureSummary, testimonies: Sequence[Testimony]) -> Decision:
     """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked."""
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, rule = UNKNOWN, "undecided"
-    for row in _TABLES.get(charge.outcome, _ERROR):
+    for row in _TABLES.get(failure.outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
-    facts = {"backend": charge.backend, "converter": charge.converter}
+    facts = {"backend": failure.backend, "converter": failure.converter}
     return Decision(blame, rule, facts, tuple(_distinct(ordered)))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.blame.decide import decide
-from harness.blame.inquiry import may_change
+from harness.blame.examined_failures import may_change
+from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
-from harness.blame.trial import Trial
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.pytorch import repeat_call
@@ -20,32 +20,32 @@ from harness.execute.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
 
-def examine(trial: Trial, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
     """Whose failure it is.
 
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
-    complaint = trial.complaint
+    failure = context.failure
     announce(_AGAIN)
     if _AGAIN in dead:
         return Decision(UNKNOWN, "crashes-when-repeated")
     heard: list[Testimony] = []
-    if _passes_alone(trial):
-        if draws(trial.judge):
+    if _passes_alone(context):
+        if draws(context.judge):
             return Decision(UNKNOWN, "drawn-at-random")
-        alone = {"backend": complaint.backend}
-        heard += _hear([repeat_call], trial, dead, announce)
-        return decide(complaint, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
+        alone = {"backend": failure.backend}
+        heard += _hear([repeat_call], context, dead, announce)
+        return decide(failure, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
     for turn in Turn:
-        asked = [w for w in witnesses_of(trial.settings) if w.turn is turn]
+        asked = [w for w in witnesses_of(context.settings) if w.turn is turn]
         if turn is not Turn.FIRST:
-            decision = decide(complaint, heard)
-            if not _goes_on(turn, decision, heard, complaint.thorough):
+            decision = decide(failure, heard)
+            if not _goes_on(turn, decision, heard, failure.thorough):
                 continue
-            if decision.blame != UNKNOWN and not complaint.example:
-                asked = _that_matter(asked, complaint.outcome, heard)
-        heard += _hear(asked, trial, dead, announce)
-    return decide(complaint, heard)
+            if decision.blame != UNKNOWN and not failure.example:
+                asked = _that_matter(asked, failure.outcome, heard)
+        heard += _hear(asked, context, dead, announce)
+    return decide(failure, heard)
 
 
 def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thorough: bool) -> bool:
@@ -64,14 +64,14 @@ def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Tes
 _AGAIN = "the failing backend again"
 
 
-def _passes_alone(trial: Trial) -> bool:
-    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+def _passes_alone(context: FailureContext) -> bool:
+    if context.failure.outcome is Outcome.UNSUPPORTED:
         return False
-    return trial.comparison is not None and trial.comparison.problem is None
+    return context.comparison is not None and context.comparison.problem is None
 
 
 def _hear(
-    asked: Iterable[Witness], trial: Trial, dead: frozenset[str], announce: Callable[[str], None]
+    asked: Iterable[Witness], context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]
 ) -> Iterable[Testimony]:
     for witness in asked:
         if witness.name in dead:
@@ -79,7 +79,7 @@ def _hear(
             continue
         announce(witness.name)
         try:
-            yield from list(witness.testify(trial))
+            yield from list(witness.testify(context))
         except DeviceLost:
             raise
         except Exception as error:
@@ -88,20 +88,20 @@ def _hear(
 
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
-    """Hear the witnesses of each complaint in a worker, and send the outcome."""
+    """Hear the witnesses of each failure in a worker, and send the outcome."""
     exports: dict[tuple[int, str], object] = {}
 
     def converter(name: str) -> Converter:
         return worker.converter(name, task.settings)[0]
 
-    for complaint in task.complaints:
-        index = complaint.index
+    for failure in task.failures:
+        index = failure.index
         worker.announce(Asking(index, ""))
-        trial = Trial(complaint, task.settings, converter, worker.backend, exports)
+        context = FailureContext(failure, task.settings, converter, worker.backend, exports)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
         def announce(witness: str, index: int = index) -> None:
             worker.announce(Asking(index, witness))
 
-        decision = examine(trial, dead, announce)
+        decision = examine(context, dead, announce)
         worker.send(Blamed(index, decision))

@@ -12,7 +12,7 @@ from harness.execute.task import Group, Settings
 
 
 @dataclass(frozen=True)
-class Charge:
+class FailureSummary:
     """A failure, as far as the decision needs it: where the case ended, how, and in what words."""
 
     stage: Stage
@@ -23,7 +23,7 @@ class Charge:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Complaint(Charge):
+class Failure(FailureSummary):
     """A failure to find out about.
 
     Attributes:
@@ -69,13 +69,13 @@ class BlameTask:
     """Failures to hear witnesses about.
 
     Attributes:
-        dead: Complaint index → witnesses that did not survive being asked about it.
+        dead: Failure index → witnesses that did not survive being asked about it.
         barred: Witnesses that are not to be asked about any.
     """
 
     handler: ClassVar[str] = "harness.blame.examine:carry_out"
 
-    complaints: tuple[Complaint, ...]
+    failures: tuple[Failure, ...]
     settings: Settings
     dead: tuple[tuple[int, str], ...] = ()
     barred: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class BlameTask:
 
 @dataclass(frozen=True)
 class Asking:
-    """The witness that is about to be asked about a complaint."""
+    """The witness that is about to be asked about a failure."""
 
     index: int
     witness: str

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import TypeAlias
 
-from harness.blame.trial import Trial
+from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Role, Testimony
 from harness.execute.task import Settings
 from harness.run.backend import BACKENDS
@@ -32,7 +32,7 @@ class Turn(Enum):
 
 
 #: What a witness finds; nothing where it has nothing to say. What it raises is put on record.
-Testify: TypeAlias = "Callable[[Trial], Iterable[Testimony]]"
+Testify: TypeAlias = "Callable[[FailureContext], Iterable[Testimony]]"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.convert.function_families import function_named
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.call_traits import CONDITIONS
+from harness.record.dictionary_encoding import Numbers
 from harness.record.json_lines import LocatedFailure, Minimal
-from harness.record.numbered import Numbers
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage", "outcome"),

@@ -29,8 +29,8 @@ import numpy as np
 from harness.causes.rows import CodedRows
 from harness.compare.verdict import Outcome
 from harness.generate.cases_home import CaseFileError, cases_directory
+from harness.record.dictionary_encoding import Numbers
 from harness.record.layout import ResultsError, reason
-from harness.record.numbered import Numbers
 
 FILE = "operator_use.json"
 #: An overload and the dtype under which the record files a case.

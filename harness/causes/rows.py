@@ -22,7 +22,7 @@ from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
 from harness.compare.diagnosis import Detail
 from harness.compare.output_comparison import problems_of
 from harness.core.documents import without_escapes
-from harness.record.numbered import Numbers, numbered_column
+from harness.record.dictionary_encoding import Numbers, numbered_column
 
 #: The column that says what else is wrong.
 PROBLEMS = "problems"

@@ -29,9 +29,9 @@ from harness.cluster.node_environment import Described, difference
 from harness.cluster.node_task import describe
 from harness.cluster.schedule import (
     Attempt,
+    AttemptOutcome,
     AttemptReport,
     Counts,
-    Fate,
     Schedule,
     cut,
 )
@@ -86,7 +86,7 @@ def drive(
             engine.start(attempt)
         for attempt, report in engine.wait(_LOOK):
             schedule.ended(attempt, report, clock())
-            if report.fate is not Fate.DONE:
+            if report.fate is not AttemptOutcome.DONE:
                 what = "is given up" if attempt.shard in schedule.missing else "is run again"
                 progress.tell(f"shard {attempt.shard} {report.fate}: {report.said}; it {what}")
         why = schedule.no_node_is_left(engine.nodes())

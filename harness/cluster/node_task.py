@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import harness
 from harness.cluster.node_environment import Described, difference, environment_here
-from harness.cluster.schedule import AttemptReport, Fate
+from harness.cluster.schedule import AttemptOutcome, AttemptReport
 from harness.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, read_account
 from harness.core.documents import of_json
 from harness.record.layout import ResultsError, reason
@@ -64,7 +64,7 @@ def run_shard(place: str, name: str, shard: int, tell: Tell) -> AttemptReport:
     try:
         report = _run_shard(StagedRun(place, name), shard, tell)
     except (ResultsError, OSError) as error:
-        report = AttemptReport(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {reason(error)}")
+        report = AttemptReport(shard=shard, fate=AttemptOutcome.FAILED, said=f"{platform.node()}: {reason(error)}")
     return AttemptReport(**{**vars(report), "host": platform.node(), "seconds": time.monotonic() - began})
 
 
@@ -75,7 +75,7 @@ def _run_shard(staged: StagedRun, shard: int, tell: Tell) -> AttemptReport:
     node = f"node {platform.node()}"
     wrong = difference(environment_here(plan.environment), plan.environment, node, "the others")
     if wrong:
-        return AttemptReport(shard=shard, fate=Fate.UNFIT, said=wrong)
+        return AttemptReport(shard=shard, fate=AttemptOutcome.UNFIT, said=wrong)
     # A node may be out of disk space: nothing of what goes wrong here is the fault of a case.
     with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as scratch:
         return _in_scratch(staged, plan, shard, Path(scratch), tell)
@@ -100,12 +100,14 @@ def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path,
         account.rename(record / ACCOUNT_FILE)
         path = staged.publish(record, shard)
         return AttemptReport(
-            shard=shard, fate=Fate.DONE, path=path, status=status, cases=said.cases, failures=said.failures
+            shard=shard, fate=AttemptOutcome.DONE, path=path, status=status, cases=said.cases, failures=said.failures
         )
     if status < 0:
         word = f"the process of the shard was killed ({signal.Signals(-status).name})"
-        return AttemptReport(shard=shard, fate=Fate.LOST, said=f"{platform.node()}: {word}", status=status)
-    return AttemptReport(shard=shard, fate=Fate.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status)
+        return AttemptReport(shard=shard, fate=AttemptOutcome.LOST, said=f"{platform.node()}: {word}", status=status)
+    return AttemptReport(
+        shard=shard, fate=AttemptOutcome.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status
+    )
 
 
 def _run(

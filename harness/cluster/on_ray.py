@@ -37,7 +37,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from harness.cluster import node_task
 from harness.cluster.node_environment import Described, copy_project
-from harness.cluster.schedule import Attempt, AttemptReport, Counts, Fate, Tally
+from harness.cluster.schedule import Attempt, AttemptOutcome, AttemptReport, Counts, Tally
 from harness.plan.options import UsageProblem
 
 #: Seconds until a node has to say what it has; it may have to fetch the project first.
@@ -265,12 +265,12 @@ class RayEngine:
             self._resumes = time.monotonic() + _AGAIN
             lines = str(getattr(error, "cause", None) or error).strip().splitlines()
             said = f"a node cannot run the harness: {lines[-1][:200]}"
-            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)
+            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said=said)
         except TaskCancelledError:
-            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said="it was cancelled")
+            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said="it was cancelled")
         except RayError as error:
             said = _ENDS.get(type(error).__name__) or _line(error)
-            return AttemptReport(shard=attempt.shard, fate=Fate.LOST, said=said)
+            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said=said)
         return found
 
 

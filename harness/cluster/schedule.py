@@ -48,7 +48,7 @@ MOST = 3
 PATIENCE = 2
 
 
-class Fate(StrEnum):
+class AttemptOutcome(StrEnum):
     """What became of an attempt.
 
     ``done``: the record of the shard is there. ``lost``: with its node or its process. ``failed``: the
@@ -76,7 +76,7 @@ class AttemptReport:
     """
 
     shard: int
-    fate: Fate
+    fate: AttemptOutcome
     path: str = ""
     node: str = ""
     host: str = ""
@@ -98,16 +98,16 @@ class Attempts:
 
     def note(self, report: AttemptReport) -> bool:
         """Take what became of an attempt; whether its shard may be tried again, if it is not done."""
-        if report.fate is Fate.DONE:
+        if report.fate is AttemptOutcome.DONE:
             self._failed_on.pop(report.node, None)
             return False
-        if report.fate is Fate.UNFIT:
+        if report.fate is AttemptOutcome.UNFIT:
             self.unfit.setdefault(report.node, report.said)
             return True
         self.losses[report.shard] += 1
         if report.node:
             self.avoided.setdefault(report.shard, set()).add(report.node)
-        if report.fate is Fate.FAILED and report.node:
+        if report.fate is AttemptOutcome.FAILED and report.node:
             failed = self._failed_on.setdefault(report.node, set())
             failed.add(report.shard)
             if len(failed) >= PATIENCE:
@@ -230,7 +230,7 @@ class Schedule:
             return
         shard = attempt.shard
         again = self.attempts.note(report)
-        if report.fate is Fate.DONE:
+        if report.fate is AttemptOutcome.DONE:
             self.done[shard] = report
             self._paces.append((now - began) / max(self._seconds[shard], 1e-9))
         elif again:

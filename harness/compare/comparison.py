@@ -76,7 +76,7 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
         detail = f"expected {len(expected)}, got {len(got)}"
         difference = Difference(expected=str(len(expected)), got=str(len(got)))
         return _structural([OutputProblem("number of outputs", detail, difference=difference)], total)
-    unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(oracle.arguments) if judge.unused_outputs else frozenset()
     structural = []
     for i, (e, g) in enumerate(zip(expected, got, strict=True)):
         if i in unasked:
@@ -106,7 +106,7 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
     There are as many outputs as PyTorch's.
     """
     expected = oracle.expected
-    unasked = judge.unasked(oracle.arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(oracle.arguments) if judge.unused_outputs else frozenset()
     undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
     masks: list[Mask] = []
     for i, (e, g, skip) in enumerate(zip(expected, got, undefined, strict=True)):
@@ -319,7 +319,7 @@ def _wrong(
 
 def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     """Another right answer for each element."""
-    return judge.others(oracle.arguments, oracle.expected)[output] if judge.others else None
+    return judge.alternatives(oracle.arguments, oracle.expected)[output] if judge.alternatives else None
 
 
 def _equality(
@@ -327,7 +327,7 @@ def _equality(
 ) -> OutputComparison:
     wrong = _unequal(judge, arguments, expected, got, skip)
     excused = 0
-    if judge.reals is not None:
+    if judge.exact_reals is not None:
         excused = int((_unequal(CLOSE, arguments, expected, got, skip) & ~wrong).sum())
     error = None
     if expected.dtype.kind in "iu" and expected.size:
@@ -347,9 +347,9 @@ def _equality(
 def _unequal(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array, skip: Mask | None) -> Mask:
     """The wrong elements of an output that is not floating."""
     wrong = np.asarray(expected != got)
-    if judge.reals is not None and expected.dtype.kind in "iu" and wrong.any():
+    if judge.exact_reals is not None and expected.dtype.kind in "iu" and wrong.any():
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-        wrong &= (apart > 1) | (np.abs(got - judge.reals(arguments)) > 0.5 + _ROUNDING)
+        wrong &= (apart > 1) | (np.abs(got - judge.exact_reals(arguments)) > 0.5 + _ROUNDING)
     return wrong if skip is None else wrong & ~skip
 
 

@@ -88,11 +88,11 @@ class Judge:
         unsettled: Marks elements for which no text says what is right, although PyTorch's kernels compute
             the same for them wherever they run (an integer that overflows). They are compared; a difference
             in them is nobody's, and recorded as the specification's.
-        reals: For integers that stand for rounded reals, as pixels do: these reals, from the arguments. A
+        exact_reals: For integers that stand for rounded reals, as pixels do: these reals, from the arguments. A
             neighbour of PyTorch's integer is right, too, where it is the real number rounded, ties as it may.
-        others: Another right answer for each element of an output, in its dtype, where documentation and
+        alternatives: Another right answer for each element of an output, in its dtype, where documentation and
             kernel compute otherwise; PyTorch's where there is none, None for an output without any.
-        unasked: Outputs that the arguments do not ask for, so that not even their shape is compared.
+        unused_outputs: Outputs that the arguments do not ask for, so that not even their shape is compared.
         of_complex: Of calls with complex tensors, where they are judged otherwise. IEEE 754 defines no
             complex arithmetic, so that neither sign of a zero is wrong there.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
@@ -108,9 +108,9 @@ class Judge:
     rules: Mapping[int, OutputRule] = field(default_factory=dict)
     undefined: Marks | None = None
     unsettled: Allowance | None = None
-    reals: Callable[[Mapping[str, Any]], Array] | None = None
-    others: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
-    unasked: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
+    exact_reals: Callable[[Mapping[str, Any]], Array] | None = None
+    alternatives: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
+    unused_outputs: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     of_complex: Judge | None = None
     reads_layout: bool = False
 
@@ -118,12 +118,12 @@ class Judge:
         if self.tolerances and not self.reason:
             raise ValueError("a tolerance of one's own needs its reason")
 
-    def about(self, outputs: Collection[int], count: int) -> Judge:
+    def restricted_to(self, outputs: Collection[int], count: int) -> Judge:
         """The same for some of `count` outputs, all if none is named, as if the others were unused."""
         if not outputs:
             return self
-        others, before = frozenset(range(count)).difference(outputs), self.unasked
-        return replace(self, unasked=lambda arguments: others | (before(arguments) if before else frozenset()))
+        others, before = frozenset(range(count)).difference(outputs), self.unused_outputs
+        return replace(self, unused_outputs=lambda arguments: others | (before(arguments) if before else frozenset()))
 
     @property
     def settled(self) -> Judge:

@@ -76,6 +76,8 @@ _ELEMENTS = rf"{_ELEMENT}(?:\s*[,x]?\s*{_ELEMENT})*\s*,?"
 _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.VERBOSE if "\n" in pattern else 0), replacement)
     for pattern, replacement in (
+        # torch.export: a size that values decide, `u8`, is not a dtype.
+        (r"\bu\d+ \(unhinted: u\d+\)", "<n> (<n>)"),
         # What the comparison says of one element.
         (rf"^({'|'.join(PROBLEMS)}): .*", r"\1"),
         # Courtesies, and what follows the message proper.
@@ -120,6 +122,8 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\(\w+: (?=\S)", "("),
         (r" In \w+ at \S+?:\d+\)?$", ""),
         (r"(?<=\()Provided.*", ""),
+        # Python: where source that PyTorch wrote does not parse.
+        (r"(?<=invalid syntax) \([^()]*, line \d+\)", ""),
         # Places and identities.
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<addr>"),
         (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{12,}\b", "<addr>"),

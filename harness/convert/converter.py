@@ -14,7 +14,7 @@ import onnx
 import torch
 
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import Skeleton, SkeletonWanted
+from harness.convert.rules.template import RuleTemplate, TemplateRequest
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import ExportSnippet, ExportWanted
 
@@ -85,6 +85,39 @@ class Converter(Protocol):
             UnsupportedOperator: no conversion for an operator.
             Exception: anything else is the converter's error.
         """
+
+
+class FastLaneTrust(Protocol):
+    """How far a converter's fast lane is believed; see `harness.convert.fast.trust.Trust`."""
+
+    notes: list[str]
+
+    def covers(self, overload: str) -> bool:
+        """Whether exports of an operator go through the fast lane."""
+
+    def end_for(self, overload: str, difference: str) -> None:
+        """No longer use the fast lane for an operator, since a public export differs."""
+
+    def is_confirmed(self, overload: str, signature: str) -> bool:
+        """Whether a public export of the operator is known to fail with this signature."""
+
+    def confirm(self, overload: str, signature: str) -> None:
+        """Note that a public export of the operator fails with this signature."""
+
+    def is_audited(self, structure: str) -> bool:
+        """Whether the graph of a structure is to be compared with the public one."""
+
+
+@runtime_checkable
+class HasFastLane(Protocol):
+    """A converter that may export in a faster way than its public call, which checks it."""
+
+    @property
+    def trust(self) -> FastLaneTrust | None:
+        """How far the fast lane is believed; None where there is none."""
+
+    def public(self) -> Converter:
+        """The same converter by its public call alone."""
 
 
 @runtime_checkable
@@ -164,7 +197,7 @@ class ConverterEntry:
     decomposes: bool = False
     witness: int | None = None
     conversions: Callable[[str], tuple[str, ...]] | None = None
-    skeleton: Callable[[SkeletonWanted], Skeleton] | None = None
+    skeleton: Callable[[TemplateRequest], RuleTemplate] | None = None
     opsets: Callable[[], range] = known_opsets
     notes: Callable[[], tuple[str, ...]] = tuple
 
@@ -207,7 +240,7 @@ class ConvertsParts(Protocol):
         """
 
 
-def goes_on(converter: Converter) -> ConvertsParts | None:
+def supports_partial(converter: Converter) -> ConvertsParts | None:
     """The converter where it goes on after failures; None also where it is one of another's kind that
     converts in a way of its own."""
     if not isinstance(converter, ConvertsParts):

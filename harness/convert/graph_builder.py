@@ -19,9 +19,9 @@ import onnx
 import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
-from harness.convert.fast.torch_private import quiet
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import Skeleton, SkeletonWanted, body
+from harness.convert.rules.template import RuleTemplate, TemplateRequest, body
+from harness.convert.torch_private import quiet
 from harness.core.plugins import Unavailable, importable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.tensors import overload
@@ -77,7 +77,7 @@ class Exporter:
             found = functions.find_function(overload(name))[0]
         return () if found is None else (str(found.__name__),)
 
-    def skeleton(self, wanted: SkeletonWanted) -> Skeleton:
+    def skeleton(self, wanted: TemplateRequest) -> RuleTemplate:
         """A rule to be filled in."""
         functions = []
         for signature in wanted.signatures:
@@ -91,7 +91,9 @@ class Exporter:
                 "",
                 "",
             ]
-        return Skeleton(code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",))
+        return RuleTemplate(
+            code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",)
+        )
 
     def snippet(self, wanted: ExportWanted) -> ExportSnippet:
         """See `harness.convert.converter.ConverterEntry`."""

@@ -20,7 +20,7 @@ import onnxscript
 import torch
 
 from harness.convert.converter import Converter, ExportRequest, HasProgram
-from harness.convert.fast.torch_private import (
+from harness.convert.torch_private import (
     CONVERSION_MODULES,
     DECOMPOSITION_MODULES,
     PASS_MODULES,

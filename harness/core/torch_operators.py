@@ -1,6 +1,6 @@
 """What PyTorch's dispatcher knows of operators: names that are private by spelling and have no other face.
 
-`harness.convert.fast.torch_private` holds those of the exporters. These are needed by rooms below it too. What
+`harness.convert.torch_private` holds those of the exporters. These are needed by rooms below it too. What
 the holder of an `OpOverload` reads from it (`_schema`, `py_kernels`) is not wrapped.
 """
 

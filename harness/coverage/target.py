@@ -36,7 +36,7 @@ from typing import Any
 
 import torch
 
-from harness.convert.fast.torch_private import PrivatePartMissing, registered, script_registry
+from harness.convert.torch_private import PrivatePartMissing, registered, script_registry
 from harness.core.tensors import overload
 from harness.core.torch_operators import dispatched_names
 from harness.generate.cases_home import cases_directory

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, goes_on
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, supports_partial
 from harness.convert.rules.rule import RuleBook
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import Reference
@@ -123,9 +123,13 @@ class BatchExport:
         announce: Callable[[Step], None] = lambda step: None,
     ) -> None:
         self._settings = settings
-        self._converter = converter
+        self.converter = converter
         self._book = book
         self._announce = announce
+
+    def alone_with(self, converter: Converter) -> BatchExport:
+        """The same exports through another converter, one structure at a time."""
+        return BatchExport(replace(self._settings, batch_size=1), converter, self._book, self._announce)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export all groups, `Settings.batch_size` of them at a time."""
@@ -142,7 +146,7 @@ class BatchExport:
     def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
         parts = None
-        converter = goes_on(self._converter)
+        converter = supports_partial(self.converter)
         if len(members) > 1 and converter is not None:
             parts = converter.convert_parts(
                 self._request(members),
@@ -208,7 +212,7 @@ class BatchExport:
             keys = keys_of(batch)
             self._announce(Step(Stage.CONVERT, None, keys))
             try:
-                model = self._converter.convert(self._request(batch))
+                model = self.converter.convert(self._request(batch))
                 if len(batch) > 1:
                     # An exporter that cannot bring one case to the opset may leave all at another.
                     check_opset(model, self._settings.opset)
@@ -265,7 +269,7 @@ class BatchExport:
                 continue
             self._announce(Step(Stage.CONVERT, None, needing[0].keys))
             try:
-                self._converter.convert(self._request(needing[:1]))
+                self.converter.convert(self._request(needing[:1]))
             except UnsupportedOperator as alone:
                 if set(alone.missing.values()) == {operator}:
                     failure = StepFailure(Stage.CONVERT, Outcome.UNSUPPORTED, alone)

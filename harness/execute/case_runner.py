@@ -25,6 +25,7 @@ from harness.convert.converter import find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.execute.double_check import DoubleCheck
 from harness.execute.placement import placements
 from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_again, run_step
@@ -123,7 +124,7 @@ class Executor:
         self._send = worker.send
         # How long a runtime that has hung is waited for depends on the step that it is at.
         self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
-        self._exports = BatchExport(task.settings, converter, book, self._begin)
+        self._exports = DoubleCheck(BatchExport(task.settings, converter, book, self._begin))
         #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
         self._placed: dict[tuple[str, int], str] = {}
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from harness.convert.converter import Converter, find_converter
+from harness.convert.converter import Converter, HasFastLane, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.core.documents import describe_error
 from harness.core.isolation import Send
@@ -76,7 +76,15 @@ class WorkerProcess:
             place = f"{Path(where.filename).name}:{where.lineno}"
             self.send(Finished(lost=f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"))
         else:
+            self._send_notes()
             self.send(Finished())
+
+    def _send_notes(self) -> None:
+        """What has been learned of a converter's fast lane; the supervisor drops what it knows."""
+        for converter, _ in self._converters.values():
+            if isinstance(converter, HasFastLane) and converter.trust is not None:
+                for note in converter.trust.notes:
+                    self.send(Noted(note))
 
     def begin(self, step: Step, *, send: bool = False) -> None:
         """Say what is about to be done with some cases: announced, or with `send` sent as a message."""

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from harness.compare.verdict import Verdict
 from harness.convert.converter import CONVERTERS, find_converter
-from harness.convert.fast.torch_private import PrivatePartMissing
-from harness.convert.rules.template import Parameter, Signature, SkeletonWanted
+from harness.convert.rules.template import Parameter, Signature, TemplateRequest
+from harness.convert.torch_private import PrivatePartMissing
 from harness.core.documents import plain
 from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
@@ -398,7 +398,7 @@ def _rules_file(operator: Operator, names: Sequence[str], hints: Sequence[str]) 
         if entry.skeleton is None:
             continue
         # A hint once is enough.
-        wanted = SkeletonWanted(signatures=signatures, hint=tuple(hints) if not functions else ())
+        wanted = TemplateRequest(signatures=signatures, hint=tuple(hints) if not functions else ())
         skeleton = entry.skeleton(wanted)
         imports.update(dict.fromkeys(skeleton.imports))
         functions.append(skeleton.code.rstrip())

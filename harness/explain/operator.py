@@ -16,15 +16,14 @@ from typing import Any
 
 import torch
 
-from harness.convert.fast.exporter_check import kept
-from harness.convert.fast.torch_private import (
+from harness.convert.rules.template import Parameter, Signature
+from harness.convert.torch_private import (
     PrivatePartMissing,
     decomposition_functions,
     decomposition_table,
     quiet,
     registered,
 )
-from harness.convert.rules.template import Parameter, Signature
 from harness.core.invocation import Invocation
 from harness.core.overloads import UnknownOperator, all_overloads, near_names, normalise, packet
 from harness.core.tensors import build_tensors, overload
@@ -209,7 +208,7 @@ def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) 
         if target in default:
             whole[target] = default[target]
     request = export_request([structure], opset=None, dynamic=False)
-    with quiet(), torch.no_grad(), kept():
+    with quiet(), torch.no_grad():
         program = torch.export.export(request.program, request.inputs, strict=False)
         program = program.run_decompositions(whole)
     return {

@@ -29,8 +29,8 @@ import onnx
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
-from harness.convert.fast.torch_private import quiet
 from harness.convert.provenance import EmittedGraph, emitted
+from harness.convert.torch_private import quiet
 from harness.core.documents import plain
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedCalls, ProcessDied

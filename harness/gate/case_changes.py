@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.compare.verdict import Outcome
-from harness.record.numbered import Numbers, ordered_numbers
+from harness.record.dictionary_encoding import Numbers, ordered_numbers
 
 #: Columns that identify a case: those of `CaseKey`.
 KEY_COLUMNS = ("case_id", "exported_invocation", "converter", "backend")

@@ -25,8 +25,7 @@ from harness.gate.case_changes import (
 )
 from harness.gate.run_request import requested
 from harness.record import store
-from harness.record.json_lines import read_flaky
-from harness.record.numbered import (
+from harness.record.dictionary_encoding import (
     Numbers,
     Vocabulary,
     column_numbers,
@@ -34,6 +33,7 @@ from harness.record.numbered import (
     numbered_column,
     ordered_numbers,
 )
+from harness.record.json_lines import read_flaky
 from harness.record.progress import completeness
 from harness.record.run_info import read_run_info
 

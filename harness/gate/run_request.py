@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.gate.baseline.file import drawing
-from harness.record.numbered import numbered_column
+from harness.record.dictionary_encoding import numbered_column
 from harness.record.progress import completeness
 from harness.record.run_info import JSON, RunInfo, read_run_info
 

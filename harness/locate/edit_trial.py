@@ -28,7 +28,7 @@ from harness.core.overloads import packet
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.locate.edits import Edit
-from harness.locate.observed_case import Bench, ObservedCase
+from harness.locate.observed_case import GraphRunner, ObservedCase
 from harness.locate.source_code import Callers, SourceCode
 
 
@@ -156,9 +156,9 @@ class EditTrial:
     failing: Sequence[Invocation]
     passing: Sequence[Invocation]
     reached: Mapping[str, _Reached]
-    bench: Bench
-    optimising: Bench
-    evaluator: Bench | None
+    runner: GraphRunner
+    optimising: GraphRunner
+    evaluator: GraphRunner | None
     source: SourceCode
     known: Holders
     users: Callable[[str], Sequence[Invocation]]
@@ -168,16 +168,16 @@ class EditTrial:
         cls,
         failing: Sequence[Invocation],
         passing: Sequence[Invocation],
-        bench: Bench,
-        optimising: Bench,
-        evaluator: Bench | None,
+        runner: GraphRunner,
+        optimising: GraphRunner,
+        evaluator: GraphRunner | None,
         source: SourceCode,
         known: Holders,
         users: Callable[[str], Sequence[Invocation]],
     ) -> EditTrial:
         """Of the cases, which are run once without a change."""
-        reached = {call.case_id: _reached(*bench.outcome(call)[:3]) for call in failing}
-        return cls(failing, passing, reached, bench, optimising, evaluator, source, known, users)
+        reached = {call.case_id: _reached(*runner.outcome(call)[:3]) for call in failing}
+        return cls(failing, passing, reached, runner, optimising, evaluator, source, known, users)
 
     def of_edit(self, edit: Edit, *, thorough: bool) -> TriedEdit:
         """What becomes of the cases with a change.
@@ -208,7 +208,7 @@ class EditTrial:
         """What becomes of the failing cases with a change that is in place, as if it broke nothing."""
         passed, further, changed = set(), set(), False
         for number, call in enumerate(self.failing):
-            ended = self.bench.outcome(call)[:3]
+            ended = self.runner.outcome(call)[:3]
             reached, before = _reached(*ended), self.reached[call.case_id]
             if ended[1] is Outcome.PASS or self._passes_otherwise(call, *ended):
                 passed.add(number)
@@ -224,7 +224,7 @@ class EditTrial:
 
     def passes(self, call: Invocation) -> bool:
         """Whether a case passes as things are now."""
-        ended = self.bench.outcome(call)[:3]
+        ended = self.runner.outcome(call)[:3]
         return ended[1] is Outcome.PASS or self._passes_otherwise(call, *ended)
 
     def _passes_otherwise(self, call: Invocation, stage: Stage, outcome: Outcome, message: str) -> bool:
@@ -233,9 +233,9 @@ class EditTrial:
         # Whoever passes without a change has to go on in the same way.
         if before is None or stage not in _REFUSING or message == before[2]:
             return False
-        return any(bench.outcome(call)[1] is Outcome.PASS for bench in self._otherwise(outcome))
+        return any(runner.outcome(call)[1] is Outcome.PASS for runner in self._otherwise(outcome))
 
-    def _otherwise(self, outcome: Outcome) -> Iterator[Bench]:
+    def _otherwise(self, outcome: Outcome) -> Iterator[GraphRunner]:
         # Some graphs are accepted only once the optimiser has been over them.
         yield self.optimising
         # A right graph may be one that the backend has no kernel for.
@@ -286,7 +286,7 @@ def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
         program = case.graph.program if case.graph else None
         nodes = list(program.graph.nodes) if program else []
         # Those that compute the first wrong value matter most.
-        for node in sorted(nodes, key=lambda node: node.name not in case.departing):
+        for node in sorted(nodes, key=lambda node: node.name not in case.first_wrong_nodes):
             if str(node.target) in known:
                 yield str(node.target)
     functions = _functions(cases)

@@ -27,7 +27,7 @@ from harness.execute.task import Settings
 from harness.execute.worker import WorkerProcess
 from harness.locate.edit_trial import neighbours, users_of
 from harness.locate.edits import Edit
-from harness.locate.observed_case import Bench, ObservedCase
+from harness.locate.observed_case import GraphRunner, ObservedCase
 from harness.locate.ranking import rank
 from harness.locate.repair import Limits, Search, repairs
 from harness.locate.source_code import SourceCode, Statement, carried_from, flow_of
@@ -55,32 +55,32 @@ class Located:
 
 
 def locate(
-    bench: Bench,
+    runner: GraphRunner,
     failing: Sequence[Invocation],
     passing: Sequence[Invocation],
     source: SourceCode,
     limits: Limits | None = None,
     search: Search = NOBODY_TOLD,
-    evaluator: Bench | None = None,
+    evaluator: GraphRunner | None = None,
 ) -> Located:
     """Rank the statements that ran when failing cases were exported; none where no case fails here.
 
     Args:
-        bench: Exports and runs.
+        runner: Exports and runs.
         failing: Cases of one operator that fail in one way, the one that matters first.
         passing: Cases of the same operator that pass.
         source: Of the converter.
         limits: How many small changes are tried; None for none. A statement at which one repairs all comes
             first.
         search: Hears of them.
-        evaluator: Exports, and runs what the backend of `bench` has no kernel for; None to do without.
+        evaluator: Exports, and runs what the backend of `runner` has no kernel for; None to do without.
     """
-    wrong = [case for case in _each(bench.observe, failing[:FAILING]) if not case.passes]
+    wrong = [case for case in _each(runner.observe, failing[:FAILING]) if not case.passes]
     if not wrong:
         return Located(())
-    right = list(_each(bench.lines_of, passing[:PASSING]))
+    right = list(_each(runner.lines_of, passing[:PASSING]))
     functions = dict.fromkeys(statement.function for statement, _ in rank(wrong, right, source))
-    beside = list(_each(bench.observe, neighbours(wrong, functions, source)))
+    beside = list(_each(runner.observe, neighbours(wrong, functions, source)))
     right += [case for case in beside if case.passes]
     # What cannot be converted at all is wrong in another way than what gets a wrong graph.
     unconverted = {case.stage is Stage.CONVERT for case in wrong}
@@ -90,7 +90,7 @@ def locate(
         return Located(tuple(ranked))
     codes = frozenset[CodeType]().union(*(case.codes for case in wrong))
     # Half of an export's time goes into the optimiser.
-    plain = replace(bench, converter=bench.plain)
+    plain = replace(runner, converter=runner.plain)
     calls = (
         [*(case.invocation for case in wrong), *_ending(plain, failing[FAILING:], passes=False)],
         # What only the optimiser makes right fails with any change.
@@ -103,7 +103,7 @@ def locate(
         return _ending(plain, users_of(function, wrong, source), passes=True)
 
     found = list(
-        repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, bench, evaluator)
+        repairs(statements, *calls, plain, source, codes, limits, _opset(wrong), search, users, runner, evaluator)
     )
     return _repaired_first(ranked, found, source)
 
@@ -124,12 +124,12 @@ def _repaired_first(ranked: Sequence[tuple[Statement, Suspect]], found: Sequence
     return Located((*first, *rest), tuple(found))
 
 
-def _ending(bench: Bench, calls: Sequence[Invocation], *, passes: bool) -> list[Invocation]:
+def _ending(runner: GraphRunner, calls: Sequence[Invocation], *, passes: bool) -> list[Invocation]:
     """Those that pass, or fail, here."""
     found = []
     for call in calls:
         with contextlib.suppress(RuntimeError, TypeError, ValueError):
-            if (bench.outcome(call)[1] is Outcome.PASS) is passes:
+            if (runner.outcome(call)[1] is Outcome.PASS) is passes:
                 found.append(call)
     return found
 
@@ -290,6 +290,6 @@ def find_places(task: PlaceTask, supervisor: Supervisor) -> tuple[Suspect, ...]:
 def carry_out(task: PlaceTask, worker: WorkerProcess) -> None:
     """Find the suspects in a worker, and send them."""
     converter, _ = worker.converter(task.converter, task.settings)
-    bench = Bench(converter, worker.backend(task.backend), task.settings.opset)
-    located = locate(bench, task.failing, task.passing, SourceCode(), task.limits)
+    runner = GraphRunner(converter, worker.backend(task.backend), task.settings.opset)
+    located = locate(runner, task.failing, task.passing, SourceCode(), task.limits)
     worker.send(FoundPlaces(tuple(suspect for _, suspect in located.suspects[:TOLD])))

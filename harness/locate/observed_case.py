@@ -24,8 +24,8 @@ import torch
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
-from harness.convert.fast.torch_private import quiet
 from harness.convert.provenance import CodeLine, EmittedGraph, emitted, executed_lines, raising_lines, traced_functions
+from harness.convert.torch_private import quiet
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
@@ -173,7 +173,7 @@ class ObservedCase:
         graph: With the lines that emitted it, without the exporter's optimiser; None where it was not made.
         raised: Lines that an exception came through, the innermost first.
         wrong: Names of the outputs that are wrong.
-        departing: Names of the PyTorch nodes that compute the first wrong value; none where unknown.
+        first_wrong_nodes: Names of the PyTorch nodes that compute the first wrong value; none where unknown.
         expected: Dtypes of PyTorch's outputs by name, and those that came.
     """
 
@@ -187,7 +187,7 @@ class ObservedCase:
     raised: tuple[CodeLine, ...] = ()
     wrong: tuple[str, ...] = ()
     expected: dict[str, tuple[str, str]] = field(default_factory=dict)
-    departing: frozenset[str] = frozenset()
+    first_wrong_nodes: frozenset[str] = frozenset()
 
     @property
     def passes(self) -> bool:
@@ -205,7 +205,7 @@ class _Trace(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class GraphRunner:
     """What exports and runs cases.
 
     Attributes:
@@ -241,15 +241,15 @@ class Bench:
                 expected[name] = str(e.dtype), str(got.dtype)
                 if mask.any() or (e.shape, e.dtype) != (got.shape, got.dtype):
                     wrong.append(name)
-        departing: frozenset[str] = frozenset()
+        first_wrong_nodes: frozenset[str] = frozenset()
         if graph is not None and stage in (Stage.CHECK, Stage.LOAD):
-            departing = wrongly_formed(graph)
+            first_wrong_nodes = wrongly_formed(graph)
         elif wrong and graph is not None and self.backend is not None:
             feeds = self._structure(invocation).feeds(graph.model, reference.feeds)
-            departing = departing_nodes(graph, invocation, feeds, self.backend)
+            first_wrong_nodes = departing_nodes(graph, invocation, feeds, self.backend)
         return ObservedCase(
             invocation, stage, outcome, message, executed, codes, graph, raised,
-            tuple(wrong or names), expected, departing,
+            tuple(wrong or names), expected, first_wrong_nodes,
         )  # fmt: skip
 
     def lines_of(self, invocation: Invocation) -> ObservedCase:

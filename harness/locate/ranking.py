@@ -130,7 +130,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
             yield statement, _RAISED / (1 + depth), words
     yield from missing_things(case, source, _UNREAD, _UNCAST)
     for line, node in case.executed:
-        if node in case.departing:
+        if node in case.first_wrong_nodes:
             statement = source.statement(line)
             if statement is not None:
                 yield statement, _TRANSLATES, f"It translates {node}, where a value first goes wrong."
@@ -148,9 +148,9 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
             statement = source.statement(line)
             if statement is None:
                 continue
-            departs = case.graph.of_node[index] in case.departing
+            departs = case.graph.of_node[index] in case.first_wrong_nodes
             named = depth == 0 and said and _is_named(node.name, case.message)
-            if named and (departs or not case.departing):
+            if named and (departs or not case.first_wrong_nodes):
                 yield statement, _NAMED, f"It emits {node.name}, which the error names."
             elif depth == 0 and departs:
                 yield statement, _DEPARTS, f"It emits {node.op_type} where a value first goes wrong."
@@ -158,7 +158,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
                 yield statement, _EMITS, f"It emits {node.op_type} on the way to the wrong output."
             else:
                 yield statement, _CALLS, f"It calls what emits {node.op_type} on the way to the wrong output."
-            if case.departing and not departs:
+            if case.first_wrong_nodes and not departs:
                 continue
             own = ran.get(statement.function, ())
             flow = [one for one in flow_of(statement, source) if one in own or not own]

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from harness.core.invocation import Invocation
 from harness.locate.edit_trial import EditTrial, TriedEdit, holders
 from harness.locate.edits import Edit, edits, rarer_edits, rarest_edits
-from harness.locate.observed_case import Bench
+from harness.locate.observed_case import GraphRunner
 from harness.locate.source_code import SourceCode, Statement
 
 #: Changes that others are added to.
@@ -143,27 +143,27 @@ def repairs(
     statements: Sequence[Statement],
     failing: Sequence[Invocation],
     passing: Sequence[Invocation],
-    bench: Bench,
+    runner: GraphRunner,
     source: SourceCode,
     codes: Collection[CodeType],
     limits: Limits,
     opset: int,
     search: Search,
     users: Callable[[str], Sequence[Invocation]],
-    optimising: Bench,
-    evaluator: Bench | None = None,
+    optimising: GraphRunner,
+    evaluator: GraphRunner | None = None,
 ) -> Iterator[Edit]:
     """Changes of the statements, tried in their order, that repair all failing cases and break no other.
 
     Args:
-        optimising: With the converter's optimiser, where `bench` leaves it out.
+        optimising: With the converter's optimiser, where `runner` leaves it out.
         evaluator: Runs what the backend has no kernel for; None to do without.
         users: Passing cases of other operators whose conversion calls a function.
         codes: Of the functions that the statements are in.
         opset: That the graphs have.
     """
     search.ranked(len(statements))
-    trial = EditTrial.of(failing, passing, bench, optimising, evaluator, source, holders(codes), users)
+    trial = EditTrial.of(failing, passing, runner, optimising, evaluator, source, holders(codes), users)
     seeds = Seeds()
     statements = statements[: limits.statements]
     begun, found = time.process_time(), 0

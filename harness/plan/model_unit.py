@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from harness.blame.inquiry import signature
+from harness.blame.examined_failures import signature
 from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import as_json

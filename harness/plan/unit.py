@@ -15,11 +15,11 @@ a notebook runs the same units in the same way:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from harness.blame.inquiry import FailureKind, not_examined, signature, with_blame
+from harness.blame.examined_failures import FailureKind, not_examined, signature, with_blame
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import Verdict
@@ -199,14 +199,12 @@ def run_part(
     supervisor: Supervisor,
     source: str,
     groups: tuple[Group, ...],
-    chosen: Mapping[tuple[str, ...], tuple[Group, ...]] | None = None,
     exemplified: set[FailureKind] | None = None,
     hold: Hold = lambda verdicts: None,
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
-    `chosen` has by backends those of `groups` to run with them; None for all with all. `exemplified` is for
-    `with_blame`, `hold` as for `run_unit`.
+    `exemplified` is for `with_blame`, `hold` as for `run_unit`.
     """
     operator = OPERATOR_CASES.get(unit.overload)
     family = operator.family if operator else ""
@@ -232,14 +230,13 @@ def run_part(
 
     task = Task(groups, unit.converter, unit.backends, unit.settings)
     held: list[Result] = []
-    for backends, some in (chosen or {unit.backends: groups}).items():
-        for results in supervisor.run(replace(task, groups=some, backends=backends)):
-            failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
-            held += failed
-            if failed:
-                hold([verdict(unexamined(r)) for r in failed])
-            if len(failed) < len(results):
-                yield [verdict(r) for r in results if not r.outcome.is_failure or not unit.settings.blame]
+    for results in supervisor.run(task):
+        failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
+        held += failed
+        if failed:
+            hold([verdict(unexamined(r)) for r in failed])
+        if len(failed) < len(results):
+            yield [verdict(r) for r in results if not r.outcome.is_failure or not unit.settings.blame]
     if not held:
         return
     try:

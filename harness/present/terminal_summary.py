@@ -27,9 +27,9 @@ from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
 from harness.present.run_counts import fallbacks
 from harness.record import layout, store
+from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
-from harness.record.numbered import numbered_column
 from harness.record.run_info import read_run_info, rule_files
 
 _COLUMNS: list[str] = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS, *run_counts.COUNTED_COLUMNS, *run_counts.COLUMNS})

@@ -28,8 +28,8 @@ from harness.compare.tolerances import DEFAULT
 from harness.compare.verdict import Outcome
 from harness.core.documents import count, json_text, listed, plain
 from harness.record import layout
+from harness.record.dictionary_encoding import numbered_column, ordered_numbers
 from harness.record.layout import ResultsError, reason
-from harness.record.numbered import numbered_column, ordered_numbers
 
 #: What a row of the matrix is about.
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 from harness.compare.verdict import Verdict
 from harness.core import overloads as names
 from harness.record import layout, parquet, progress
+from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import Minimal
 from harness.record.layout import ResultsError, reason
-from harness.record.numbered import numbered_column
 from harness.record.parquet import to_verdicts
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 
@@ -71,7 +71,7 @@ def read(
 
     Args:
         where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
-        encoded: Whether columns whose words repeat come as dictionaries, for `harness.record.numbered`.
+        encoded: Whether columns whose words repeat come as dictionaries, for `harness.record.dictionary_encoding`.
         made: What is kept of each of the `pieces`. A column of long texts that it leaves out is never in
             memory as a whole.
 

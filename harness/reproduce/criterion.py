@@ -139,7 +139,7 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
 
 
 def _structure(judge: Judge, reference: Reference) -> list[str]:
-    unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(reference.arguments) if judge.unused_outputs else frozenset()
     if not unasked:
         return ["assert [(o.dtype, o.shape) for o in outputs] == [(e.dtype, e.shape) for e in expected]"]
     return [
@@ -150,7 +150,7 @@ def _structure(judge: Judge, reference: Reference) -> list[str]:
 
 def compared_outputs(judge: Judge, reference: Reference, named: int | None) -> list[int]:
     """Outputs that have one right answer, and `named`, the one that the harness found wrong."""
-    unasked = judge.unasked(reference.arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(reference.arguments) if judge.unused_outputs else frozenset()
     asked = (i for i in range(len(reference.expected)) if i not in unasked)
     return [i for i in asked if (i not in judge.rules or i == named) and judge.rules.get(i) is not anything]
 

@@ -147,7 +147,7 @@ def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference
     """Code that shows ``outputs`` beside what PyTorch gives, and code that compares them."""
     expected = reference.expected
     if failure.signature in _STRUCTURE:
-        if judge.unasked and judge.unasked(reference.arguments):
+        if judge.unused_outputs and judge.unused_outputs(reference.arguments):
             raise NoScript("some outputs are left open")
         shapes = ", ".join(f'("{e.dtype}", {e.shape})' for e in expected)
         shown = [

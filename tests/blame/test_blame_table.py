@@ -6,11 +6,11 @@ from typing import Any
 
 import onnx
 import pytest
-from trials import words_of
+from failure_contexts import words_of
 
 from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.testimony import Charge
+from harness.blame.testimony import FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
 
@@ -122,9 +122,9 @@ def heard(said: list[tuple[Role, Finding]]) -> list[Said]:
 
 @pytest.mark.parametrize(("blame", "said"), MISMATCHES)
 def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
-    charge = Charge(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
     for order in (said, said[::-1]):
-        decision = decide(charge, heard(order))
+        decision = decide(failure, heard(order))
         assert decision.blame == blame
         # Everybody is heard.
         assert {(t.role, t.finding) for t in decision.testimony} == set(said)
@@ -133,13 +133,13 @@ def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
 @pytest.mark.parametrize(("blame", "outcome", "said"), REFUSALS)
 def test_models_that_do_not_run(blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]) -> None:
     for stage in (Stage.LOAD, Stage.RUN):
-        assert decide(Charge(stage, outcome, "dynamo", "ort-cpu"), heard(said)).blame == blame
+        assert decide(FailureSummary(stage, outcome, "dynamo", "ort-cpu"), heard(said)).blame == blame
 
 
 def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
-    charge = Charge(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cuda")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cuda")
     related = Said(Role.RUNTIME, Finding.SAME, "ort-cpu agrees.", independent=False)
-    assert decide(charge, [related]).blame == "unknown"
+    assert decide(failure, [related]).blame == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     ],
 )
 def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
-    decision = at_once(Charge(stage, outcome, "dynamo", "ort-cpu", "the first line\nthe second"))
+    decision = at_once(FailureSummary(stage, outcome, "dynamo", "ort-cpu", "the first line\nthe second"))
     assert decision is not None
     assert decision.blame == blame
     assert "the first line" in words_of(decision)
@@ -165,7 +165,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
 
 def test_what_needs_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
-        assert at_once(Charge(stage, outcome, "dynamo", "ort-cpu")) is None
+        assert at_once(FailureSummary(stage, outcome, "dynamo", "ort-cpu")) is None
 
 
 # The specification

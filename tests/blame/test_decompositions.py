@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from failure_contexts import trial_of, words_of
 from harness_runs import vector
-from trials import trial_of, words_of
 
 from harness.blame.examine import examine
+from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
-from harness.blame.trial import Trial
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 
 
-def blamed(trial: Trial) -> Decision:
-    return examine(trial, frozenset(), lambda name: None)
+def blamed(context: FailureContext) -> Decision:
+    return examine(context, frozenset(), lambda name: None)
 
 
 def tensor(shape: tuple[int, ...], values: list[float], dtype: str = "float32") -> TensorSpec:

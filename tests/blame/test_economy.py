@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from failure_contexts import converter_called, start, trial_of, words_of
 from harness_runs import literal_unit, vector
 from onnx import helper
-from trials import converter_called, start, trial_of, words_of
 
 from harness.blame.examine import examine
-from harness.blame.inquiry import FailureKind
+from harness.blame.examined_failures import FailureKind
+from harness.blame.failure_context import FailureContext
 from harness.blame.nodes.node_steps import in_steps
 from harness.blame.nodes.walk import Attempts, walk
 from harness.blame.testimony import Decision
-from harness.blame.trial import Trial
 from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
@@ -83,10 +83,10 @@ def test_a_model_that_draws_nothing_is_loaded_once_for_all_trials_of_a_task() ->
         )
         for operator in ("Neg", "RandomNormalLike")
     ]
-    trials, backend = [trial_of(AVERAGE), trial_of(AVERAGE)], Counting()
+    contexts, backend = [trial_of(AVERAGE), trial_of(AVERAGE)], Counting()
     exports: dict[tuple[int, str], object] = {}
-    for trial in trials:
-        one = Trial(trial.complaint, trial.settings, trial.converter, trial.backend, exports)
+    for context in contexts:
+        one = FailureContext(context.failure, context.settings, context.converter, context.backend, exports)
         for model in models:
             session = one.loading_once(backend).load(model, None)
             assert session.run({"x": x})[0].shape == (2,)
@@ -135,14 +135,14 @@ AVERAGE = Invocation(
 
 def decided(converter: Converter, *, example: bool) -> tuple[Decision, list[str]]:
     """Whose it is that the average is wrong, and the witnesses that were asked."""
-    trial = trial_of(AVERAGE)
-    complaint = replace(trial.complaint, thorough=True, example=example)
+    context = trial_of(AVERAGE)
+    failure = replace(context.failure, thorough=True, example=example)
 
     def started(name: str) -> Converter:
         return converter if name == converter.name else converter_called(name)
 
     asked: list[str] = []
-    return examine(Trial(complaint, trial.settings, started, start, {}), frozenset(), asked.append), asked
+    return examine(FailureContext(failure, context.settings, started, start, {}), frozenset(), asked.append), asked
 
 
 def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translated() -> None:
@@ -256,8 +256,10 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         arguments = (("self", vector([5] * (index + 2), "int64")), ("src", source), ("dim", 0), ("end", None))
         call = Invocation("aten.slice_scatter.default", arguments)
         model = export_alone(converter_called("dynamo"), Exportable.of(call, outputs=1, index=index))
-        trial = trial_of(call, model=model, backend="onnx-reference")
-        complaint = replace(trial.complaint, group=Group(index, call, ((0, call),)))
-        (said,) = ask_decomposition.testify(Trial(complaint, trial.settings, lambda name: exporter, start, exports))
+        context = trial_of(call, model=model, backend="onnx-reference")
+        failure = replace(context.failure, group=Group(index, call, ((0, call),)))
+        (said,) = ask_decomposition.testify(
+            FailureContext(failure, context.settings, lambda name: exporter, start, exports)
+        )
         assert "but dynamo translates the operator itself" in sentence(said)
     assert len(exporter.exports) == 1

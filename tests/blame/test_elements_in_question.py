@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from failure_contexts import graph_of_nodes, trial_of, words_of
 from harness_runs import vector
 from onnx import helper
-from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
+from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
-from harness.blame.trial import Trial
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
 
 
-def blamed(trial: Trial) -> Decision:
-    return examine(trial, frozenset(), lambda name: None)
+def blamed(context: FailureContext) -> Decision:
+    return examine(context, frozenset(), lambda name: None)
 
 
 def strided(values: tuple[float, ...]) -> Invocation:
@@ -39,10 +39,10 @@ def test_pytorchs_number_is_not_the_backends_infinity_nor_its_other_zero(
 ) -> None:
     # PyTorch gives for row-major copies what it gives for the inputs as they are.
     call = strided(values)
-    trial = trial_of(call, model=graph_of_nodes(call, nodes, {"zero": np.zeros((), np.float32)}))
-    assert trial.comparison is not None
-    assert trial.comparison.problem == problem
-    decision = blamed(trial)
+    context = trial_of(call, model=graph_of_nodes(call, nodes, {"zero": np.zeros((), np.float32)}))
+    assert context.comparison is not None
+    assert context.comparison.problem == problem
+    decision = blamed(context)
     assert decision.blame == "converter"
     assert "row-major" not in words_of(decision)
 
@@ -61,10 +61,10 @@ def test_what_is_excused_has_no_voice() -> None:
             ("ignore_index", -100),
         ),
     )
-    trial = trial_of(call)
-    mean, weights = trial.wrong
+    context = trial_of(call)
+    mean, weights = context.wrong
     assert (bool(mean.any()), bool(weights.all())) == (False, True)
-    decision = blamed(trial)
+    decision = blamed(context)
     assert decision.blame == "converter"
     assert "onnx-reference gives ort-cpu's result" in words_of(decision)
 
@@ -74,9 +74,9 @@ def test_only_elements_that_show_the_kind_of_failure_count() -> None:
     call = Invocation(
         "aten.celu.default", (("self", vector([-1e-16, 1.7976931348623157e308], "float64")), ("alpha", 0.5))
     )
-    trial = trial_of(call, converter="torchscript")
-    assert trial.comparison is not None
-    assert trial.comparison.problem == "overflow to infinity"
-    (wrong,) = trial.wrong
+    context = trial_of(call, converter="torchscript")
+    assert context.comparison is not None
+    assert context.comparison.problem == "overflow to infinity"
+    (wrong,) = context.wrong
     assert wrong.tolist() == [False, True]
-    assert blamed(trial).blame == "converter"
+    assert blamed(context).blame == "converter"

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from failure_contexts import graph_of_nodes, trial_of, words_of
 from harness_runs import vector
 from onnx import helper
-from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
+from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
-from harness.blame.trial import Trial
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
 
 
-def blamed(trial: Trial) -> Decision:
-    return examine(trial, frozenset(), lambda name: None)
+def blamed(context: FailureContext) -> Decision:
+    return examine(context, frozenset(), lambda name: None)
 
 
 def tensor(shape: tuple[int, ...], dtype: str, values: list[float]) -> TensorSpec:

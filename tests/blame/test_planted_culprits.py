@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 import pytest
+from failure_contexts import words_of
 from onnxscript import rewriter
 from planted_culprits import (
     SLIPS,
@@ -22,11 +23,10 @@ from planted_culprits import (
     rounded,
     slipped,
 )
-from trials import words_of
 
 from harness.blame.examine import examine
-from harness.blame.testimony import Complaint, Decision
-from harness.blame.trial import Trial
+from harness.blame.failure_context import FailureContext
+from harness.blame.testimony import Decision, Failure
 from harness.compare.comparison import compare
 from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome, Stage
@@ -101,7 +101,7 @@ class Honest:
 
     def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Decision:
         """What blame makes of the failure."""
-        complaint = Complaint(
+        failure = Failure(
             index=0,
             group=Group(0, self.call, ((0, self.call),)),
             case=0,
@@ -121,7 +121,7 @@ class Honest:
             return exporter if exporter is not None and name == self.converter else converter(name)
 
         settings = Settings(last_witnesses=())
-        return examine(Trial(complaint, settings, find, start, {}), frozenset(), lambda name: None)
+        return examine(FailureContext(failure, settings, find, start, {}), frozenset(), lambda name: None)
 
 
 def honest_cases(seed: int, names: Sequence[str], converters: Sequence[str]) -> Iterator[Honest]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from failure_contexts import graph_of_nodes, trial_of, words_of
 from harness_runs import unary
 from onnx import helper
-from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.blame.witnesses.passes import ask_exporter_passes, ask_unoptimised_export
@@ -29,12 +29,12 @@ def test_a_function_that_the_runtime_computes_with_more_bits_is_wrong_before_the
     # Times 10^5, which float16 does not hold; ONNX Runtime runs a function that is not inlined in float32.
     [(name, tensor)] = unary("aten.round.decimals", [0.5], "float16").arguments
     call = Invocation("aten.round.decimals", ((name, tensor), ("decimals", 5)))
-    trial = trial_of(call)
-    [testimony] = ask_unoptimised_export.testify(trial)
+    context = trial_of(call)
+    [testimony] = ask_unoptimised_export.testify(context)
     words = "Exported without dynamo's optimiser, the call gives the same wrong result in onnx-reference."
     assert sentence(testimony) == words
-    assert list(ask_exporter_passes.testify(trial)) == []
-    decision = examine(trial, frozenset(), lambda name: None)
+    assert list(ask_exporter_passes.testify(context)) == []
+    decision = examine(context, frozenset(), lambda name: None)
     assert decision.blame == "converter"
     assert "optimiser breaks the graph" not in words_of(decision)
 
@@ -47,6 +47,6 @@ def test_another_error_is_not_explained_by_a_number(number: float) -> None:
         helper.make_node("Add", ["quotient", "slip"], ["c0_o0"]),
     ]
     numbers = {"number": np.asarray(number), "slip": np.asarray(1e-6)}
-    trial = trial_of(CALL, model=graph_of_nodes(CALL, nodes, numbers))
-    decision = examine(trial, frozenset(), lambda name: None)
+    context = trial_of(CALL, model=graph_of_nodes(CALL, nodes, numbers))
+    decision = examine(context, frozenset(), lambda name: None)
     assert "in float32's precision" not in words_of(decision)

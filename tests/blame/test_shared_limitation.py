@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from trials import trial_of, words_of
+from failure_contexts import trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.compare.verdict import Outcome
@@ -20,8 +20,8 @@ def test_padding_of_an_output_below_the_dilation_is_the_backends_to_take(convert
         "aten.conv_transpose1d.default",
         (("input", data), ("weight", weight), ("bias", None), ("output_padding", (1,)), ("dilation", (3,))),
     )
-    trial = trial_of(call, converter=converter, outcome=Outcome.ERROR)
-    decision = examine(trial, frozenset(), lambda name: None)
+    context = trial_of(call, converter=converter, outcome=Outcome.ERROR)
+    decision = examine(context, frozenset(), lambda name: None)
     assert decision.blame == "backend"
     assert "ConvTranspose" in words_of(decision)
     assert "onnx-reference also fails on the same model" in words_of(decision)

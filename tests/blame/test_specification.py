@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from failure_contexts import graph_of_nodes, trial_of, words_of
 from harness_runs import unary, vector
 from onnx import helper
-from trials import graph_of_nodes, trial_of, words_of
 
 from harness.blame.examine import examine
 from harness.compare.verdict import Outcome
@@ -55,10 +55,10 @@ def test_where_the_only_pixel_along_an_axis_is_is_open_and_the_shape_of_a_grid_i
     assert "to refer to the centers of the corner pixels" in words_of(decision)
     # Another layout of the same numbers.
     pytest.importorskip("openvino")
-    trial = trial_of(call, converter="torchscript", backend="openvino")
-    assert trial.comparison is not None
-    assert "shape" in str(trial.comparison.message)
-    assert examine(trial, frozenset(), lambda name: None).blame == "backend"
+    context = trial_of(call, converter="torchscript", backend="openvino")
+    assert context.comparison is not None
+    assert "shape" in str(context.comparison.message)
+    assert examine(context, frozenset(), lambda name: None).blame == "backend"
 
 
 def test_a_graph_of_another_shape_is_the_converters_although_a_node_of_it_fails() -> None:
@@ -66,8 +66,8 @@ def test_a_graph_of_another_shape_is_the_converters_although_a_node_of_it_fails(
     pytest.importorskip("openvino")
     factor = TensorSpec((3, 2), "int32", (2, 1), 0, Literal((1, 2, 3, 4, 5, 6)))
     call = Invocation("aten.cross.default", (("self", factor), ("other", factor), ("dim", None)))
-    trial = trial_of(call, backend="openvino", outcome=Outcome.ERROR)
-    decision = examine(trial, frozenset(), lambda name: None)
+    context = trial_of(call, backend="openvino", outcome=Outcome.ERROR)
+    decision = examine(context, frozenset(), lambda name: None)
     assert "openvino does not run Split" in words_of(decision)
     assert decision.blame == "converter"
     assert "the graph's result has the shape [3, 1]; PyTorch's has [3, 2]" in words_of(decision)
@@ -88,8 +88,8 @@ def test_an_input_that_has_a_dimension_which_the_text_denies_it_is_not_valid() -
     call = Invocation("aten.cumsum.default", (("self", vector([1.0, 2.0])), ("dim", 0)))
     axis = {"axis": np.array([0], np.int64)}
     model = graph_of_nodes(call, [helper.make_node("CumSum", ["c0_i0", "axis"], ["c0_o0"])], axis)
-    trial = trial_of(call, model=model, backend="onnx-reference", outcome=Outcome.ERROR)
-    decision = examine(trial, frozenset(), lambda name: None)
+    context = trial_of(call, model=model, backend="onnx-reference", outcome=Outcome.ERROR)
+    decision = examine(context, frozenset(), lambda name: None)
     assert decision.blame == "converter"
     assert "its input axis is “A 0-D tensor” and has the shape [1]" in words_of(decision)
 

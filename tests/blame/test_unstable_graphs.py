@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from failure_contexts import trial_of
 from harness_runs import unary
-from trials import trial_of
 
 from harness.blame.examine import examine
 from harness.core.invocation import Invocation
@@ -24,7 +24,7 @@ from harness.core.invocation import Invocation
 def test_a_graph_that_loses_the_result_on_the_way_is_the_converters(
     call: Invocation, problem: str, converter: str
 ) -> None:
-    trial = trial_of(call, converter=converter)
-    assert trial.comparison is not None
-    assert trial.comparison.problem == problem
-    assert examine(trial, frozenset(), lambda name: None).blame == "converter"
+    context = trial_of(call, converter=converter)
+    assert context.comparison is not None
+    assert context.comparison.problem == problem
+    assert examine(context, frozenset(), lambda name: None).blame == "converter"

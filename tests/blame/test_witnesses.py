@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from failure_contexts import start, trial_of, words_of
 from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
-from trials import start, trial_of, words_of
 
 from harness.blame import witness as witness_list
 from harness.blame.examine import examine
+from harness.blame.failure_context import BackendAnswer, FailureContext
 from harness.blame.testimony import Decision
-from harness.blame.trial import BackendAnswer, Trial
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.graph import look_for_fewer_bits
@@ -46,15 +46,15 @@ def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
     # One run of float16 numbers below 1 has a 1, which is never right, once in a hundred times.
     load_cases()
     call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 500, "float16")),))
-    trial = trial_of(call)
-    assert trial.comparison is not None
-    assert "1.0 cannot be drawn there" in trial.comparison.message
+    context = trial_of(call)
+    assert context.comparison is not None
+    assert "1.0 cannot be drawn there" in context.comparison.message
     # No two generators give the same numbers, though they may be wrong in the same way.
-    assert trial.got is not None
-    other = BackendAnswer((trial.got[0][::-1],))
-    assert trial.find(other)[0] is Finding.SAME
-    assert trial.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
-    assert trial.find(BackendAnswer((trial.reference.expected[0],)))[0] is Finding.RIGHT
+    assert context.got is not None
+    other = BackendAnswer((context.got[0][::-1],))
+    assert context.find(other)[0] is Finding.SAME
+    assert context.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
+    assert context.find(BackendAnswer((context.reference.expected[0],)))[0] is Finding.RIGHT
 
 
 def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
@@ -93,14 +93,14 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     monkeypatch.setattr(witness_list, "FACTORIES", [*witness_list.FACTORIES])
     monkeypatch.setattr("harness.blame.witnesses.FACTORIES", witness_list.FACTORIES)
 
-    def refuse(trial: Trial) -> Iterator[Testimony]:
+    def refuse(context: FailureContext) -> Iterator[Testimony]:
         raise ValueError("no idea. Ask others")
         yield
 
     add_witnesses(lambda settings: [Witness("the planted one", Turn.FIRST, 0, refuse)])
     # Settings that no other test has: the list of witnesses is made once for each.
-    trial = trial_of(call, model=graph_of("Neg"), settings=Settings(batch_size=63))
-    after = examine(trial, frozenset(), lambda name: None)
+    context = trial_of(call, model=graph_of("Neg"), settings=Settings(batch_size=63))
+    after = examine(context, frozenset(), lambda name: None)
     said = "the planted one could not be asked: ValueError: no idea. Ask others."
     assert (before.blame, f"{words_of(before)} {said}") == (after.blame, words_of(after))
     assert _raised(after) == ["the planted one"]
@@ -143,18 +143,18 @@ def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
     rows = helper.make_tensor("", TensorProto.INT64, [0, 1], [])
     model.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["c0_o0"], value=rows))
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("c0_o0", TensorProto.INT64, [0, 1]))
-    trial = trial_of(call, model=model)
-    assert trial.comparison is not None
-    assert trial.comparison.problem == "shape"
-    assert list(ask_meta_kernel.testify(trial)) == []
+    context = trial_of(call, model=model)
+    assert context.comparison is not None
+    assert context.comparison.problem == "shape"
+    assert list(ask_meta_kernel.testify(context)) == []
 
     first = ("start", TensorSpec((), "int64", (), 0, Literal((1,))))
     two = unary("aten.neg.default", [1.0, 2.0]).arguments
     narrowed = Invocation("aten.narrow.Tensor", (*two, ("dim", 0), first, ("length", 1)))
-    trial = trial_of(narrowed, model=graph_of("Relu"))
-    assert trial.comparison is not None
-    assert trial.comparison.problem == "shape"
-    assert list(ask_meta_kernel.testify(trial)) == []
+    context = trial_of(narrowed, model=graph_of("Relu"))
+    assert context.comparison is not None
+    assert context.comparison.problem == "shape"
+    assert list(ask_meta_kernel.testify(context)) == []
 
 
 # What witnesses read in a graph
@@ -270,7 +270,7 @@ def test_a_dynamic_model_is_asked_within_the_ranges_of_what_it_is_fed() -> None:
         )
         for size in (3, 5)
     ]
-    trial = trial_of(*calls, settings=Settings(dynamic=True))
-    answer = trial.ask(WithinRanges(), trial.model)
+    context = trial_of(*calls, settings=Settings(dynamic=True))
+    answer = context.ask(WithinRanges(), context.model)
     assert answer.error == ""
     assert answer.outputs is not None

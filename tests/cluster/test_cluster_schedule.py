@@ -15,10 +15,10 @@ from harness_runs import ROOT, environment, output, run_harness
 from harness.cluster.cluster_options import parse
 from harness.cluster.cluster_progress import ClusterProgress
 from harness.cluster.cluster_run import drive
-from harness.cluster.schedule import Attempt, AttemptReport, Counts, Fate, Schedule, cut
+from harness.cluster.schedule import Attempt, AttemptOutcome, AttemptReport, Counts, Schedule, cut
 
 
-def report(attempt: Attempt, fate: Fate, node: str = "", said: str = "") -> AttemptReport:
+def report(attempt: Attempt, fate: AttemptOutcome, node: str = "", said: str = "") -> AttemptReport:
     return AttemptReport(shard=attempt.shard, fate=fate, node=node, said=said)
 
 
@@ -44,13 +44,13 @@ def test_a_unit_that_is_longer_than_a_shard_may_be_has_one_to_itself() -> None:
 def test_a_shard_that_is_lost_three_times_is_missing() -> None:
     schedule = Schedule({1: 10.0, 2: 10.0})
     (one, two) = schedule.next(2, 0.0)
-    schedule.ended(two, report(two, Fate.DONE), 1.0)
+    schedule.ended(two, report(two, AttemptOutcome.DONE), 1.0)
     for time in (1.0, 2.0):
-        schedule.ended(one, report(one, Fate.LOST), time)
+        schedule.ended(one, report(one, AttemptOutcome.LOST), time)
         assert not schedule.missing
         (one,) = schedule.next(2, time)
         assert one.shard == 1
-    schedule.ended(one, report(one, Fate.LOST, said="the node died"), 3.0)
+    schedule.ended(one, report(one, AttemptOutcome.LOST, said="the node died"), 3.0)
     assert schedule.over
     assert schedule.missing == {1: "the node died"}
     assert list(schedule.done) == [2]
@@ -59,10 +59,10 @@ def test_a_shard_that_is_lost_three_times_is_missing() -> None:
 def test_a_shard_that_failed_goes_elsewhere_and_its_node_is_left_after_two() -> None:
     schedule = Schedule({1: 10.0, 2: 10.0, 3: 10.0})
     one, two = schedule.next(2, 0.0)
-    schedule.ended(one, report(one, Fate.FAILED, "full", "no space"), 1.0)
+    schedule.ended(one, report(one, AttemptOutcome.FAILED, "full", "no space"), 1.0)
     (again,) = schedule.next(2, 1.0)
     assert (again.shard, set(again.avoid)) == (1, {"full"})
-    schedule.ended(two, report(two, Fate.FAILED, "full", "no space"), 2.0)
+    schedule.ended(two, report(two, AttemptOutcome.FAILED, "full", "no space"), 2.0)
     # Whatever comes now keeps away from it.
     assert [attempt.avoid for attempt in schedule.next(4, 2.0)] == [{"full"}, {"full"}]
     assert schedule.no_node_is_left(["full"]) == "no space"
@@ -72,12 +72,12 @@ def test_a_shard_that_failed_goes_elsewhere_and_its_node_is_left_after_two() -> 
 def test_a_shard_that_failed_everywhere_is_tried_again_but_not_on_a_node_that_is_no_good() -> None:
     schedule = Schedule({1: 10.0, 2: 10.0})
     one, two = schedule.next(2, 0.0)
-    schedule.ended(two, report(two, Fate.FAILED, "full"), 1.0)
-    schedule.ended(one, report(one, Fate.LOST, "sound"), 1.0)
+    schedule.ended(two, report(two, AttemptOutcome.FAILED, "full"), 1.0)
+    schedule.ended(one, report(one, AttemptOutcome.LOST, "sound"), 1.0)
     one, two = schedule.next(2, 1.0)
     assert one.shard == 1
     assert one.avoided(["sound", "full"]) == {"sound"}
-    schedule.ended(one, report(one, Fate.FAILED, "full"), 2.0)
+    schedule.ended(one, report(one, AttemptOutcome.FAILED, "full"), 2.0)
     (one,) = schedule.next(2, 2.0)
     assert one.avoid == {"sound", "full"}
     assert one.avoided(["sound", "full"]) == {"full"}
@@ -87,7 +87,9 @@ def test_a_shard_that_failed_everywhere_is_tried_again_but_not_on_a_node_that_is
 def test_a_node_that_succeeds_in_between_is_kept() -> None:
     schedule = Schedule(dict.fromkeys(range(1, 5), 10.0))
     attempts = schedule.next(3, 0.0)
-    for attempt, fate in zip(attempts, (Fate.FAILED, Fate.DONE, Fate.FAILED), strict=True):
+    for attempt, fate in zip(
+        attempts, (AttemptOutcome.FAILED, AttemptOutcome.DONE, AttemptOutcome.FAILED), strict=True
+    ):
         schedule.ended(attempt, report(attempt, fate, "node"), 1.0)
     assert not schedule.no_node_is_left(["node"])
 
@@ -96,7 +98,7 @@ def test_other_versions_cost_a_shard_no_attempt() -> None:
     schedule = Schedule({1: 10.0})
     for number in range(5):
         (attempt,) = schedule.next(1, 0.0)
-        schedule.ended(attempt, report(attempt, Fate.UNFIT, f"node {number}"), 0.0)
+        schedule.ended(attempt, report(attempt, AttemptOutcome.UNFIT, f"node {number}"), 0.0)
     (attempt,) = schedule.next(1, 0.0)
     assert attempt.avoid == {f"node {number}" for number in range(5)}
     assert not schedule.missing
@@ -113,9 +115,9 @@ def test_the_progress_line_says_how_far_it_is() -> None:
     assert said.getvalue() == "400 cases, 20.0/s, 1/3 shards, 4 nodes, 1 failure, 0:10 left\n"
     said.truncate(said.seek(0))
     now[0] = 60.0
-    done = AttemptReport(shard=2, fate=Fate.DONE, cases=1200, failures=7)
+    done = AttemptReport(shard=2, fate=AttemptOutcome.DONE, cases=1200, failures=7)
     schedule.ended(two, done, 60.0)
-    schedule.ended(three, report(three, Fate.LOST), 60.0)
+    schedule.ended(three, report(three, AttemptOutcome.LOST), 60.0)
     progress.show(4, 1, dict)
     assert said.getvalue() == "1,200 cases, 20.0/s, 2/3 shards, 4 nodes, 7 failures, 1 lost, 1:00 left\n"
 
@@ -185,7 +187,7 @@ class Places:
         self.started[-1].append(attempt.shard)
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
-        ended = [(attempt, report(attempt, Fate.DONE)) for attempt in self.schedule.running]
+        ended = [(attempt, report(attempt, AttemptOutcome.DONE)) for attempt in self.schedule.running]
         self.started.append([])
         return ended
 

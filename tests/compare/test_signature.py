@@ -253,3 +253,9 @@ def test_one_missing_rule_of_torch_onnx_in_several_programs() -> None:
 def test_what_a_comparison_says_collapses(problem: str) -> None:
     detail = "output 0[3,17]: expected 65504.0, got inf"
     assert normalise(f"{problem}: {detail}") == problem
+
+
+@pytest.mark.parametrize("symbol", ["u0", "u8", "u16", "u64"])
+def test_a_symbol_of_torch_export_is_not_a_dtype(symbol: str) -> None:
+    said = f"Could not extract specialized integer from data-dependent expression {symbol} (unhinted: {symbol})."
+    assert normalise(said).endswith("expression <n> (<n>).")

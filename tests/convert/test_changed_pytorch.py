@@ -8,13 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from harness_runs import METADATA, PLUGINS, ROOT, command, environment, output, rows, shared
 from harness_sessions import Sessions
 from warm_starts import PlainPopen
 
-from harness.convert.fast.exporter_caches import KeptExport
-from harness.convert.fast.exporter_check import exporter_check, kept
+from harness.convert.converter import ExportRequest
+from harness.convert.converters.dynamo import DynamoConverter
+from harness.convert.fast.exporter_check import exporter_check
+from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.isolation import IsolatedCalls
+from harness.core.tensors import TENSOR_PLACE, BoundCall
 from harness.record.run_info import read_run_info
 
 pytestmark = pytest.mark.slowest(9)
@@ -53,7 +57,7 @@ SAID = {
     "missing name": "_decomp.create_onnx_friendly_decomposition_table is missing",
     "other signature": ("decompose_with_registry takes (registry, exported_program), not (exported_program, registry)"),
     "renamed error": "_errors.DispatchError is missing; NoConversionError is raised in place of",
-    "other graph": "aten.relu.default gets another graph with kept constants",
+    "other graph": "aten.relu.default, converted as it is, gets another graph with kept constants",
 }
 
 
@@ -96,12 +100,14 @@ def test_explain_says_what_it_cannot_find_out(changed: Sessions) -> None:
     assert "1 pass" in said
 
 
-def uses_kept_constants() -> bool:
-    with kept() as export:
-        return isinstance(export, KeptExport)
+def is_fast() -> bool:
+    calls = OperatorCalls([OperatorCall(BoundCall(torch.ops.aten.relu.default, (TENSOR_PLACE,), ()), 1, 1)])
+    request = ExportRequest(program=calls, inputs=(torch.ones(2),), input_names=("x",), output_names=("y",))
+    fast = DynamoConverter(False)._fast
+    return fast is not None and fast.covers(request)
 
 
-def test_kept_constants_are_used_where_nothing_is_changed() -> None:
+def test_the_fast_lane_is_used_where_nothing_is_changed() -> None:
     with IsolatedCalls(fork=True) as calls:
         assert calls.call(exporter_check).differences == ()
-        assert calls.call(uses_kept_constants)
+        assert calls.call(is_fast)

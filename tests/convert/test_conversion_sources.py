@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.convert.conversion_sources import conversion_functions
-from harness.convert.fast.torch_private import registered, script_registry, torchlib_functions
+from harness.convert.torch_private import registered, script_registry, torchlib_functions
 
 
 def test_torchlib_registers_what_is_read_from_its_source() -> None:

@@ -14,9 +14,9 @@ from harness_runs import ROOT, environment, output
 
 from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.converters.dynamo import DynamoConverter
-from harness.convert.fast.exporter_caches import KeptExport
-from harness.convert.fast.torch_private import part
+from harness.convert.fast.exporter_caches import CachedExport
 from harness.convert.rules.rule import RuleBook, RuleProblem, load_rules
+from harness.convert.torch_private import part
 
 
 def python(code: str, path: Path) -> str:
@@ -110,7 +110,7 @@ def test_outputs_in_another_form_do_not_hide_that_a_conversion_is_missing() -> N
     graph.output(graph.call_function(torch.ops.aten.special_zeta.default, (graph.placeholder("x"),) * 2))
     program = torch.export.export(torch.nn.ReLU(), (torch.ones(3),))
     program.graph_module.graph = graph
-    export = KeptExport()
+    export = CachedExport()
     export._decomposed = program, part("from_torchlib")()
     assert export.missing_functions(["y0"]) == {}
 
@@ -124,7 +124,7 @@ def test_a_file_of_rules_that_imports_from_the_old_place_is_told_the_new_one(tmp
 
 
 def test_private_names_of_pytorch_have_two_homes() -> None:
-    homes = {"convert/fast/torch_private.py", "core/torch_operators.py"}
+    homes = {"convert/torch_private.py", "core/torch_operators.py"}
     # An attribute or a module that begins with one underscore, in code or in a module's name as text.
     private = re.compile(r"(?<![`\w.])(?:from )?torch(?:\.\w+)*(?:\._[a-z]|\._C\b| import _[a-z])")
     found = [

@@ -15,7 +15,15 @@ from exporter_sources import read_once
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import CONVERTERS, Converter, ExportRequest, PartialResult, find_converter, goes_on
+from harness.convert.converter import (
+    CONVERTERS,
+    Converter,
+    ExportRequest,
+    PartialResult,
+    find_converter,
+    supports_partial,
+)
+from harness.convert.graph_lines import graph_lines
 from harness.core.documents import describe_error, with_causes
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls
@@ -237,7 +245,7 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
         model = (kept.get(member.index) if member is not members[0] else None) or public.convert(
             export_request([exportable(0, invocation)], opset=None, dynamic=False)
         )
-        assert Canonical(batched[member.index]).lines == Canonical(model).lines, str(invocation)
+        assert graph_lines(batched[member.index]) == graph_lines(model), str(invocation)
 
 
 #: A decomposition that mutates, one that says what it casts from, one with a composite operator within, and
@@ -266,7 +274,7 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
     with read_once():
         alone = [public.convert(request) for request in requests]
     for i, invocation in enumerate(drawn):
-        assert Canonical(batched[i]).lines == Canonical(alone[i]).lines, str(invocation)
+        assert graph_lines(batched[i]) == graph_lines(alone[i]), str(invocation)
 
 
 #: One with results that are alike, one that fails in several stages, one whose calls are decomposed.
@@ -288,7 +296,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
         for member in result.members:
             if converted is not None:
                 model = onnx.ModelProto.FromString(converted.alone(member))
-                batched[member.group.index] = Canonical(model).lines
+                batched[member.group.index] = graph_lines(model)
             elif isinstance(result, NotConverted):
                 batched[member.group.index] = normalise(describe_error(result.failure.error))
     assert {NotConverted, Converted} == {type(result) for result in found}
@@ -297,7 +305,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
     with read_once():
         for i, call in enumerate(drawn):
             try:
-                alone: object = Canonical(public.convert(request_of(call))).lines
+                alone: object = graph_lines(public.convert(request_of(call)))
             except Exception as error:
                 alone = normalise(describe_error(error))
             assert batched[i] == alone, str(call)
@@ -327,7 +335,7 @@ def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_on
             public.convert(export_request([exportable(0, call)], opset=None, dynamic=False))
         said.append(describe_error(raised.value))
     request = export_request([exportable(i, call) for i, call in enumerate(calls)], opset=None, dynamic=False)
-    converter = goes_on(quick)
+    converter = supports_partial(quick)
     assert converter is not None
     asked, failures = [], {}
     for part in converter.convert_parts(request, lambda indices: None) or ():
@@ -349,7 +357,7 @@ def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
     drawn = draw_cases(load_cases()["aten.affine_grid_generator.default"], seed=7, structures=6, values=1)
     members = [exportable(i, structure.invocations[0]) for i, structure in enumerate(drawn)]
     entry = find_converter("dynamo")
-    quick, public = goes_on(entry.create(False)), entry.create(True)
+    quick, public = supports_partial(entry.create(False)), entry.create(True)
     assert quick is not None
     begun: list[Sequence[int]] = []
     parts = quick.convert_parts(export_request(members, opset=None, dynamic=False), begun.append) or ()
@@ -380,7 +388,7 @@ def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
 def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
     """By their indices the graphs of members that are exported together, as the harness does it."""
     request = export_request(members, opset=None, dynamic=False)
-    persistent = goes_on(converter)
+    persistent = supports_partial(converter)
     parts = persistent.convert_parts(request, lambda calls: None) if persistent else None
     models = {}
     for part in parts or (PartialResult(tuple(range(len(members)))),):
@@ -390,58 +398,3 @@ def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int,
         models.update({m.index: extract(model, m.input_names, m.output_names) for m in some})
     assert models.keys() == {m.index for m in members}
     return models
-
-
-class Canonical:
-    """A model as lines of text in which values are numbered as they appear and nodes have no names."""
-
-    def __init__(self, model: onnx.ModelProto) -> None:
-        graph = model.graph
-        self._names: dict[str, str] = {"": ""}
-        self._weights = {tensor.name: tensor for tensor in graph.initializer}
-        self.lines = [
-            f"ir {model.ir_version}",
-            *sorted(f"opset {o.domain or 'ai.onnx'} {o.version}" for o in model.opset_import),
-            *(f"input {self._typed(value)}" for value in graph.input),
-        ]
-        for node in graph.node:
-            self._node(node, "")
-        self.lines += [f"output {self._typed(value)}" for value in graph.output]
-        self.lines += sorted(f"function {f.domain}::{f.name}" for f in model.functions)
-
-    def _name(self, name: str) -> str:
-        if name in self._weights:
-            # Where it is first used: a batch lists all of its initializers together.
-            tensor = self._weights.pop(name)
-            array = onnx.numpy_helper.to_array(tensor)
-            number = self._names.setdefault(name, f"v{len(self._names)}")
-            self.lines.append(f"weight {number} {tensor.data_type} {array.shape} {array.tobytes()!r}")
-        return self._names.setdefault(name, f"v{len(self._names)}")
-
-    def _typed(self, value: onnx.ValueInfoProto) -> str:
-        tensor = value.type.tensor_type
-        shape = [dim.dim_value if dim.HasField("dim_value") else "?" for dim in tensor.shape.dim]
-        return f"{self._name(value.name)} {tensor.elem_type} {shape}"
-
-    def _node(self, node: onnx.NodeProto, indent: str) -> None:
-        inputs = [self._name(name) for name in node.input]
-        outputs = [self._name(name) for name in node.output]
-        self.lines.append(f"{indent}{outputs} = {node.domain}::{node.op_type} {inputs}")
-        for attribute in sorted(node.attribute, key=lambda a: a.name):
-            if attribute.type in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS):
-                for graph in [attribute.g, *attribute.graphs]:
-                    self._subgraph(graph, indent + "  ")
-            elif attribute.type == onnx.AttributeProto.TENSOR:
-                array = onnx.numpy_helper.to_array(attribute.t)
-                value = (attribute.t.data_type, array.shape, array.tobytes())
-                self.lines.append(f"{indent}  {attribute.name} {value}")
-            else:
-                value = onnx.helper.get_attribute_value(attribute)
-                self.lines.append(f"{indent}  {attribute.name} {value!r}")
-
-    def _subgraph(self, graph: onnx.GraphProto, indent: str) -> None:
-        self._weights.update({tensor.name: tensor for tensor in graph.initializer})
-        self.lines += [f"{indent}input {self._typed(value)}" for value in graph.input]
-        for node in graph.node:
-            self._node(node, indent)
-        self.lines += [f"{indent}output {self._typed(value)}" for value in graph.output]

@@ -8,7 +8,7 @@ from typing import Any
 from harness_runs import unary, vector
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import UnsupportedOperator, find_converter, goes_on
+from harness.convert.converter import UnsupportedOperator, find_converter, supports_partial
 from harness.core.invocation import Invocation
 from harness.core.tensors import bind, build_tensors
 from harness.execute.program import Exportable, export_request
@@ -25,7 +25,7 @@ def test_each_failure_is_found_in_the_export_of_all_calls() -> None:
         unary("aten.neg.default", [1.0]),
     ]
     members = [Exportable(i, bind(call), build_tensors(call), 1, (frozenset(),)) for i, call in enumerate(calls)]
-    converter = goes_on(find_converter("torchscript").create(False))
+    converter = supports_partial(find_converter("torchscript").create(False))
     assert converter is not None
     begun: list[tuple[int, ...]] = []
     parts = converter.convert_parts(

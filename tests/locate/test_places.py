@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from harness_runs import record_of, unary
-from located_mutants import bench, drawn_calls, locate_mutation, place_of
+from located_mutants import drawn_calls, locate_mutation, place_of, runner
 from mutants.mutation import Mutation, find_mutation, mutations
 
 from harness.app.cli._group import conformance
@@ -36,7 +36,7 @@ OR = "op.BitwiseOr(self, other)"
 
 def emitting(call: Invocation, converter: str) -> list[tuple[str, list[tuple[str, str]]]]:
     """ONNX operator → functions and files that emitted it, the innermost first."""
-    graph = bench(converter).observe(call).graph
+    graph = runner(converter).observe(call).graph
     assert graph is not None
     return [
         (node.op_type, [(line.function, Path(line.file).name) for line in lines])
@@ -63,7 +63,7 @@ def test_a_node_has_the_decomposition_that_it_comes_of() -> None:
 
 def test_an_argument_that_no_line_reads_is_named() -> None:
     for converter, function in (("dynamo", "aten_avg_pool2d"), ("torchscript", "_avg_pool")):
-        found = locate(bench(converter), [DIVISOR], [NO_DIVISOR], SourceCode()).suspects[:3]
+        found = locate(runner(converter), [DIVISOR], [NO_DIVISOR], SourceCode()).suspects[:3]
         (suspect,) = [s for _, s in found if "reads the argument divisor_override" in s.reason]
         assert suspect.function == function
 
@@ -94,13 +94,13 @@ def test_a_mutated_line_is_found_and_repaired(converter: str, operator: str, tex
     assert place_of(wrong, *found) == (1, True)
     assert rule in [edit.rule for edit in found[0].repairs]
     # Nothing of the search stays behind.
-    assert all(bench(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
+    assert all(runner(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
 
 
 def test_what_runs_only_once_it_is_optimised_is_repaired() -> None:
     wrong = find_mutation("core._aten_convolution_onnx:2483:condition:6.0")
     calls = drawn_calls("aten.conv3d.default", "dynamo", seed=8)
-    plain = replace(bench("dynamo"), converter=bench("dynamo").plain)
+    plain = replace(runner("dynamo"), converter=runner("dynamo").plain)
     assert any(plain.outcome(call)[1] is not Outcome.PASS for call in calls)
     found = locate_mutation(wrong, calls)
     assert found is not None

@@ -20,10 +20,10 @@ from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.case_changes import CHANGES
 from harness.gate.run_diff import compare_runs
-from harness.present.dashboard.built import build
 from harness.present.dashboard.embed import script
 from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.dashboard.site import badge, file_name, write_site
+from harness.present.dashboard.site_model import build
 from harness.record import store
 from harness.record.json_lines import write_flaky
 from harness.record.layout import ResultsError

@@ -9,7 +9,7 @@ from typing import Any
 from harness_runs import vector
 from recorded_rows import row_of
 
-from harness.blame.inquiry import signature
+from harness.blame.examined_failures import signature
 from harness.blame.root_cause import diagnose
 from harness.blame.testimony import Decision
 from harness.causes.groups import FailureGroup, failure_groups

@@ -30,7 +30,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.locate.locate import Located, locate
-from harness.locate.observed_case import Bench
+from harness.locate.observed_case import GraphRunner
 from harness.locate.repair import Limits
 from harness.locate.source_code import SourceCode
 from harness.run.backend import BACKENDS
@@ -60,16 +60,16 @@ class Found:
     repairs: tuple[str, ...]
 
 
-def bench(converter: str) -> Bench:
+def runner(converter: str) -> GraphRunner:
     """A converter and onnxruntime, started."""
     entry, argument = BACKENDS.find("ort-cpu")
-    return Bench(find_converter(converter).create(False), entry.create(argument))
+    return GraphRunner(find_converter(converter).create(False), entry.create(argument))
 
 
 def drawn_calls(operator: str, converter: str, seed: int) -> list[Invocation]:
     """Drawn cases that pass."""
     load_cases()
-    own = bench(converter)
+    own = runner(converter)
     cases = draw_cases(OPERATOR_CASES[operator], seed=seed, structures=_CASES, values=1)
     calls = [drawn.invocations[0] for drawn in cases]
     return [call for call in calls if _ended(own, call)[1] is Outcome.PASS]
@@ -81,7 +81,7 @@ def locate_mutation(
     """The suspects where a mutation makes cases fail at check or compare; None where it does not."""
     file = str(source_file(mutation.module))
     with applied(mutation):
-        own = bench(mutation.converter)
+        own = runner(mutation.converter)
         ends = [(call, *_ended(own, call)) for call in calls]
         failing = [c for c, stage, outcome in ends if outcome is not Outcome.PASS and stage in _STAGES]
         if not failing:
@@ -104,7 +104,7 @@ def place_of(mutation: Mutation, located: Located, source: SourceCode) -> tuple[
 _STAGES = (Stage.CHECK, Stage.COMPARE)
 
 
-def shows(own: Bench, call: Invocation) -> bool:
+def shows(own: GraphRunner, call: Invocation) -> bool:
     """Whether a case fails here as a mutation makes cases fail that count."""
     stage, outcome = _ended(own, call)
     return outcome is not Outcome.PASS and stage in _STAGES
@@ -119,14 +119,14 @@ def operators_and_converters(seed: int) -> list[tuple[str, str]]:
 
 def reached_mutations(operator: str, converter: str, seed: int, calls: Sequence[Invocation]) -> list[Mutation]:
     """Mutations of lines that run for some cases of an operator, in an order that the seed gives."""
-    own = bench(converter)
+    own = runner(converter)
     ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.lines_of(call).executed}
     reached = [m for m in mutations(converter) if (str(source_file(m.module)), m.line) in ran]
     random.Random(f"{seed} {operator} {converter}").shuffle(reached)
     return reached
 
 
-def _ended(own: Bench, call: Invocation) -> tuple[Stage, Outcome]:
+def _ended(own: GraphRunner, call: Invocation) -> tuple[Stage, Outcome]:
     try:
         stage, outcome, _, _ = own.outcome(call)
     except Exception:

@@ -33,8 +33,8 @@ import torch
 from onnx import TensorProto, numpy_helper
 from torch.export import ExportedProgram
 
+from harness.blame.failure_context import FailureContext
 from harness.blame.nodes.node_steps import RANDOM
-from harness.blame.trial import Trial
 from harness.blame.witness import Turn, witness
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding, Role, Testimony
@@ -54,15 +54,15 @@ _SAME_SHAPE = "same rank and shape as indices"
 
 
 @witness("the ONNX checker", place=110)
-def check_validity(trial: Trial) -> Iterator[Testimony]:
+def check_validity(context: FailureContext) -> Iterator[Testimony]:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
     try:
-        onnx.checker.check_model(trial.model, full_check=True)
-        inferred = onnx.shape_inference.infer_shapes(trial.model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.checker.check_model(context.model, full_check=True)
+        inferred = onnx.shape_inference.infer_shapes(context.model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield Testimony(Role.MODEL, Finding.INVALID, "strict-inference", {"error": one_line(error)[:200]})
         return
-    inputs, updates = _unlike_inputs(inferred, trial.feeds(trial.model)), _unlike_updates(inferred)
+    inputs, updates = _unlike_inputs(inferred, context.feeds(context.model)), _unlike_updates(inferred)
     if inputs:
         yield Testimony(Role.MODEL, Finding.INVALID, "declared-shape", inputs)
     elif updates:
@@ -113,21 +113,21 @@ def _holds(declared: tuple[int | None, ...], shape: tuple[int | None, ...]) -> b
 
 
 @witness("ONNX's type and shape inference", place=30)
-def infer_form(trial: Trial) -> Iterator[Testimony]:
+def infer_form(context: FailureContext) -> Iterator[Testimony]:
     """What the nodes say of the outputs' dtypes and shapes; not what the exporter declares.
 
     By ``onnx.shape_inference``, in which the operators' specification states its type constraints.
     """
-    comparison = trial.comparison
-    if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
+    comparison = context.comparison
+    if context.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
         return
     by_dtype = comparison.problem == "dtype"
-    expected = [str(e.dtype) if by_dtype else e.shape for e in trial.reference.expected]
-    got = [str(g.dtype) if by_dtype else g.shape for g in trial.got]
-    ruled = [_dtype(o) if by_dtype else _shape_of_inferred_form(o) for o in _inferred(trial.model).graph.output]
+    expected = [str(e.dtype) if by_dtype else e.shape for e in context.reference.expected]
+    got = [str(g.dtype) if by_dtype else g.shape for g in context.got]
+    ruled = [_dtype(o) if by_dtype else _shape_of_inferred_form(o) for o in _inferred(context.model).graph.output]
     if None in ruled:
         return
-    facts = {"property": comparison.problem, "backend": trial.complaint.backend}
+    facts = {"property": comparison.problem, "backend": context.failure.backend}
     if ruled == got:
         yield Testimony(Role.MODEL, Finding.SAME, "inferred-form", facts)
     elif ruled == expected:
@@ -162,18 +162,18 @@ _CLOSE = 0.01
 
 
 @witness("the call without an argument", place=65)
-def ask_without_argument(trial: Trial) -> Iterator[Testimony]:
+def ask_without_argument(context: FailureContext) -> Iterator[Testimony]:
     """The same call with one argument at a time as if it had not been given."""
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or draws(trial.judge):
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None or draws(context.judge):
         return
-    for name, call in _with_one_left_out(trial.invocation):
+    for name, call in _with_one_left_out(context.invocation):
         try:
             outputs = run_reference(call).expected
         except Exception:
             # PyTorch does not take the call so: the argument is not one to leave out.
             continue
-        if _explains(trial, outputs):
-            facts = {"argument": name, "backend": trial.complaint.backend}
+        if _explains(context, outputs):
+            facts = {"argument": name, "backend": context.failure.backend}
             yield Testimony(Role.IGNORED, Finding.SAME, "ignored-argument", facts)
             return
 
@@ -198,9 +198,9 @@ def _neutral(argument: Any, given: Any) -> Any:
     return False if given is True else given
 
 
-def _in_its_dtypes(trial: Trial, outputs: Sequence[Array]) -> tuple[Array, ...]:
+def _in_its_dtypes(context: FailureContext, outputs: Sequence[Array]) -> tuple[Array, ...]:
     """`outputs` as floats of PyTorch's dtypes: a graph may ignore in which dtype it is to compute."""
-    expected = trial.reference.expected
+    expected = context.reference.expected
     if len(outputs) != len(expected):
         return tuple(outputs)
     pairs = zip(outputs, expected, strict=True)
@@ -211,37 +211,37 @@ def _are_floats(*arrays: Array) -> bool:
     return all(str(array.dtype) in PRECISION for array in arrays)
 
 
-def _explains(trial: Trial, outputs: Sequence[Array]) -> bool:
+def _explains(context: FailureContext, outputs: Sequence[Array]) -> bool:
     """Whether the failing backend's answer is that of the call without the argument.
 
     Infinities, NaN, zeros and truth values are alike for many reasons: another number must be, or a few truth
     values and all beside them.
     """
-    assert trial.got is not None
-    if trial.comparison is not None and trial.comparison.problem in ("shape", "dtype"):
-        return trial.is_same(outputs)
-    outputs = _in_its_dtypes(trial, outputs)
-    if not trial.is_same(outputs) or _has_a_part(trial, outputs):
+    assert context.got is not None
+    if context.comparison is not None and context.comparison.problem in ("shape", "dtype"):
+        return context.is_same(outputs)
+    outputs = _in_its_dtypes(context, outputs)
+    if not context.is_same(outputs) or _has_a_part(context, outputs):
         return False
-    wrong = wrong_elements(trial.judge, trial.reference, trial.got)
-    pairs = [(g[w], o[w]) for g, o, w in zip(trial.got, outputs, wrong, strict=True) if w.any()]
+    wrong = wrong_elements(context.judge, context.reference, context.got)
+    pairs = [(g[w], o[w]) for g, o, w in zip(context.got, outputs, wrong, strict=True) if w.any()]
     if any(_tells(g, o) for g, o in pairs):
         return True
     if not all(g.dtype == np.bool_ and g.size >= _FEW for g, _ in pairs):
         return False
-    other = replace(trial.reference, expected=tuple(outputs))
-    return compare(trial.judge, other, trial.got).problem is None
+    other = replace(context.reference, expected=tuple(outputs))
+    return compare(context.judge, other, context.got).problem is None
 
 
-def _has_a_part(trial: Trial, outputs: Sequence[Array]) -> bool:
+def _has_a_part(context: FailureContext, outputs: Sequence[Array]) -> bool:
     """Whether the backend is right at an element where the call without the argument is wrong: the argument
     has its part in the result then, and what else is alike is so by chance."""
-    assert trial.got is not None
-    expected = trial.reference.expected
+    assert context.got is not None
+    expected = context.reference.expected
     if [(o.shape, o.dtype) for o in outputs] != [(e.shape, e.dtype) for e in expected]:
         return False
-    wrong = wrong_elements(trial.judge, trial.reference, trial.got)
-    without = wrong_elements(trial.judge, trial.reference, outputs)
+    wrong = wrong_elements(context.judge, context.reference, context.got)
+    without = wrong_elements(context.judge, context.reference, outputs)
     return any(bool((o & ~w).any()) for w, o in zip(wrong, without, strict=True) if w.shape == o.shape)
 
 
@@ -260,15 +260,15 @@ _IDLE = frozenset({"Constant", "Identity"})
 
 
 @witness("the graph's constants", place=66)
-def look_for_constant_output(trial: Trial) -> Iterator[Testimony]:
+def look_for_constant_output(context: FailureContext) -> Iterator[Testimony]:
     """Whether a wrong output was computed by the exporter: no backend has a part in it."""
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None:
         return
-    inputs = [value.name for value in trial.model.graph.input]
-    for output, wrong in zip(trial.model.graph.output, trial.wrong, strict=True):
+    inputs = [value.name for value in context.model.graph.input]
+    for output, wrong in zip(context.model.graph.output, context.wrong, strict=True):
         if not wrong.any():
             continue
-        part = extract(trial.model, inputs, [output.name]).graph
+        part = extract(context.model, inputs, [output.name]).graph
         held = {tensor.name for tensor in part.initializer}
         read = {name for node in part.node for name in node.input if name}
         if all(n.op_type in _IDLE for n in part.node) and not (read | {output.name}) & (set(inputs) - held):
@@ -277,13 +277,13 @@ def look_for_constant_output(trial: Trial) -> Iterator[Testimony]:
 
 
 @witness("the graph's random numbers", place=41)
-def count_drawn_numbers(trial: Trial) -> Iterator[Testimony]:
+def count_drawn_numbers(context: FailureContext) -> Iterator[Testimony]:
     """Whether the elements of a random result can be independent of each other, as PyTorch draws them."""
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or not draws(trial.judge):
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None or not draws(context.judge):
         return
-    inputs = [value.name for value in trial.model.graph.input]
-    for output, wrong in zip(trial.model.graph.output, trial.wrong, strict=True):
-        drawn = _drawn(extract(trial.model, inputs, [output.name])) if wrong.any() else None
+    inputs = [value.name for value in context.model.graph.input]
+    for output, wrong in zip(context.model.graph.output, context.wrong, strict=True):
+        drawn = _drawn(extract(context.model, inputs, [output.name])) if wrong.any() else None
         if drawn and drawn < wrong.size:
             facts = {"drawn": drawn, "elements": wrong.size, "output": output.name}
             yield Testimony(Role.NODES, Finding.SAME, "drawn-numbers", facts)
@@ -309,15 +309,15 @@ def _drawn(model: onnx.ModelProto) -> int | None:
 _MOST_NAMED = 24
 
 
-def translated_program(trial: Trial) -> ExportedProgram | None:
+def translated_program(context: FailureContext) -> ExportedProgram | None:
     """The program that the failing converter translates; None where it cannot tell.
 
     Raises what the converter raises.
     """
-    converter = trial.converter(trial.complaint.converter)
+    converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasProgram):
         return None
-    return trial.translation.program
+    return context.translation.program
 
 
 def operators_of(program: ExportedProgram) -> list[str]:
@@ -326,25 +326,25 @@ def operators_of(program: ExportedProgram) -> list[str]:
 
 
 @witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM)
-def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
+def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     """Whether PyTorch gives the failing backend's result once it has decomposed the call.
 
     Where it does, the conversions of the operators that are left translate a program that is wrong already;
     so they do where PyTorch cannot even run what it has made of a call that its kernel accepts.
     """
-    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+    if context.failure.outcome is Outcome.UNSUPPORTED:
         return
-    if trial.got is None and trial.complaint.outcome is Outcome.MISMATCH:
+    if context.got is None and context.failure.outcome is Outcome.MISMATCH:
         return
-    program = translated_program(trial)
+    program = translated_program(context)
     if program is None:
         return
     operators = operators_of(program)
-    if trial.invocation.overload in operators:
+    if context.invocation.overload in operators:
         # Not decomposed: it is the kernel again.
         return
-    facts = {"overload": trial.invocation.overload, "operators": operators[:_MOST_NAMED]}
-    inputs = tuple(t.clone() for t in build_tensors(trial.invocation))
+    facts = {"overload": context.invocation.overload, "operators": operators[:_MOST_NAMED]}
+    inputs = tuple(t.clone() for t in build_tensors(context.invocation))
     try:
         with quiet_call():
             results = program.module(check_guards=False)(*inputs)
@@ -352,37 +352,37 @@ def ask_decomposed_program(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(Role.PROGRAM, Finding.REFUSES, "program", {**facts, "error": first_line(error)})
         return
     outputs = [to_numpy(t) for t in results if isinstance(t, torch.Tensor)]
-    if len(outputs) != len(trial.reference.expected):
+    if len(outputs) != len(context.reference.expected):
         return
-    if compare(trial.judge, trial.reference, outputs).problem is None:
+    if compare(context.judge, context.reference, outputs).problem is None:
         yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
-    elif trial.got is not None and trial.is_same(outputs):
-        facts = {**facts, "backend": trial.complaint.backend}
+    elif context.got is not None and context.is_same(outputs):
+        facts = {**facts, "backend": context.failure.backend}
         yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
 
 
 @witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER)
-def ask_other_converter(trial: Trial) -> Iterator[Testimony]:
+def ask_other_converter(context: FailureContext) -> Iterator[Testimony]:
     """Asks the first by `ConverterEntry.witness` that is not the failing one and can run here."""
-    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+    if context.failure.outcome is Outcome.UNSUPPORTED:
         return
     places = ((entry.witness, entry.name) for entry in CONVERTERS.entries())
     for _, name in sorted((place, name) for place, name in places if place is not None):
-        if name != trial.complaint.converter and find_converter(name).probe() is None:
-            yield _ask(name, trial)
+        if name != context.failure.converter and find_converter(name).probe() is None:
+            yield _ask(name, context)
             return
 
 
-def _ask(name: str, trial: Trial) -> Testimony:
+def _ask(name: str, context: FailureContext) -> Testimony:
     try:
-        model = trial.export(trial.converter(name), name)
+        model = context.export(context.converter(name), name)
     except UnsupportedOperator:
         return Testimony(Role.CONVERTER, Finding.LACKS, "other-conversion", {"witness": name})
     except Exception as error:
         facts = {"witness": name, "error": type(error).__name__}
         return Testimony(Role.CONVERTER, Finding.REFUSES, "other-conversion", facts)
-    finding, _ = trial.find(trial.ask(trial.accused, model))
-    facts = {"witness": name, "backend": trial.accused.name}
+    finding, _ = context.find(context.ask(context.accused, model))
+    facts = {"witness": name, "backend": context.accused.name}
     return Testimony(Role.CONVERTER, finding, "other-converter", facts)
 
 
@@ -399,26 +399,26 @@ _MOST = 4
 
 
 @witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED)
-def look_for_rounded_numbers(trial: Trial) -> Iterator[Testimony]:
+def look_for_rounded_numbers(context: FailureContext) -> Iterator[Testimony]:
     """Whether one number with more bits would make a float64 result PyTorch's.
 
     The exporter may have computed it from the call's, like the root of a scale: its true value is not known.
     So it is moved a little, and what the result owes to it says how far off it would have to be.
     """
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None:
         return
-    where = [i for i, mask in enumerate(trial.wrong) if mask.any()]
-    if len(where) != 1 or trial.comparison is None or trial.comparison.problem != "values":
+    where = [i for i, mask in enumerate(context.wrong) if mask.any()]
+    if len(where) != 1 or context.comparison is None or context.comparison.problem != "values":
         return
     (output,) = where
-    mask = trial.wrong[output]
-    expected, got = trial.reference.expected[output], trial.got[output]
+    mask = context.wrong[output]
+    expected, got = context.reference.expected[output], context.got[output]
     # One element could be off for many reasons.
     if str(expected.dtype) != "float64" or got.dtype != expected.dtype or mask.sum() < 2:
         return
-    for number in _rounded_numbers(trial.model)[:_MOST]:
-        moved, by = _moved(trial.model, number)
-        answer = trial.ask(trial.accused, moved).outputs
+    for number in _rounded_numbers(context.model)[:_MOST]:
+        moved, by = _moved(context.model, number)
+        answer = context.ask(context.accused, moved).outputs
         if answer is None or answer[output].shape != got.shape:
             continue
         off = _off_by(expected[mask], got[mask], answer[output][mask], by)
@@ -481,28 +481,28 @@ _LAST_BITS_of_narrowed_graph = 0xFFF
 
 
 @witness("the graph's precision", place=50)
-def look_for_fewer_bits(trial: Trial) -> Iterator[Testimony]:
+def look_for_fewer_bits(context: FailureContext) -> Iterator[Testimony]:
     """Whether the graph has the call's numbers, or its computation, in fewer bits.
 
     An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there
     for float32 only: a graph that is built of these cannot give a float64 call's result. Where the number is
     the epsilon of the operator that normalises, which ONNX has for the very call, the schema has no other.
     """
-    comparison = trial.comparison
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None or comparison is None:
+    comparison = context.comparison
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None or comparison is None:
         return
     if comparison.problem in ("shape", "dtype"):
         return
-    backend = trial.complaint.backend
-    rounded = _rounded(trial.invocation, trial.model)
-    if rounded and trial.is_same(run_reference(_with(trial.invocation, rounded)).expected):
+    backend = context.failure.backend
+    rounded = _rounded(context.invocation, context.model)
+    if rounded and context.is_same(run_reference(_with(context.invocation, rounded)).expected):
         facts = {"numbers": [[before, after] for before, after in rounded.items()], "backend": backend}
-        operators = _with_epsilon(trial.model, rounded.values())
+        operators = _with_epsilon(context.model, rounded.values())
         if operators:
             forced = {**facts, "operators": operators}
             yield Testimony(Role.SPECIFICATION, Finding.OPEN, "epsilon-schema", forced)
         yield Testimony(Role.NARROWED, Finding.SAME, "rounded-arguments", facts)
-    elif _casts_down(trial.model) and _is_float32(trial):
+    elif _casts_down(context.model) and _is_float32(context):
         yield Testimony(Role.NARROWED, Finding.SAME, "cast-to-float32", {"backend": backend})
 
 
@@ -575,11 +575,11 @@ def _casts_down(model: onnx.ModelProto) -> bool:
     )
 
 
-def _is_float32(trial: Trial) -> bool:
+def _is_float32(context: FailureContext) -> bool:
     """Whether what is wrong in float64 came through float32: by chance, one result in 2²⁹ looks so."""
-    assert trial.got is not None
+    assert context.got is not None
     telling = False
-    for expected, got, wrong in zip(trial.reference.expected, trial.got, trial.wrong, strict=True):
+    for expected, got, wrong in zip(context.reference.expected, context.got, context.wrong, strict=True):
         if not wrong.any():
             continue
         if got.dtype != np.float64 or not _in_float32(got[wrong]).all():

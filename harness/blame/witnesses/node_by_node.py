@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import onnx
 
+from harness.blame.failure_context import ElementsInQuestion, FailureContext
 from harness.blame.nodes.definition import Definition, not_of_rank
 from harness.blame.nodes.judged_nodes import overflown
 from harness.blame.nodes.kernel_fault import node_facts, wrong_node
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.blame.open_questions import OPEN_QUESTIONS
-from harness.blame.trial import ElementsInQuestion, Trial
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
@@ -32,48 +32,48 @@ _MOST_STEPS = 400
 
 
 @witness("the nodes one by one", place=40)
-def ask_nodes(trial: Trial) -> Iterator[Testimony]:
+def ask_nodes(context: FailureContext) -> Iterator[Testimony]:
     """Whether a node gives what its definition does not, and whether that explains the failure."""
-    if trial.narrows(trial.accused):
+    if context.narrows(context.accused):
         return
-    if trial.complaint.outcome is Outcome.MISMATCH and trial.got is not None:
-        yield from _of_wrong_result(trial)
-    elif trial.complaint.outcome is not Outcome.MISMATCH:
-        yield from _of_failure(trial)
+    if context.failure.outcome is Outcome.MISMATCH and context.got is not None:
+        yield from _of_wrong_result(context)
+    elif context.failure.outcome is not Outcome.MISMATCH:
+        yield from _of_failure(context)
 
 
-def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
-    question = ElementsInQuestion.of(trial)
-    if question is None or not question.names or (draws(trial.judge) and not question.of_form):
+def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
+    question = ElementsInQuestion.of(context)
+    if question is None or not question.names or (draws(context.judge) and not question.of_form):
         return
-    graph = _towards(trial, question.names)
+    graph = _towards(context, question.names)
     if len(graph.steps) > _MOST_STEPS:
         return
     attempts: Attempts = {}
-    found = _walk(trial, graph, attempts)
+    found = _walk(context, graph, attempts)
     if not found.ended:
         return
-    name = trial.complaint.backend
-    if found.wrong and _helps(trial, question, found):
-        fault = _decisive(trial, question, graph, found, attempts)
-        yield _wrong_node(trial, question.among_wrong(fault))
+    name = context.failure.backend
+    if found.wrong and _helps(context, question, found):
+        fault = _decisive(context, question, graph, found, attempts)
+        yield _wrong_node(context, question.among_wrong(fault))
         return
     if found.unjudged or found.failing:
         return
-    own = found if not found.wrong else _walk(trial, graph, attempts, corrected=False)
+    own = found if not found.wrong else _walk(context, graph, attempts, corrected=False)
     if not any(question.left(own)):
         yield Testimony(Role.NODES, Finding.RIGHT, "nodes-together", {"backend": name})
         return
-    strictly = _walk(trial, graph, attempts, strict=True)
+    strictly = _walk(context, graph, attempts, strict=True)
     if strictly.wrong and not any(question.left(strictly)):
-        yield _wrong_node(trial, question.among_wrong(strictly.wrong[0]))
+        yield _wrong_node(context, question.among_wrong(strictly.wrong[0]))
         return
     explained = not found.wrong or question.gives_the_same(found)
-    if explained and _stay_wrong(trial, question, found):
-        if _leaves_range(trial, question, found):
+    if explained and _stay_wrong(context, question, found):
+        if _leaves_range(context, question, found):
             yield Testimony(Role.NODES, Finding.INEXACT, "pytorch-leaves-range", {"backend": name})
             return
-        if _leaves_range_in_a_sum(trial, question, graph):
+        if _leaves_range_in_a_sum(context, question, graph):
             yield Testimony(Role.NODES, Finding.INEXACT, "sum-leaves-range", {"backend": name})
             return
         by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
@@ -83,7 +83,7 @@ def _of_wrong_result(trial: Trial) -> Iterator[Testimony]:
 
 
 def _walk(
-    trial: Trial,
+    context: FailureContext,
     graph: SteppedGraph,
     attempts: Attempts | None = None,
     *,
@@ -91,8 +91,8 @@ def _walk(
     strict: bool = False,
     only: Collection[int] | None = None,
 ) -> Walk:
-    backend, evaluator = _backends(trial)
-    feeds = trial.feeds(trial.model)
+    backend, evaluator = _backends(context)
+    feeds = context.feeds(context.model)
     return walk(
         graph,
         feeds,
@@ -105,36 +105,36 @@ def _walk(
     )
 
 
-def _backends(trial: Trial) -> tuple[Backend, Backend]:
+def _backends(context: FailureContext) -> tuple[Backend, Backend]:
     """The failing backend without optimisations, and whoever says what definitions give."""
-    plain = trial.without_optimisations or trial.accused
+    plain = context.without_optimisations or context.accused
     # Onnx's evaluator comes first; it is not asked about itself.
-    (judge, *_) = (name for name in backends_to_ask() if trial.is_independent(name))
-    return trial.loading_once(plain), trial.loading_once(trial.backend(judge))
+    (judge, *_) = (name for name in backends_to_ask() if context.is_independent(name))
+    return context.loading_once(plain), context.loading_once(context.backend(judge))
 
 
-def _wrong_node(trial: Trial, fault: WrongStep) -> Testimony:
-    facts = {"backend": trial.complaint.backend, **wrong_node(fault)}
+def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
+    facts = {"backend": context.failure.backend, **wrong_node(fault)}
     by_values = fault.definition.operator in _BY_VALUES
-    question = _open_question(trial, fault) if fault.is_of_right_form or by_values else None
+    question = _open_question(context, fault) if fault.is_of_right_form or by_values else None
     if question:
         return Testimony(Role.NODES, Finding.OPEN, "open-node", {**facts, "question": question})
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
 
 
-def _helps(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
+def _helps(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether most elements in question are right with the definition's results: a node that is a little off
     is not what a graph is wrong by that stays wrong without it."""
     return 2 * sum(question.left(found)) < sum(question.counts)
 
 
-def _stay_wrong(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
+def _stay_wrong(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether most elements in question are wrong with the definitions' results, too: all, of each output."""
     left, asked = question.left(found), question.counts
     return left == asked or (bool(found.wrong) and 2 * sum(left) > sum(asked))
 
 
-def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bool:
+def _leaves_range(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
     """Whether it is PyTorch that leaves the range of its dtype on its way, in all elements in question.
 
     The graph's result must be finite and so large or small that a step more leaves the range, and PyTorch's
@@ -142,7 +142,7 @@ def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bo
     """
     if question.of_form or any(e.dtype not in (np.float32, np.float64) for e in question.expected):
         return False
-    feeds = [a for a in trial.reference.feeds if str(a.dtype) in PRECISION]
+    feeds = [a for a in context.reference.feeds if str(a.dtype) in PRECISION]
     for e, name, mask in zip(question.expected, question.names, question.masks, strict=True):
         assert mask is not None
         # Of inputs of the result's shape, the elements at the same places are taken for those that count.
@@ -158,15 +158,15 @@ def _leaves_range(trial: Trial, question: ElementsInQuestion, found: Walk) -> bo
     return True
 
 
-def _leaves_range_in_a_sum(trial: Trial, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
+def _leaves_range_in_a_sum(context: FailureContext, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
     """Whether PyTorch's infinities and NaN are caused by another order of summation in one of the nodes."""
     pairs = zip(question.expected, question.masks, strict=True)
     if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
         return False
-    if any(_float64_confirms(trial, i, m) for i, m in zip(question.indices, question.masks, strict=True)):
+    if any(_float64_confirms(context, i, m) for i, m in zip(question.indices, question.masks, strict=True)):
         return False
-    backend, evaluator = _backends(trial)
-    feeds = trial.feeds(trial.model)
+    backend, evaluator = _backends(context)
+    feeds = context.feeds(context.model)
     for instead in (np.inf, -np.inf, np.nan):
         altered = partial(overflown, instead=instead)
         other = walk(graph, feeds, backend, evaluator, corrected=False, altered=altered)
@@ -175,10 +175,10 @@ def _leaves_range_in_a_sum(trial: Trial, question: ElementsInQuestion, graph: St
     return False
 
 
-def _float64_confirms(trial: Trial, output: int, mask: Mask | None) -> bool:
+def _float64_confirms(context: FailureContext, output: int, mask: Mask | None) -> bool:
     """Whether PyTorch's result is that of a dtype of a wider range, too."""
-    expected = trial.reference.expected[output]
-    truth = trial.reference.truth[output] if trial.reference.truth else None
+    expected = context.reference.expected[output]
+    truth = context.reference.truth[output] if context.reference.truth else None
     if truth is None or mask is None or expected.dtype == np.float64 or truth.shape != expected.shape:
         return False
     return np.array_equal(truth[mask], expected[mask].astype(np.float64), equal_nan=True)
@@ -193,14 +193,14 @@ _NEAR_END = 64
 
 
 def _decisive(
-    trial: Trial, question: ElementsInQuestion, graph: SteppedGraph, found: Walk, attempts: Attempts
+    context: FailureContext, question: ElementsInQuestion, graph: SteppedGraph, found: Walk, attempts: Attempts
 ) -> WrongStep:
     """Of several wrong nodes the first whose definition makes most elements right by itself."""
     if len(found.wrong) == 1:
         return found.wrong[0]
     left = []
     for fault in found.wrong:
-        alone = _walk(trial, graph, attempts, only=(fault.definition.step.index,))
+        alone = _walk(context, graph, attempts, only=(fault.definition.step.index,))
         # Behind another wrong node the graph may not run at all.
         left.append(sum(question.left(alone) if alone.ended else question.counts))
     return found.wrong[left.index(min(left))]
@@ -210,12 +210,12 @@ def _decisive(
 _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
 
 
-def _towards(trial: Trial, outputs: Sequence[str]) -> SteppedGraph:
-    every = [i.name for i in trial.model.graph.input]
-    return in_steps(extract(trial.model, every, outputs))
+def _towards(context: FailureContext, outputs: Sequence[str]) -> SteppedGraph:
+    every = [i.name for i in context.model.graph.input]
+    return in_steps(extract(context.model, every, outputs))
 
 
-def _open_question(trial: Trial, fault: WrongStep) -> dict[str, Any] | None:
+def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] | None:
     """The facts of the open question that the node is asked; None where there is none.
 
     A node that is wrong with inputs that ask for nothing of the kind is wrong anyway.
@@ -230,25 +230,25 @@ def _open_question(trial: Trial, fault: WrongStep) -> dict[str, Any] | None:
             continue
         if not question.is_open(node.op_type, opset):
             continue
-        if not (question.calm and _is_wrong_with(trial, definition, question.calm)):
+        if not (question.calm and _is_wrong_with(context, definition, question.calm)):
             return question.facts(node.op_type, opset)
     return None
 
 
-def _is_wrong_with(trial: Trial, definition: Definition, calm: Callable[[Array], Array]) -> bool:
+def _is_wrong_with(context: FailureContext, definition: Definition, calm: Callable[[Array], Array]) -> bool:
     graph, step = definition.graph, definition.step
     inputs = {n: a if n in graph.constants else calm(a) for n, a in definition.inputs.items()}
-    backend, evaluator = _backends(trial)
+    backend, evaluator = _backends(context)
     return bool(walk(graph.of(step), inputs, backend, evaluator).wrong)
 
 
-def _of_failure(trial: Trial) -> Iterator[Testimony]:
-    names = [o.name for o in trial.model.graph.output]
-    graph = _towards(trial, names)
+def _of_failure(context: FailureContext) -> Iterator[Testimony]:
+    names = [o.name for o in context.model.graph.output]
+    graph = _towards(context, names)
     if len(graph.steps) > _MOST_STEPS:
         return
-    found = _walk(trial, graph, corrected=False)
-    name = trial.complaint.backend
+    found = _walk(context, graph, corrected=False)
+    name = context.failure.backend
     if found.failing:
         failing = found.failing[0]
         node = node_facts(failing.definition)
@@ -259,12 +259,12 @@ def _of_failure(trial: Trial) -> Iterator[Testimony]:
             error = one_line(failing.failure.error)[:160]
             facts = {"backend": name, "node": node, "error": error}
             yield Testimony(Role.NODES, Finding.VALID, "refused-node", facts)
-            yield from _of_other_form(trial, names, found)
+            yield from _of_other_form(context, names, found)
 
 
-def _of_other_form(trial: Trial, names: Sequence[str], found: Walk) -> Iterator[Testimony]:
+def _of_other_form(context: FailureContext, names: Sequence[str], found: Walk) -> Iterator[Testimony]:
     """Whether the graph does not ask for PyTorch's shapes, wherever it runs."""
-    expected = trial.reference.expected
+    expected = context.reference.expected
     if not found.ended or found.unjudged or len(expected) != len(names):
         return
     for name, array in zip(names, expected, strict=True):

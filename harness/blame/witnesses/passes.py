@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 
-from harness.blame.trial import Trial, before_optimiser
+from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
@@ -21,41 +21,41 @@ from harness.run.backend import Backend, HasGraphPasses
 
 
 @witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED)
-def ask_unoptimised_export(trial: Trial) -> Iterator[Testimony]:
+def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
     """Exports again with `harness.convert.converter.HasUnoptimised`."""
-    converter = trial.converter(trial.complaint.converter)
-    if not isinstance(converter, HasUnoptimised) or trial.complaint.outcome is Outcome.UNSUPPORTED:
+    converter = context.converter(context.failure.converter)
+    if not isinstance(converter, HasUnoptimised) or context.failure.outcome is Outcome.UNSUPPORTED:
         return
-    finding, backend = before_optimiser(trial)
+    finding, backend = before_optimiser(context)
     facts = {"converter": converter.name, "backend": backend}
     yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
 
 
 @witness("the runtime's passes", place=125)
-def ask_runtime_passes(trial: Trial) -> Iterator[Testimony]:
+def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
     """Leaves out optimisations where the failing backend is right without any."""
-    accused = trial.accused
-    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
+    accused = context.accused
+    if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
         return
-    if trial.plain is None or trial.find(trial.plain)[0] is not Finding.RIGHT:
+    if context.plain is None or context.find(context.plain)[0] is not Finding.RIGHT:
         return
-    guilty = _fewest(accused.passes(), lambda names: _is_right(trial, accused.without(names), trial.model))
+    guilty = _fewest(accused.passes(), lambda names: _is_right(context, accused.without(names), context.model))
     if guilty:
-        facts = {"backend": trial.complaint.backend, "passes": list(guilty)}
+        facts = {"backend": context.failure.backend, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
 
 
 @witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS)
-def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
+def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
     """Leaves out passes that change the graph where the export is right without the optimiser."""
-    converter = trial.converter(trial.complaint.converter)
-    if trial.complaint.outcome is Outcome.UNSUPPORTED or not isinstance(converter, HasExporterPasses):
+    converter = context.converter(context.failure.converter)
+    if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(converter, HasExporterPasses):
         return
     if not isinstance(converter, HasUnoptimised):
         return
-    if before_optimiser(trial)[0] is not Finding.RIGHT:
+    if before_optimiser(context)[0] is not Finding.RIGHT:
         return
-    request = export_request([trial.structure], opset=trial.settings.opset, dynamic=trial.settings.dynamic)
+    request = export_request([context.structure], opset=context.settings.opset, dynamic=context.settings.dynamic)
     _, changing = converter.optimised(request, ())
 
     def is_right_without(names: Sequence[str]) -> bool:
@@ -64,7 +64,7 @@ def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
         except Exception:
             # What comes behind a pass may rest on it.
             return False
-        return _is_right(trial, trial.accused, model)
+        return _is_right(context, context.accused, model)
 
     guilty = _fewest(changing, is_right_without)
     if guilty:
@@ -72,8 +72,8 @@ def ask_exporter_passes(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
 
 
-def _is_right(trial: Trial, backend: Backend, model: onnx.ModelProto) -> bool:
-    return trial.find(trial.ask(backend, model))[0] is Finding.RIGHT
+def _is_right(context: FailureContext, backend: Backend, model: onnx.ModelProto) -> bool:
+    return context.find(context.ask(backend, model))[0] is Finding.RIGHT
 
 
 def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:

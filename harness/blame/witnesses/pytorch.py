@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.blame.trial import Trial
+from harness.blame.failure_context import FailureContext
 from harness.blame.witness import witness
 from harness.blame.witnesses.graph import operators_of, translated_program
 from harness.compare.comparison import compare, wrong_elements
@@ -42,30 +42,30 @@ _TIMES = 3
 
 
 @witness("PyTorch again", place=80)
-def repeat_call(trial: Trial) -> Iterator[Testimony]:
+def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     """A kernel that reads memory which it has not written answers differently each time.
 
     Only the elements in question count; where the case passes alone, any of them may be what failed.
     """
-    if trial.got is None or draws(trial.judge):
+    if context.got is None or draws(context.judge):
         return
-    asked = trial.wrong
+    asked = context.wrong
     passes = not any(mask.any() for mask in asked)
     for _ in range(_TIMES):
-        again = run_reference(trial.invocation).expected
-        unlike = wrong_elements(trial.judge, trial.reference, again)
+        again = run_reference(context.invocation).expected
+        unlike = wrong_elements(context.judge, context.reference, again)
         if any((u if passes or u.shape != a.shape else u & a).any() for u, a in zip(unlike, asked, strict=True)):
             yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "repeated-call")
             return
 
 
 @witness("PyTorch on row-major copies", place=90)
-def ask_row_major(trial: Trial) -> Iterator[Testimony]:
+def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
     """A layout is not part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
-    if trial.got is None or trial.judge.reads_layout or not trial.reference.has_strided_input:
+    if context.got is None or context.judge.reads_layout or not context.reference.has_strided_input:
         return
-    if trial.is_equal(trial.reference.on_contiguous_inputs().expected):
-        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": trial.complaint.backend})
+    if context.is_equal(context.reference.on_contiguous_inputs().expected):
+        yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": context.failure.backend})
 
 
 #: Wrong elements that are computed again; of a case with more nothing is said.
@@ -73,16 +73,16 @@ _MOST = 64
 
 
 @witness("PyTorch on one element at a time", place=60)
-def ask_one_element(trial: Trial) -> Iterator[Testimony]:
+def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
     """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
-    tags = overload(trial.invocation.overload).tags
-    if trial.got is None or len(trial.got) != 1 or torch.Tag.pointwise not in tags:
+    tags = overload(context.invocation.overload).tags
+    if context.got is None or len(context.got) != 1 or torch.Tag.pointwise not in tags:
         return
-    (expected,), (wrong,) = trial.reference.expected, trial.wrong
+    (expected,), (wrong,) = context.reference.expected, context.wrong
     places = np.argwhere(wrong)
     if not 0 < len(places) <= _MOST or expected.size < 2:
         return
-    tensors = build_tensors(trial.invocation)
+    tensors = build_tensors(context.invocation)
     shape = tuple(expected.shape)
     if np.broadcast_shapes(*(tuple(t.shape) for t in tensors)) != shape:
         return
@@ -90,10 +90,10 @@ def ask_one_element(trial: Trial) -> Iterator[Testimony]:
     for place in map(tuple, places):
         # A tensor of no dimension takes no part in type promotion: one stays what it is.
         operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
-        (result,) = call_invocation(trial.invocation, operands)
+        (result,) = call_invocation(context.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
-    if trial.is_equal([singly]):
-        facts = {"backend": trial.complaint.backend}
+    if context.is_equal([singly]):
+        facts = {"backend": context.failure.backend}
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
 
 
@@ -102,15 +102,15 @@ _VALUES_ARE_ASKED = "cannot be called on meta tensors"
 
 
 @witness("PyTorch's meta kernel", place=40)
-def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
+def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
     """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
-    comparison = trial.comparison
-    if trial.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
+    comparison = context.comparison
+    if context.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
         return
     with torch.no_grad():
-        tensors = [t.to("meta") for t in build_tensors(trial.invocation)]
+        tensors = [t.to("meta") for t in build_tensors(context.invocation)]
         try:
-            results = output_tensors(bind(trial.invocation)(tensors))
+            results = output_tensors(bind(context.invocation)(tensors))
         except (NotImplementedError, RuntimeError) as error:
             # Where the output's size depends on values, there are no such rules.
             if isinstance(error, NotImplementedError) or _VALUES_ARE_ASKED in str(error):
@@ -118,10 +118,10 @@ def ask_meta_kernel(trial: Trial) -> Iterator[Testimony]:
             yield Testimony(Role.META, Finding.REFUSES, "meta-kernel", {"error": first_line(error)})
             return
     ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
-    if ruled == [(e.shape, str(e.dtype)) for e in trial.reference.expected]:
+    if ruled == [(e.shape, str(e.dtype)) for e in context.reference.expected]:
         yield Testimony(Role.META, Finding.CONFIRMS, "meta-kernel")
-    elif ruled == [(g.shape, str(g.dtype)) for g in trial.got]:
-        yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": trial.complaint.backend})
+    elif ruled == [(g.shape, str(g.dtype)) for g in context.got]:
+        yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": context.failure.backend})
 
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
@@ -170,14 +170,14 @@ class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 @witness("PyTorch's decomposition", place=10)
-def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
+def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
-    call = bind(trial.invocation)
-    kernel = overload(trial.invocation.overload)
+    call = bind(context.invocation)
+    kernel = overload(context.invocation.overload)
     definition = own_definition(kernel)
-    if trial.got is None or definition is None or not _takes(definition, call):
+    if context.got is None or definition is None or not _takes(definition, call):
         return
-    tensors = build_tensors(trial.invocation)
+    tensors = build_tensors(context.invocation)
     in_its_place = _InPlaceOfTheKernel(kernel, definition)
     try:
         with quiet_call(), in_its_place:
@@ -188,52 +188,52 @@ def ask_decomposition(trial: Trial) -> Iterator[Testimony]:
         yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, "decomposition", {"error": first_line(error)})
         return
     outputs = [to_numpy(t) for t in results]
-    if compare(trial.judge, trial.reference, outputs).problem is None:
+    if compare(context.judge, context.reference, outputs).problem is None:
         yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, "decomposition")
         return
-    would_pass = _would_pass(trial, outputs, in_its_place)
-    if would_pass or trial.is_same(outputs):
-        facts = {"backend": trial.complaint.backend, "converter": trial.complaint.converter}
+    would_pass = _would_pass(context, outputs, in_its_place)
+    if would_pass or context.is_same(outputs):
+        facts = {"backend": context.failure.backend, "converter": context.failure.converter}
         # The second costs an export.
-        if would_pass or _is_all_there_is(trial, outputs) or _takes_part(trial):
+        if would_pass or _is_all_there_is(context, outputs) or _takes_part(context):
             yield Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition", facts)
         else:
             yield Testimony(Role.DECOMPOSITION, Finding.OTHER, "decomposition", facts)
 
 
-def _would_pass(trial: Trial, outputs: list[Array], in_its_place: _InPlaceOfTheKernel) -> bool:
+def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: _InPlaceOfTheKernel) -> bool:
     """Whether the backend's result would do, were the definition the kernel.
 
     It need not be much nearer to the definition at every element: where sums cancel (`gelu` of -5.5), the
     definition is as far from the truth as the backend is. What the judge allows for that is asked of the
     definition, too.
     """
-    reference = trial.reference
-    if trial.got is None or not isinstance(reference, Reference) or _is_of_form(trial):
+    reference = context.reference
+    if context.got is None or not isinstance(reference, Reference) or _is_of_form(context):
         return False
     defined = Reference(reference.invocation, reference.feeds, tuple(outputs))
     try:
         with quiet_call(), in_its_place:
-            return compare(trial.judge, defined, trial.got).problem is None
+            return compare(context.judge, defined, context.got).problem is None
     except _Circular:
         return False
 
 
-def _is_of_form(trial: Trial) -> bool:
+def _is_of_form(context: FailureContext) -> bool:
     """Whether a shape or a dtype is wrong: a kernel's rules for them are better than its definition's."""
-    return trial.comparison is None or trial.comparison.problem in ("shape", "dtype")
+    return context.comparison is None or context.comparison.problem in ("shape", "dtype")
 
 
-def _is_all_there_is(trial: Trial, outputs: list[Array]) -> bool:
+def _is_all_there_is(context: FailureContext, outputs: list[Array]) -> bool:
     """Whether the definition departs from the kernel wherever the backend does: a graph that says nothing
     else than PyTorch's own definition is not worse than that."""
-    if trial.got is None or _is_of_form(trial):
+    if context.got is None or _is_of_form(context):
         return False
-    got, own = (wrong_elements(trial.judge, trial.reference, some) for some in (trial.got, outputs))
+    got, own = (wrong_elements(context.judge, context.reference, some) for some in (context.got, outputs))
     return all(g.shape == o.shape and not (g & ~o).any() for g, o in zip(got, own, strict=True))
 
 
-def _takes_part(trial: Trial) -> bool:
+def _takes_part(context: FailureContext) -> bool:
     """Whether the exporter may have decomposed the operator before it translated anything.
 
     An exporter with a conversion of its own for the operator leaves the definition alone: what its graph has
@@ -241,11 +241,11 @@ def _takes_part(trial: Trial) -> bool:
     """
 
     def found() -> bool:
-        program = translated_program(trial)
-        return program is None or trial.invocation.overload not in operators_of(program)
+        program = translated_program(context)
+        return program is None or context.invocation.overload not in operators_of(program)
 
     try:
-        return trial.kept_of_operator("is decomposed", found)
+        return context.kept_of_operator("is decomposed", found)
     except Exception:
         # Which operators it would have translated is not known then.
         return True
@@ -266,15 +266,15 @@ _FAR_NEARER = 100
 
 
 @witness("float64", place=20)
-def ask_float64(trial: Trial) -> Iterator[Testimony]:
+def ask_float64(context: FailureContext) -> Iterator[Testimony]:
     """The same call in float64, element by element where the backend is wrong."""
-    if trial.complaint.outcome is not Outcome.MISMATCH or trial.got is None:
+    if context.failure.outcome is not Outcome.MISMATCH or context.got is None:
         return
-    truths = trial.reference.truth or ()
+    truths = context.reference.truth or ()
     for i, (expected, got, truth, wrong) in enumerate(
-        zip(trial.reference.expected, trial.got, truths, trial.wrong, strict=False)
+        zip(context.reference.expected, context.got, truths, context.wrong, strict=False)
     ):
-        if i in trial.judge.rules:
+        if i in context.judge.rules:
             # Several answers are right: a distance from one of them says nothing.
             continue
         dtype = str(expected.dtype)
@@ -284,7 +284,7 @@ def ask_float64(trial: Trial) -> Iterator[Testimony]:
             continue
         if truth is None or truth.shape != expected.shape:
             continue
-        yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], trial.complaint.backend)
+        yield _testimony(dtype, expected[wrong], got[wrong], truth[wrong], context.failure.backend)
         return
 
 

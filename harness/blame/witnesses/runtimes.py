@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
-from harness.blame.trial import Trial
+from harness.blame.failure_context import FailureContext
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.judge import Mask
@@ -27,29 +27,29 @@ from harness.execute.submodel import subgraphs
 from harness.execute.task import Settings
 
 
-def ask_other_backend(name: str, trial: Trial) -> Iterator[Testimony]:
+def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]:
     """What one backend beside the failing one makes of the model."""
-    accused = trial.complaint.backend
-    if name == accused or trial.complaint.outcome is Outcome.UNSUPPORTED:
+    accused = context.failure.backend
+    if name == accused or context.failure.outcome is Outcome.UNSUPPORTED:
         return
-    backend = trial.backend(name)
-    if trial.narrows(backend):
+    backend = context.backend(name)
+    if context.narrows(backend):
         return
-    answer = trial.ask(backend, trial.model)
-    finding, detail = trial.find(answer)
-    if finding is Finding.OTHER and answer.outputs and trial.is_as_wrong(answer.outputs):
+    answer = context.ask(backend, context.model)
+    finding, detail = context.find(answer)
+    if finding is Finding.OTHER and answer.outputs and context.is_as_wrong(answer.outputs):
         facts = {"witness": name, "backend": accused}
-        own = trial.is_independent(name)
+        own = context.is_independent(name)
         yield Testimony(Role.RUNTIME, Finding.SAME, "backend-without-optimisations", facts, own)
         return
     finite = False
-    if finding is Finding.OTHER and trial.on_finite_inputs:
-        tamer = trial.on_finite_inputs
+    if finding is Finding.OTHER and context.on_finite_inputs:
+        tamer = context.on_finite_inputs
         again, its_detail = tamer.find(tamer.ask(backend, tamer.model))
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
     said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
-    yield Testimony(Role.RUNTIME, finding, "other-backend", said, trial.is_independent(name))
+    yield Testimony(Role.RUNTIME, finding, "other-backend", said, context.is_independent(name))
 
 
 @add_witnesses
@@ -69,22 +69,22 @@ _NEARER = 100
 _LARGEST = float(np.finfo(np.float32).max)
 
 
-def ask_in_float32(name: str, trial: Trial) -> Iterator[Testimony]:
+def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
     """What one backend beside the failing one makes of the graph in float32, on inputs that float32 has.
 
     Only elements are judged where PyTorch and the failing backend are so far apart that float32 tells which
     of them it gives; all of them must say the same. To give a wrong result as well says something only where
     that is too wrong for what cancels in float32: a failing backend may compute in float32 itself.
     """
-    accused = trial.complaint.backend
-    if trial.complaint.outcome is not Outcome.MISMATCH or not trial.is_independent(name):
+    accused = context.failure.backend
+    if context.failure.outcome is not Outcome.MISMATCH or not context.is_independent(name):
         return
-    if "float64" not in trial.reference.dtypes:
+    if "float64" not in context.reference.dtypes:
         return
-    backend = trial.backend(name)
-    if trial.ask(backend, trial.model).outputs is not None:
+    backend = context.backend(name)
+    if context.ask(backend, context.model).outputs is not None:
         return
-    tamer = trial.under(_representable)
+    tamer = context.under(_representable)
     if tamer is None or tamer.got is None:
         return
     reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
@@ -221,10 +221,10 @@ def _installed_of_in_float32(settings: Settings) -> Iterator[Witness]:
 
 
 @witness("graph optimisations off", place=120)
-def ask_without_optimisations(trial: Trial) -> Iterator[Testimony]:
+def ask_without_optimisations(context: FailureContext) -> Iterator[Testimony]:
     """Runs the model with `harness.run.backend.HasPlain`."""
-    if trial.complaint.outcome is Outcome.UNSUPPORTED or trial.plain is None:
+    if context.failure.outcome is Outcome.UNSUPPORTED or context.plain is None:
         return
-    finding, detail = trial.find(trial.plain)
-    facts = {"backend": trial.complaint.backend, "detail": detail}
+    finding, detail = context.find(context.plain)
+    facts = {"backend": context.failure.backend, "detail": detail}
     yield Testimony(Role.PLAIN, finding, "without-optimisations", facts)

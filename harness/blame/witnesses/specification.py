@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import onnx
 
+from harness.blame.failure_context import FailureContext, with_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.trial import Trial, with_inputs
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
@@ -19,55 +19,55 @@ from harness.execute.submodel import extract
 
 
 @witness("the specification", place=100)
-def read_specification(trial: Trial) -> Iterator[Testimony]:
+def read_specification(context: FailureContext) -> Iterator[Testimony]:
     """Looks for open questions in the graph, and takes each away to see whether the failure goes with it.
 
     A question counts where a node that the wrong outputs depend on asks it with the values that it gets, and
     the backend gives PyTorch's result once the inputs are changed so that no node asks it.
     """
-    if trial.complaint.outcome is Outcome.UNSUPPORTED:
+    if context.failure.outcome is Outcome.UNSUPPORTED:
         return
-    model = _towards_wrong_outputs(trial)
+    model = _towards_wrong_outputs(context)
     opset = emitted_opset(model) or 1
     for question in OPEN_QUESTIONS:
         nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
         nodes = [n for n in nodes if question.is_open(n.op_type, opset)]
-        asking = _asking(question, nodes, trial, model, trial.reference) if nodes else None
-        if not asking or not _hangs_on(question, asking, nodes, trial, model):
+        asking = _asking(question, nodes, context, model, context.reference) if nodes else None
+        if not asking or not _hangs_on(question, asking, nodes, context, model):
             continue
         facts = {
             **question.facts(asking[0].op_type, opset),
-            "backend": trial.complaint.backend,
+            "backend": context.failure.backend,
             "tried": bool(question.calm or question.repair),
         }
         finding = Finding.SETTLED if question.settled else Finding.OPEN
-        if not question.of_call(trial.invocation, trial.reference.expected):
+        if not question.of_call(context.invocation, context.reference.expected):
             finding = Finding.INVENTED
-        elif trial.got is None:
+        elif context.got is None:
             # A runtime may not fail at what is open.
             continue
         yield Testimony(Role.SPECIFICATION, finding, "open-question", facts)
         return
 
 
-def _towards_wrong_outputs(trial: Trial) -> onnx.ModelProto:
-    if trial.got is None:
-        return trial.model
-    wrong = [o.name for o, w in zip(trial.model.graph.output, trial.wrong, strict=True) if w.any()]
-    every = [i.name for i in trial.model.graph.input]
-    return extract(trial.model, every, wrong or [o.name for o in trial.model.graph.output])
+def _towards_wrong_outputs(context: FailureContext) -> onnx.ModelProto:
+    if context.got is None:
+        return context.model
+    wrong = [o.name for o, w in zip(context.model.graph.output, context.wrong, strict=True) if w.any()]
+    every = [i.name for i in context.model.graph.input]
+    return extract(context.model, every, wrong or [o.name for o in context.model.graph.output])
 
 
 def _asking(
     question: OpenQuestion,
     nodes: list[onnx.NodeProto],
-    trial: Trial,
+    context: FailureContext,
     model: onnx.ModelProto,
     reference: Reference,
 ) -> list[onnx.NodeProto] | None:
     """The nodes that ask the question; None where the values that they get cannot be found out."""
     names = list(dict.fromkeys(name for n in nodes for name in (*n.input, *n.output) if name))
-    known = _values(names, trial, model, reference)
+    known = _values(names, context, model, reference)
     if known is None:
         return None
     return [
@@ -77,10 +77,12 @@ def _asking(
     ]
 
 
-def _values(names: list[str], trial: Trial, model: onnx.ModelProto, reference: Reference) -> dict[str, Array] | None:
+def _values(
+    names: list[str], context: FailureContext, model: onnx.ModelProto, reference: Reference
+) -> dict[str, Array] | None:
     """The values of the graph called `names`."""
     known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
-    known.update(trial.feeds(model, reference))
+    known.update(context.feeds(model, reference))
     inside = [name for name in names if name not in known]
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
@@ -89,7 +91,7 @@ def _values(names: list[str], trial: Trial, model: onnx.ModelProto, reference: R
     if not inside:
         return known
     for name in backends_to_ask():
-        answer = trial.ask(trial.backend(name), probed, reference)
+        answer = context.ask(context.backend(name), probed, reference)
         if answer.outputs is not None:
             return {**known, **dict(zip(inside, answer.outputs, strict=True))}
     return None
@@ -99,26 +101,26 @@ def _hangs_on(
     question: OpenQuestion,
     asking: list[onnx.NodeProto],
     nodes: list[onnx.NodeProto],
-    trial: Trial,
+    context: FailureContext,
     model: onnx.ModelProto,
 ) -> bool:
     if question.repair is not None:
-        repaired = question.repair(trial.model, asking)
-        return trial.find(trial.ask(trial.accused, repaired))[0] is Finding.RIGHT
+        repaired = question.repair(context.model, asking)
+        return context.find(context.ask(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
-        said = trial.complaint.message + (trial.plain.error if trial.plain else "")
-        if trial.got is None:
+        said = context.failure.message + (context.plain.error if context.plain else "")
+        if context.got is None:
             return any(n.op_type in said for n in asking)
         # Values are open, and no shape.
-        pairs = zip(trial.reference.expected, trial.got, strict=False)
+        pairs = zip(context.reference.expected, context.got, strict=False)
         return all(expected.shape == got.shape for expected, got in pairs)
-    calmed = with_inputs(trial.invocation, question.calm)
+    calmed = with_inputs(context.invocation, question.calm)
     try:
         reference = run_reference(calmed)
     except Exception:
         # PyTorch does not take the changed inputs: nothing can be learnt from them.
         return False
-    if _asking(question, nodes, trial, model, reference) != []:
+    if _asking(question, nodes, context, model, reference) != []:
         return False
-    answer = trial.ask(trial.accused, trial.model, reference)
-    return answer.outputs is not None and compare(trial.judge, reference, answer.outputs).problem is None
+    answer = context.ask(context.accused, context.model, reference)
+    return answer.outputs is not None and compare(context.judge, reference, answer.outputs).problem is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,18 +13,15 @@ import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, PartialResult, UnsupportedOperator, register
 from harness.convert.exporter_passes import passes_left_out
-from harness.convert.fast.decomposition import NotDecomposed
-from harness.convert.fast.direct_program import CapturedCalls, can_be_direct, captured_directly, failing_call
-from harness.convert.fast.exporter_caches import OnlyDecomposed
-from harness.convert.fast.exporter_check import exporter_check, exporter_notes, kept
-from harness.convert.fast.partial_export import KnownFailures, PartialExport
-from harness.convert.fast.torch_private import part, quiet, torchlib_functions
+from harness.convert.fast.exporter_check import exporter_check, exporter_notes
+from harness.convert.fast.fast_export import FastExport
+from harness.convert.fast.trust import Trust
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import Skeleton, SkeletonWanted, body
-from harness.core.documents import with_causes
+from harness.convert.rules.template import RuleTemplate, TemplateRequest, body
+from harness.convert.torch_private import quiet, torchlib_functions
 from harness.core.plugins import Unavailable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
-from harness.core.tensors import BoundCall, overload
+from harness.core.tensors import overload
 
 
 class DynamoConverter:
@@ -40,14 +36,26 @@ class DynamoConverter:
 
     def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
         self.version = _version()
-        self._public_api = public_api
         self._book = book
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
         #: Active while the exporter runs.
         self._passes: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-        self._failures = KnownFailures()
+        self._fast: FastExport | None = None
+        if not public_api:
+            self._fast = FastExport(Trust(self.name, self.version), adding=self._table is not None)
+
+    @property
+    def trust(self) -> Trust | None:
+        """See `harness.convert.converter.HasFastLane`."""
+        return self._fast.trust if self._fast is not None else None
+
+    def public(self) -> DynamoConverter:
+        """See `harness.convert.converter.HasFastLane`."""
+        other = copy.copy(self)
+        other._fast = None
+        return other
 
     def unoptimised(self) -> DynamoConverter:
         """See `harness.convert.converter.HasUnoptimised`."""
@@ -74,61 +82,36 @@ class DynamoConverter:
         """
         if self._book:
             self._book.start()
-        direct = not (self._public_api or exporter_check().differences) and can_be_direct(request)
-        # Captured once: to see whether it fails, and to be exported.
-        calls = CapturedCalls(request) if direct else None
-        failing = None if calls is None or request.tentative else failing_call(calls)
-        if failing is not None and (known := self._failures.failure(*failing)) is not None:
-            raise known
-        fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
-        keeping = contextlib.nullcontext() if self._public_api else kept(fallbacks=fallbacks, adding=self._adding)
-        with keeping as export, quiet():
-            captured = None if calls is None or export is None else captured_directly(calls)
-            try:
-                if captured is not None:
-                    try:
-                        return self._export_whole(request, captured, ())
-                    except Exception as error:
-                        # Not all calls whose results have sizes that values decide are decomposed here.
-                        if not any(isinstance(cause, NotDecomposed) for cause in with_causes(error)):
-                            raise
-                return self._export_whole(request, request.program, request.inputs)
-            except Exception as error:
-                if failing is not None and fallbacks and isinstance(error, part("not_captured")):
-                    self._failures.learn(*failing, error)
-                if exporter_check().lacks_conversion(error):
-                    missing = export.missing_functions(request.output_names) if export is not None else {}
-                    raise UnsupportedOperator(str(error), missing) from error
-                raise
+        program = self._fast.program(request, self._export) if self._fast is not None else None
+        return self._publicly(request) if program is None else program
 
     def convert_parts(
         self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
     ) -> Iterator[PartialResult] | None:
         """See `harness.convert.converter.ConvertsParts`."""
         # Which rules take part in a call is known of exports of the whole program only.
-        known = not (self._public_api or self._book or exporter_check().differences)
-        if not known or not can_be_direct(request):
+        if self._fast is None or self._book:
             return None
-        steps = _Steps(self._export, request.opset, self._failures, self._adding)
-        return PartialExport(request, steps, begin).run()
+        return self._fast.parts(request, self._export, begin)
 
-    @property
-    def _adding(self) -> bool:
-        """Whether exports add conversion functions to the exporter's."""
-        return self._table is not None
-
-    def _export_whole(self, request: ExportRequest, program: Any, inputs: Any) -> torch.onnx.ONNXProgram:
-        return self._export(
-            program,
-            inputs,
-            request.input_names,
-            request.output_names,
-            opset_version=request.opset,
-            dynamic_shapes=request.dynamic_shapes,
-        )
+    def _publicly(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+        with quiet():
+            try:
+                return self._export(
+                    request.program,
+                    request.inputs,
+                    request.input_names,
+                    request.output_names,
+                    opset_version=request.opset,
+                    dynamic_shapes=request.dynamic_shapes,
+                )
+            except Exception as error:
+                if exporter_check().lacks_conversion(error):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
 
     def _export(
-        self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **more: Any
+        self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **options: Any
     ) -> torch.onnx.ONNXProgram:
         with self._passes():
             exported = torch.onnx.export(
@@ -140,55 +123,10 @@ class DynamoConverter:
                 dynamo=True,
                 optimize=self._optimize,
                 verbose=False,
-                **more,
+                **options,
             )
         assert exported is not None
         return exported
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """See `harness.convert.fast.partial_export.Exporting`."""
-
-    call: Callable[..., torch.onnx.ONNXProgram]
-    opset: int | None
-    failures: KnownFailures
-    adding: bool
-
-    def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
-        return self.failures.failure(call, error)
-
-    def export(
-        self,
-        program: torch.export.ExportedProgram,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
-        *,
-        decomposed: bool,
-    ) -> onnx.ModelProto:
-        with kept(parts="after" if decomposed else "", adding=self.adding), quiet():
-            try:
-                model: onnx.ModelProto = self.call(program, (), inputs, outputs, opset_version=self.opset).model_proto
-            except Exception as error:
-                if exporter_check().lacks_conversion(error):
-                    raise UnsupportedOperator(str(error)) from error
-                raise
-            return model
-
-    def decompose(self, program: torch.export.ExportedProgram) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
-        with kept(parts="before", adding=self.adding) as export, quiet():
-            assert export is not None
-            try:
-                self.call(program, (), (), (), opset_version=self.opset)
-            except Exception as error:
-                for cause in with_causes(error):
-                    if isinstance(cause, NotDecomposed):
-                        raise cause from error
-                    if isinstance(cause, OnlyDecomposed):
-                        break
-                else:
-                    raise
-            return export.decomposed, export.lacking()
 
 
 def _version() -> str:
@@ -224,7 +162,7 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     )
 
 
-def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+def _skeleton(wanted: TemplateRequest) -> RuleTemplate:
     functions = []
     for signature in wanted.signatures:
         # Numbers and lists come as Python values; what stays dynamic comes as a value of the graph.
@@ -239,7 +177,7 @@ def _skeleton(wanted: SkeletonWanted) -> Skeleton:
             "",
             "",
         ]
-    return Skeleton(
+    return RuleTemplate(
         code="\n".join(functions).rstrip() + "\n",
         imports=("from onnxscript import opset18 as op", "from harness.convert.rules import dynamo"),
     )

@@ -19,7 +19,10 @@ from harness.convert.converter import (
     register,
 )
 from harness.convert.fast.partial_script import ScriptParts
-from harness.convert.fast.torch_private import (
+from harness.convert.operator_calls import OperatorCalls
+from harness.convert.rules.rule import RuleBook
+from harness.convert.rules.template import Parameter, RuleTemplate, TemplateRequest, body
+from harness.convert.torch_private import (
     PrivatePartMissing,
     default_script_opset,
     last_script_opset,
@@ -28,9 +31,6 @@ from harness.convert.fast.torch_private import (
     script_symbolic_versions,
     script_symbolics,
 )
-from harness.convert.operator_calls import OperatorCalls
-from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import Parameter, Skeleton, SkeletonWanted, body
 from harness.core.overloads import packet
 from harness.core.plugins import Unavailable
 from harness.core.snippet import ExportSnippet, ExportWanted
@@ -217,7 +217,7 @@ def _parsed(parameter: Parameter) -> str:
     return "v" if parameter.optional else _PARSED.get(parameter.kind, "v")
 
 
-def _skeleton(wanted: SkeletonWanted) -> Skeleton:
+def _skeleton(wanted: TemplateRequest) -> RuleTemplate:
     signature = wanted.signatures[0]
     imports: tuple[str, ...] = ("from harness.convert.rules import torchscript",)
     if len(wanted.signatures) > 1:
@@ -236,7 +236,7 @@ def _skeleton(wanted: SkeletonWanted) -> Skeleton:
             f"@symbolic_helper.parse_args({kinds})",
             f"def {signature.function_name}_symbolic(g, {names}):",
         ]
-    return Skeleton(code="\n".join([*lines, *body(wanted, signature)]) + "\n", imports=imports)
+    return RuleTemplate(code="\n".join([*lines, *body(wanted, signature)]) + "\n", imports=imports)
 
 
 register(

@@ -21,8 +21,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.fast.direct_program import assemble_program, is_direct, is_functional, is_sized_by_values, returned
 from harness.convert.fast.passes import modules_not_traced
-from harness.convert.fast.torch_private import part, replaceable
 from harness.convert.fast.tracing import BeyondTracing, NeedsLayer, traced_quickly
+from harness.convert.torch_private import part, replaceable
 from harness.core.tensors import overload
 from harness.core.torch_operators import is_composite, python_dispatcher, pytree
 

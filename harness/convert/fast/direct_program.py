@@ -39,9 +39,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from harness.convert.converter import ExportRequest
 from harness.convert.fast.passes import compiled_when_run, modules_not_traced
-from harness.convert.fast.torch_private import node_name, part, quiet
 from harness.convert.fast.tracing import quick_fakes
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.torch_private import node_name, part, quiet
 from harness.core.tensors import BoundCall, output_tensors
 from harness.core.torch_operators import META, OpOverload, is_dispatched, python_dispatcher, pytree
 

@@ -2,11 +2,11 @@
 
 `torch.onnx.export(..., dynamo=True)` rebuilds its registry, its decomposition table and the list of
 composite-implicit operators on every call: over nine tenths of the time of a one-operator export. While
-`kept()` is active those functions answer from what they gave the first time, and `run_decompositions` is left
-out where it has nothing to do. Everything else, the public entry point included, runs as it is.
+`cached_constants()` is active those functions answer from what they gave the first time, and `run_decompositions` is
+left out where it has nothing to do. Everything else, the public entry point included, runs as it is.
 
 The functions are private to PyTorch. `harness.convert.fast.exporter_check` says whether they are as they should
-be, and whoever exports asks it for `kept()`.
+be, and whoever exports asks it for `cached_constants()`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from torch.export.graph_signature import OutputKind
 from harness.convert.fast.decomposition import Decompositions, NotDecomposed, decompose_directly
 from harness.convert.fast.direct_program import is_sized_by_values
 from harness.convert.fast.passes import evaluate, infer_node, quick_passes
-from harness.convert.fast.torch_private import part, preserved_composites, replaceable
 from harness.convert.fast.tracing import fake_result
+from harness.convert.torch_private import part, preserved_composites, replaceable
 from harness.core.torch_operators import META, OpOverload, is_composite
 
 
@@ -33,11 +33,11 @@ class OnlyDecomposed(Exception):
     """Ends an export that was to decompose a program and no more."""
 
 
-class KeptExport:
-    """The last export under `kept()`: what it was about to translate.
+class CachedExport:
+    """The last export under `cached_constants()`: what it was about to translate.
 
     Args:
-        parts: See `kept`.
+        parts: See `cached_constants`.
     """
 
     def __init__(self, parts: str = "") -> None:
@@ -149,7 +149,7 @@ def _results(graph: torch.fx.Graph) -> Sequence[Any]:
 
 
 @contextmanager
-def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Iterator[KeptExport]:
+def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Iterator[CachedExport]:
     """Let exports in this block reuse the process's constants.
 
     Args:
@@ -162,7 +162,7 @@ def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> Ite
     Raises:
         PrivatePartMissing: this PyTorch lacks a part that is replaced.
     """
-    export = KeptExport(parts)
+    export = CachedExport(parts)
     replacements: dict[str, Any] = {
         "from_torchlib": classmethod(_registry_copied if adding else _pristine_registry),
         "decompositions": _decomposition_table,

@@ -11,7 +11,7 @@ verdict either.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -22,11 +22,12 @@ import torch
 
 from harness.convert.converter import ExportRequest
 from harness.convert.fast.direct_program import CapturedCalls
-from harness.convert.fast.exporter_caches import KeptExport, kept as kept_constants, learned
-from harness.convert.fast.torch_private import PARTS, changes, quiet
+from harness.convert.fast.exporter_caches import cached_constants, learned
+from harness.convert.graph_lines import graph_lines
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.convert.torch_private import PARTS, changes, quiet
 from harness.core.documents import describe_error, with_causes
-from harness.core.tensors import TENSOR_PLACE, BoundCall
+from harness.core.tensors import TENSOR_PLACE, BoundCall, output_tensors
 from harness.core.torch_operators import OpOverload
 
 
@@ -66,7 +67,7 @@ def exporter_check() -> ExporterCheck:
         differences = changes()
         if not differences:
             differences = tuple(_graph_differences())
-        constants = contextlib.nullcontext if differences else kept_constants
+        constants = contextlib.nullcontext if differences else cached_constants
         no_conversion, conversion_failed = _learn_errors(constants)
     return ExporterCheck((*differences, *_renamed(no_conversion, conversion_failed)), no_conversion, conversion_failed)
 
@@ -82,45 +83,63 @@ def exporter_notes() -> tuple[str, ...]:
     )
 
 
-def kept(*, fallbacks: bool = True, parts: str = "", adding: bool = True) -> AbstractContextManager[KeptExport | None]:
-    """As `kept_constants.kept` where this PyTorch is as it should be; elsewhere nothing is kept."""
-    if exporter_check().differences:
-        return contextlib.nullcontext()
-    return kept_constants(fallbacks=fallbacks, parts=parts, adding=adding)
-
-
 # The self-test
 
 
-class _Calls(torch.nn.Module):
-    """One call of each operator, which takes one tensor: an input of its own."""
-
-    def __init__(self, *operators: Callable[..., Any]) -> None:
-        super().__init__()
-        self._operators = operators
-
-    def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(call(value) for call, value in zip(self._operators, inputs, strict=True))
+def _float() -> torch.Tensor:
+    return torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.0, -0.25]])
 
 
-def _export_built(*operators: OpOverload) -> onnx.ModelProto:
-    calls = [OperatorCall(BoundCall(operator, (TENSOR_PLACE,), ()), 1, 1) for operator in operators]
-    names = tuple(map(str, range(len(calls))))
-    inputs = tuple(torch.ones(2, 3) for _ in calls)
-    request = ExportRequest(program=OperatorCalls(calls), inputs=inputs, input_names=names, output_names=names)
-    return _export(*operators, program=CapturedCalls(request).program())
+@dataclass(frozen=True)
+class _Sample:
+    """A call of the self-test: an operator, its tensors, and the arguments after them."""
+
+    operator: OpOverload
+    tensors: tuple[torch.Tensor, ...]
+    rest: tuple[Any, ...] = ()
+
+    @property
+    def call(self) -> OperatorCall:
+        places = (TENSOR_PLACE,) * len(self.tensors)
+        bound = BoundCall(self.operator, (*places, *self.rest), ())
+        return OperatorCall(bound, len(self.tensors), len(output_tensors(bound(self.tensors))))
 
 
-def _export(
-    *operators: Callable[..., Any],
-    table: dict[Any, Any] | None = None,
-    program: torch.export.ExportedProgram | None = None,
-) -> onnx.ModelProto:
+def _samples() -> dict[str, _Sample]:
+    """Calls that take every way through the fast lane, each under what is special about it."""
+    aten, x = torch.ops.aten, _float()
+    return {
+        "converted as it is": _Sample(aten.relu.default, (x,)),
+        "decomposed": _Sample(aten.hardshrink.default, (x,)),
+        "several outputs": _Sample(aten.sort.default, (x,)),
+        "a factory": _Sample(aten.arange.start, (), (1, 5)),
+        "a decomposition that mutates": _Sample(aten.cosine_similarity.default, (x, x + 1)),
+        "a composite": _Sample(aten.rms_norm.default, (x,), ([3],)),
+        "a size that values decide": _Sample(aten.nonzero.default, (x,)),
+        "complex": _Sample(aten.mul.Tensor, (x.to(torch.complex64), x.to(torch.complex64))),
+        "a promoted pair": _Sample(aten.add.Tensor, (x, x.to(torch.int64))),
+        "one that folds": _Sample(aten.repeat.default, (x,), ([2, 2],)),
+    }
+
+
+def _request(samples: Sequence[_Sample]) -> ExportRequest:
+    calls = [sample.call for sample in samples]
+    inputs = tuple(tensor for sample in samples for tensor in sample.tensors)
+    outputs = [f"y{i}_{j}" for i, call in enumerate(calls) for j in range(call.results)]
+    return ExportRequest(
+        program=OperatorCalls(calls).eval(),
+        inputs=inputs,
+        input_names=tuple(f"x{i}" for i in range(len(inputs))),
+        output_names=tuple(outputs),
+    )
+
+
+def _export(request: ExportRequest, program: Any = None, table: dict[Any, Any] | None = None) -> onnx.ModelProto:
     exported = torch.onnx.export(
-        _Calls(*operators).eval() if program is None else program,
-        tuple(torch.ones(2, 3) for _ in operators) if program is None else (),
-        input_names=[f"x{i}" for i in range(len(operators))],
-        output_names=[f"y{i}" for i in range(len(operators))],
+        request.program if program is None else program,
+        request.inputs if program is None else (),
+        input_names=request.input_names,
+        output_names=request.output_names,
         custom_translation_table=table,
         dynamo=True,
         verbose=False,
@@ -130,57 +149,59 @@ def _export(
     return model
 
 
-def _graph_differences() -> Iterator[str]:
-    """Whether an operator that is converted as it is and one that is decomposed get their public graphs.
+@cache
+def public_lines() -> dict[str, tuple[str, ...]]:
+    """What is special about each call of the self-test → the graph that the plain public call gives it."""
+    samples = _samples()
+    request = _request(list(samples.values()))
+    with quiet(), learned():
+        model = _export(request)
+    return {kind: graph_lines(model, _outputs(request, i)) for i, kind in enumerate(samples)}
 
-    One public export of both costs half of two. Kept constants treat a program in which nothing is taken
-    apart in another way, so that the first operator is exported alone too. A program that is built rather
-    than captured is the third way.
-    """
-    whole, apart = torch.ops.aten.relu.default, torch.ops.aten.hardshrink.default
+
+def _outputs(request: ExportRequest, index: int) -> list[str]:
+    return [name for name in request.output_names if name.startswith(f"y{index}_")]
+
+
+def _graph_differences() -> Iterator[str]:
+    """Whether the calls of the self-test get their public graphs: captured and kept, built, and alone."""
+    samples = _samples()
+    request = _request(list(samples.values()))
+    whole = samples["converted as it is"]
     try:
-        with learned():
-            public = _export(whole, apart)
-        with kept_constants():
-            both, alone, built = _export(whole, apart), _export(whole), _export_built(whole, apart)
+        public = public_lines()
+        # A size that values decide is captured apart from others.
+        built = [sample for kind, sample in samples.items() if kind != "a size that values decide"]
+        building = _request(built)
+        with cached_constants():
+            # A program in which nothing is decomposed goes another way, so the first is exported alone too.
+            models = {
+                "with kept constants": (request, _export(request), list(samples)),
+                "alone": (_request([whole]), _export(_request([whole])), ["converted as it is"]),
+                "when its program is built": (
+                    building,
+                    _export(building, CapturedCalls(building).program()),
+                    [kind for kind, sample in samples.items() if sample in built],
+                ),
+            }
     except Exception as error:
         yield f"its self-test fails: {describe_error(error).splitlines()[0]}"
         return
-    if _lines(public) != _lines(both):
-        yield f"{apart} gets another graph with kept constants"
-    if _lines(public, "y0") != _lines(alone, "y0"):
-        yield f"{whole} gets another graph with kept constants"
-    if _lines(public) != _lines(built):
-        yield f"{whole} and {apart} get another graph when their program is built"
-
-
-def _lines(model: onnx.ModelProto, output: str | None = None) -> list[bytes]:
-    """What a model computes, without what says where its nodes come from; all of it, or one output."""
-    wanted = {value.name for value in model.graph.output} if output is None else {output}
-    lines = [opset.SerializeToString(deterministic=True) for opset in model.opset_import]
-    for node in reversed(model.graph.node):
-        if wanted & set(node.output):
-            wanted |= set(node.input)
-            bare = onnx.NodeProto()
-            bare.CopyFrom(node)
-            for field in ("name", "doc_string", "metadata_props"):
-                bare.ClearField(field)
-            lines.append(bare.SerializeToString(deterministic=True))
-    for weight in model.graph.initializer:
-        if weight.name in wanted:
-            lines.append(weight.SerializeToString(deterministic=True))
-    return lines
+    for way, (asked, model, kinds) in models.items():
+        for i, kind in enumerate(kinds):
+            if graph_lines(model, _outputs(asked, i)) != public[kind]:
+                yield f"{samples[kind].operator}, {kind}, gets another graph {way}"
 
 
 # The errors
 
 
 @cache
-def _without_conversion() -> Callable[..., Any]:
+def _without_conversion() -> OpOverload:
     """An operator of no library that exporters know."""
     torch.library.define("harness_self_test::without_conversion", "(Tensor x) -> Tensor")
     torch.library.impl("harness_self_test::without_conversion", "default", torch.clone)
-    found: Callable[..., Any] = torch.ops.harness_self_test.without_conversion.default
+    found: OpOverload = torch.ops.harness_self_test.without_conversion.default
     return found
 
 
@@ -206,13 +227,13 @@ def _learn_errors(
 
 def _causes(
     constants: Callable[[], AbstractContextManager[Any]],
-    operator: Callable[..., Any],
+    operator: OpOverload,
     table: dict[Any, Any] | None = None,
 ) -> list[type[BaseException]]:
     """Classes of the errors that an export fails with, outermost first; none if it succeeds."""
     try:
         with constants():
-            _export(operator, table=table)
+            _export(_request([_Sample(operator, (_float(),))]), table=table)
     except Exception as error:
         return [type(cause) for cause in with_causes(error)]
     return []

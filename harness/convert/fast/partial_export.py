@@ -38,8 +38,8 @@ from harness.convert.fast.direct_program import (
     assemble_program,
     returned,
 )
-from harness.convert.fast.torch_private import quiet
 from harness.convert.operator_calls import OperatorCalls
+from harness.convert.torch_private import quiet
 from harness.core.documents import with_causes
 from harness.core.tensors import BoundCall
 

@@ -22,8 +22,8 @@ import onnx
 import torch
 
 from harness.convert.converter import ExportRequest, PartialResult
-from harness.convert.fast.torch_private import Patch, PrivatePartMissing, script_symbolic_versions
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.convert.torch_private import Patch, PrivatePartMissing, script_symbolic_versions
 from harness.core.tensors import TENSOR_PLACE
 from harness.core.torch_operators import OpOverload
 

@@ -33,7 +33,7 @@ import numpy as np
 import onnx_ir
 import torch
 
-from harness.convert.fast.torch_private import PARTS, part, replaceable
+from harness.convert.torch_private import PARTS, part, replaceable
 
 #: More numbers than that are rarely the same twice.
 _LARGEST = 64
@@ -176,7 +176,7 @@ def _constant(value: onnx_ir.Value) -> tuple[Any, ...] | None:
 
 
 def quick_passes() -> dict[str, Any]:
-    """What replaces the functions that `harness.convert.fast.torch_private.PARTS` calls so."""
+    """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
     passes = {
         "promotion_table": _promotion_table,
         "promote_node": _promoted,

@@ -31,7 +31,7 @@ from typing import Any, TypeAlias
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from harness.convert.fast.torch_private import node_name, part, replaceable
+from harness.convert.torch_private import node_name, part, replaceable
 from harness.core.tensors import overload
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, is_composite, pytree
 
@@ -40,7 +40,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class _FakeParts:
-    """What PyTorch has for tensors without values, see `harness.convert.fast.torch_private.PARTS`."""
+    """What PyTorch has for tensors without values, see `harness.convert.torch_private.PARTS`."""
 
     dispatch: Callable[..., Any]
     tensor: type[Any]

@@ -84,7 +84,7 @@ class Signature:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SkeletonWanted:
+class TemplateRequest:
     """What a skeleton is to be for.
 
     Attributes:
@@ -97,7 +97,7 @@ class SkeletonWanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Skeleton:
+class RuleTemplate:
     """Code of conversion functions.
 
     Attributes:
@@ -109,7 +109,7 @@ class Skeleton:
     imports: tuple[str, ...]
 
 
-def body(wanted: SkeletonWanted, signature: Signature) -> list[str]:
+def body(wanted: TemplateRequest, signature: Signature) -> list[str]:
     """A function's indented lines: what the schema is, what ONNX has, and that there is no more yet."""
     lines = [f"# {signature.schema}", *(f"# {line}".rstrip() for line in wanted.hint)]
     end = f'raise NotImplementedError("{signature.torch_name}: this rule is not filled in yet")'

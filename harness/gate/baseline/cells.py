@@ -16,11 +16,9 @@ The cells of one family as text that a review can read: a block per operator, a 
 
 ``8/2``: eight cases of two structures; ``#``: a hash of their ids; ``ulp 0.5:1 2:1``: of the structures that
 passed one is within half a unit in the last place, one within two (left out where all are within half). A
-failure has outcome, stage, how many of the cell's cases, which ones (left out where it is all) and the
+failure has outcome, stage, how many of the cell's cases, codes of these (left out where it is all) and the
 signature. Behind ``ulp`` may follow ``failing 2`` (structures, where there are several failures), ``skip 3``
 and the like, and ``rule`` with the user's conversion functions.
-
-The rows of a record as cells, counted by columns: a run of half a million rows has seventeen thousand.
 """
 
 from __future__ import annotations
@@ -29,18 +27,16 @@ import hashlib
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage, Verdict
 from harness.gate.case_changes import KEY_COLUMNS
-from harness.record.numbered import Numbers, numbered_column, ordered_numbers
 from harness.record.parquet import to_table
+from harness.record.query import database
 
 #: (bound in ULP, how many structures have no larger error and one larger than half of it), by bound.
 Ulps: TypeAlias = tuple[tuple[float, int], ...]
@@ -106,6 +102,8 @@ class Failure:
 
     Attributes:
         structures: How many that differ in more than values, and fail for reasons of their own.
+        codes: Which cases, see `code_of`; empty where it is all cases of the cell, or where a baseline of an
+            earlier version does not say.
     """
 
     outcome: str
@@ -113,7 +111,7 @@ class Failure:
     signature: str
     cases: int
     structures: int
-    digest: str
+    codes: tuple[str, ...]
 
     @property
     def kind(self) -> tuple[str, str, str]:
@@ -217,7 +215,7 @@ def together(cells: Sequence[BaselineCell]) -> BaselineCell:
         ulps=tuple(sorted(errors.items())),
         failing=sum(cell.failing for cell in cells),
         failures=tuple(
-            Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), "")
+            Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), ())
             for kind, alike in sorted(failures.items())
         ),
         other=tuple(sorted(other.items())),
@@ -297,7 +295,7 @@ def _lines(cell: BaselineCell) -> Iterator[str]:
         parts.append(f"rule {cell.rule}")
     yield " ".join(parts)
     for failure in cell.failures:
-        which = "" if failure.cases == cell.cases else f" #{failure.digest}"
+        which = f" #{','.join(failure.codes)}" if failure.codes else ""
         yield (
             f"    {failure.outcome} {failure.stage} {failure.cases}/{failure.structures}{which} "
             f"{failure.signature}".rstrip()
@@ -344,10 +342,12 @@ def _cell(line: str, overload: str, family: str) -> BaselineCell:
 def _failure(line: str, cell: BaselineCell) -> Failure:
     outcome, stage, counts, *rest = line.split(" ")
     cases, structures = _counts(counts)
-    digest = cell.digest
-    if cases != cell.cases:
-        digest = _digest(rest.pop(0))
-    return Failure(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, digest)
+    codes: tuple[str, ...] = ()
+    if cases != cell.cases and rest[0].startswith("#"):
+        codes = tuple(rest.pop(0)[1:].split(","))
+    # A baseline of an earlier version has one hash of all these cases.
+    codes = codes if len(codes) == cases else ()
+    return Failure(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, codes)
 
 
 def _whole(cell: BaselineCell) -> BaselineCell:
@@ -385,164 +385,105 @@ def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> li
     return cells_in(to_table(verdicts, ""), flaky)
 
 
-def digest_of(verdicts: Iterable[Verdict]) -> str:
-    """A hash of the ids of some cases, in any order."""
-    return _digest_of_counting([f"{v.case_id} {v.exported_invocation}" for v in verdicts])
+def code_of(verdict: Verdict) -> str:
+    """What `Failure.codes` calls the case of a verdict."""
+    return hashlib.sha256(f"{verdict.case_id} {verdict.exported_invocation}".encode()).hexdigest()[:_CODE]
 
 
-def _digest_of_counting(names: list[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()[:8]
+#: Hexadecimal digits of a case's code. A cell has few hundred cases.
+_CODE = 6
+
+#: The drawn cases with what is counted of them. Only these count: what else a run tries (found failures, captured
+#: calls) differs from one run to the next.
+_CASES = f"""
+    CREATE TEMP TABLE cases AS
+    WITH drawn AS (
+        SELECT {", ".join(_KEY)}, family, rule, outcome, stage,
+            case_id || ' ' || coalesce(exported_invocation, '') AS name,
+            -- What cases share that differ in the values of tensors only.
+            coalesce(nullif(exported_invocation, ''), structure_id) AS structure,
+            regexp_replace(trim(signature), '\\s+', ' ', 'g') AS signature,
+            outcome IN ({", ".join(f"'{o}'" for o in Outcome if o.is_failure)}) AS failing,
+            failing AND blame = '{SPEC}' AS left_open,
+            EXISTS (
+                FROM flaky f WHERE f.case_id = rows.case_id AND f.exported_invocation = rows.exported_invocation
+                AND f.converter = rows.converter AND f.backend = rows.backend
+            ) AS unsteady,
+            -- How far from PyTorch a result is that is left open says nothing.
+            CASE WHEN left_open OR isnan(max_ulp_error) THEN 0 ELSE coalesce(max_ulp_error, 0) END AS error
+        FROM rows WHERE source = 'generated'
+    )
+    SELECT *,
+        (outcome = '{Outcome.PASS}' OR left_open) AND NOT unsteady AS passes,
+        failing AND NOT left_open AND NOT unsteady AS fails
+    FROM drawn
+"""
+_CELLS = f"""
+    SELECT {", ".join(_KEY)}, first(family) AS family, count(*) AS cases, count(DISTINCT structure) AS structures,
+        substr(sha256(string_agg(name, chr(10) ORDER BY name)), 1, 8) AS digest,
+        count(*) FILTER (passes) AS passed, count(DISTINCT structure) FILTER (fails) AS failing,
+        list(DISTINCT rule) AS rules
+    FROM cases GROUP BY {", ".join(_KEY)} ORDER BY ALL
+"""
+_OTHER_CASES = f"""
+    SELECT {", ".join(_KEY)}, CASE WHEN unsteady THEN '{FLAKY}' ELSE outcome END AS ending, count(*)
+    FROM cases WHERE NOT passes AND NOT fails GROUP BY {", ".join(_KEY)}, ending ORDER BY ALL
+"""
+_ERRORS = f"""
+    SELECT {", ".join(_KEY)}, largest, count(*)
+    FROM (
+        SELECT {", ".join(_KEY)}, structure, max(error) AS largest
+        FROM cases WHERE passes GROUP BY {", ".join(_KEY)}, structure
+    )
+    GROUP BY {", ".join(_KEY)}, largest
+"""
+_FAILURES = f"""
+    SELECT {", ".join(_KEY)}, outcome, stage, signature, count(*), count(DISTINCT structure),
+        list_sort(list(substr(sha256(name), 1, {_CODE})))
+    FROM cases WHERE fails GROUP BY {", ".join(_KEY)}, outcome, stage, signature ORDER BY ALL
+"""
+_FLAKY_SCHEMA = pa.schema([(name, pa.string()) for name in KEY_COLUMNS])
 
 
 def cells_in(rows: pa.Table, flaky: Collection[CaseKey] = ()) -> list[BaselineCell]:
     """The cells of a record's rows, by key.
 
-    Only drawn cases count: what else a run tries (found failures, captured calls) differs from one
-    machine to the next. A failure that the specifications leave open is none.
-
     Args:
-        rows: With `COLUMNS`, dictionary-encoded or not.
+        rows: With `COLUMNS`.
         flaky: Cases that are known to have ended in two ways.
     """
-    rows = rows.select(COLUMNS).unify_dictionaries()
-    drawn = _holds(rows, "source", lambda word: word == "generated")
-    rows = rows if drawn.all() else rows.filter(pa.array(drawn))
-    if not rows.num_rows:
-        return []
-    _, first, cell = np.unique(ordered_numbers([rows[name] for name in _KEY]), return_index=True, return_inverse=True)
-    heads = rows.select([*_KEY, "family"]).take(pa.array(first)).to_pylist()
-    left_open = _holds(rows, "blame", lambda word: word == SPEC) & _failing(rows)
-    passes = _holds(rows, "outcome", lambda word: word == Outcome.PASS) | left_open
-    unsteady = _flaky(rows, flaky)
-    fails = _failing(rows) & ~passes & ~unsteady
-    passes &= ~unsteady
-    structure, names = _structures(rows), _names(rows)
-    failures = _failures(rows, np.flatnonzero(fails), cell, structure, names)
-    other = _counted(np.flatnonzero(~fails & ~passes), cell, _words(rows, "outcome", unsteady))
-    rule = _counted(np.arange(len(cell)), cell, _words(rows, "rule"))
-    bounds = _bounds(rows, np.flatnonzero(passes), left_open, cell, structure)
-    size = len(heads)
-    counts = [np.bincount(cell[which], minlength=size).tolist() for which in (slice(None), passes)]
-    spread = [_distinct(cell[which], structure[which], size) for which in (slice(None), fails)]
-    members = _split(cell, np.arange(len(cell)), size)
-    return [
-        BaselineCell(
-            **head,
-            cases=counts[0][n],
-            structures=spread[0][n],
-            digest=_digest_of_counting([names[row] for row in members[n]]),
-            passed=counts[1][n],
-            ulps=tuple(sorted(bounds[n].items())),
-            failing=spread[1][n],
-            failures=tuple(sorted(failures[n], key=lambda failure: failure.kind)),
-            other=tuple(sorted(other[n].items())),
-            rule=", ".join(sorted({label for word in rule[n] if word for label in word.split(", ")})),
+    listed = pa.table([[case[n] for case in flaky] for n in range(len(KEY_COLUMNS))], _FLAKY_SCHEMA)
+    with database({"rows": rows.select(COLUMNS), "flaky": listed}) as asked:
+        asked.execute(_CASES)
+        heads = asked.sql(_CELLS).fetchall()
+        names = asked.sql(_CELLS).columns
+        other, errors, failures = (_by_cell(asked.sql(q).fetchall()) for q in (_OTHER_CASES, _ERRORS, _FAILURES))
+    found = []
+    for head in heads:
+        fields = dict(zip(names, head, strict=True))
+        key: CellKey = head[: len(_KEY)]
+        labels = {label for rule in fields.pop("rules") if rule for label in rule.split(", ")}
+        ulps: Counter[float] = Counter()
+        for error, count in errors[key]:
+            ulps[bound(error)] += count
+        alike = [
+            Failure(outcome, stage, signature, cases, structures, () if cases == fields["cases"] else tuple(codes))
+            for outcome, stage, signature, cases, structures, codes in failures[key]
+        ]
+        cell = BaselineCell(
+            **fields,
+            ulps=tuple(sorted(ulps.items())),
+            failures=tuple(alike),
+            other=tuple(other[key]),
+            rule=", ".join(sorted(labels)),
         )
-        for n, head in enumerate(heads)
-    ]
-
-
-def _holds(rows: pa.Table, name: str, holds: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-    numbers, words = numbered_column(rows[name])
-    return np.array([holds(word) for word in words.to_pylist()], dtype=bool)[numbers]
-
-
-def _failing(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    return _holds(rows, "outcome", lambda word: Outcome(word).is_failure)
-
-
-def _flaky(rows: pa.Table, flaky: Collection[CaseKey]) -> npt.NDArray[np.bool_]:
-    found = np.zeros(rows.num_rows, dtype=bool)
-    ids = {case[0] for case in flaky}
-    places = np.flatnonzero(_holds(rows, "case_id", ids.__contains__))
-    for place, row in zip(places, rows.select(KEY_COLUMNS).take(pa.array(places)).to_pylist(), strict=True):
-        found[place] = tuple(row[name] for name in KEY_COLUMNS) in flaky
+        found.append(cell)
     return found
 
 
-def _structures(rows: pa.Table) -> Numbers:
-    """Of each row, as numbers: what was exported of a dynamic export, else the structure's id."""
-    exported, words = numbered_column(rows["exported_invocation"])
-    plain = np.array([not word for word in words.to_pylist()], dtype=bool)[exported]
-    return np.where(plain, numbered_column(rows["structure_id"])[0] + len(words), exported)
-
-
-def _names(rows: pa.Table) -> list[str]:
-    """What each case is called in a digest."""
-    numbers, words = numbered_column(rows["exported_invocation"])
-    ends = [f" {word}" for word in words.to_pylist()]
-    return [case + ends[n] for case, n in zip(rows["case_id"].to_pylist(), numbers.tolist(), strict=True)]
-
-
-def _words(rows: pa.Table, name: str, unsteady: npt.NDArray[np.bool_] | None = None) -> tuple[Numbers, list[str]]:
-    numbers, words = numbered_column(rows[name])
-    listed = words.to_pylist()
-    return (numbers if unsteady is None else np.where(unsteady, len(listed), numbers)), [*listed, FLAKY]
-
-
-def _counted(places: Numbers, cell: Numbers, coded: tuple[Numbers, list[str]]) -> defaultdict[int, dict[str, int]]:
-    """Cell → word → how many of some rows have it."""
-    numbers, words = coded
-    found: defaultdict[int, dict[str, int]] = defaultdict(dict)
-    pairs, sizes = np.unique(cell[places] * len(words) + numbers[places], return_counts=True)
-    for pair, size in zip(pairs.tolist(), sizes.tolist(), strict=True):
-        found[pair // len(words)][words[pair % len(words)]] = size
-    return found
-
-
-def _distinct(group: Numbers, values: Numbers, size: int) -> list[int]:
-    """How many different values each of so many groups has."""
-    most = int(values.max()) + 1 if len(values) else 1
-    counts: list[int] = np.bincount(np.unique(group * most + values) // most, minlength=size).tolist()
-    return counts
-
-
-def _split(group: Numbers, values: Numbers, size: int) -> list[list[int]]:
-    """The values of each of so many groups."""
-    order = np.argsort(group, kind="stable")
-    ends = np.searchsorted(group[order], np.arange(1, size))
-    return [some.tolist() for some in np.split(values[order], ends)]
-
-
-def _bounds(
-    rows: pa.Table, places: Numbers, left_open: npt.NDArray[np.bool_], cell: Numbers, structure: Numbers
-) -> defaultdict[int, dict[float, int]]:
-    """Cell → bound in ULP → structures whose largest error among the rows at some places keeps to it."""
-    error = np.nan_to_num(rows["max_ulp_error"].to_numpy().astype(np.float64), nan=0.0, posinf=np.inf)
-    # How far from PyTorch a result is that is left open says nothing.
-    error = np.where(left_open, 0.0, error)[places]
-    most = int(structure.max()) + 1
-    pairs, which = np.unique(cell[places] * most + structure[places], return_inverse=True)
-    largest = np.zeros(len(pairs))
-    np.maximum.at(largest, which, error)
-    found: defaultdict[int, dict[float, int]] = defaultdict(dict)
-    values, which = np.unique(largest, return_inverse=True)
-    limits = np.array([bound(value) for value in values.tolist()])
-    for number, limit in zip((pairs // most).tolist(), limits[which].tolist(), strict=True):
-        found[number][limit] = found[number].get(limit, 0) + 1
-    return found
-
-
-def _failures(
-    rows: pa.Table, places: Numbers, cell: Numbers, structure: Numbers, names: list[str]
-) -> defaultdict[int, list[Failure]]:
-    """Cell → what fails alike among the rows at some places."""
-    found: defaultdict[int, list[Failure]] = defaultdict(list)
-    if not len(places):
-        return found
-    (outcome, outcomes), (stage, stages), (text, texts) = (
-        _words(rows, name) for name in ("outcome", "stage", "signature")
-    )
-    plain: dict[str, int] = {}
-    of_text = np.array([plain.setdefault(" ".join(word.split()), len(plain)) for word in texts])
-    words, packed = list(plain), cell[places]
-    for numbers, count in ((outcome, len(outcomes)), (stage, len(stages)), (of_text[text], len(words))):
-        packed = packed * count + numbers[places]
-    kinds, first, which = np.unique(packed, return_index=True, return_inverse=True)
-    spread = _distinct(which, structure[places], len(kinds))
-    for one, some in enumerate(_split(which, places, len(kinds))):
-        row = places[first[one]]
-        kind = outcomes[outcome[row]], stages[stage[row]], words[of_text[text[row]]]
-        digest = _digest_of_counting([names[n] for n in some])
-        found[int(cell[row])].append(Failure(*kind, len(some), spread[one], digest))
+def _by_cell(rows: Iterable[tuple[Any, ...]]) -> defaultdict[CellKey, list[tuple[Any, ...]]]:
+    """Cell → what is said of it."""
+    found: defaultdict[CellKey, list[tuple[Any, ...]]] = defaultdict(list)
+    for row in rows:
+        found[row[: len(_KEY)]].append(row[len(_KEY) :])
     return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +9,7 @@ from harness.compare.verdict import CaseKey, Outcome, Verdict
 from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
 from harness.gate.baseline import cells
-from harness.gate.baseline.cells import CellKey, cells_of, digest_of, key_of, kind_of, passes
+from harness.gate.baseline.cells import CellKey, cells_of, code_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
@@ -23,8 +21,6 @@ _CASES = 16
 _TIMES = 2
 #: Where some of them are flaky the others are run again this often, and all that there are.
 _TIMES_BESIDE_FLAKY = 10
-#: Sets of cases that are tried to tell the expected ones from the others.
-_MOST_TRIED = 2000
 
 
 @dataclass(frozen=True)
@@ -84,21 +80,12 @@ def _with_case(difference: CellDifference, expected: Baseline, verdicts: Sequenc
 
 
 def _unexpected(difference: CellDifference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
-    """Those of the failing cases that did not fail alike before, as far as their hashes tell.
-
-    A baseline keeps a hash of the cases that fail alike: the few that make it are found by trying.
-    """
+    """Those of the failing cases that did not fail alike before."""
+    failed = difference.failure
     cell = expected.cells.get(difference.keys[0]) if len(difference.keys) == 1 else None
-    failures = () if cell is None else cell.failures
-    for known in failures:
-        if difference.failure is None or known.kind != difference.failure.kind:
-            continue
-        if known.cases > len(about) or math.comb(len(about), known.cases) > _MOST_TRIED:
-            continue
-        for some in itertools.combinations(about, known.cases):
-            if digest_of(some) == known.digest:
-                return [v for v in about if v not in some] or about
-    return about
+    failures = () if cell is None or failed is None else (f for f in cell.failures if f.kind == failed.kind)
+    known = {code for failure in failures for code in failure.codes}
+    return [verdict for verdict in about if code_of(verdict) not in known] or about
 
 
 def _suspects(differences: Iterable[CellDifference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:

@@ -189,7 +189,7 @@ def _several_answers(golden: Golden) -> str:
     judge = golden.judge
     if judge.rules:
         return "several answers are right"
-    if judge.unasked and judge.unasked(golden.arguments):
+    if judge.unused_outputs and judge.unused_outputs(golden.arguments):
         return "an output was not asked for"
     marks = judge.undefined(golden.arguments, golden.expected) if judge.undefined else ()
     if any(mark is not None and mark.any() for mark in marks):

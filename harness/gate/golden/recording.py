@@ -33,6 +33,7 @@ from harness.core.dtypes import INT_RANGE, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.execute.batch_export import Accepted, BatchExport, NotConverted
+from harness.execute.double_check import DoubleCheck
 from harness.execute.reference import Reference, run_reference
 from harness.execute.task import Group, Settings
 from harness.execute.torch_call import CallRejected
@@ -118,7 +119,7 @@ def settled(judge: Judge, reference: Reference) -> Reference:
 
 def free_outputs(judge: Judge, arguments: Mapping[str, Any]) -> frozenset[int]:
     """Outputs of which nothing is asked but a shape, or not even that."""
-    unasked = judge.unasked(arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(arguments) if judge.unused_outputs else frozenset()
     return unasked.union(i for i, rule in judge.rules.items() if rule is anything)
 
 
@@ -344,7 +345,7 @@ def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes
     accepted = [Accepted.of(Group(i, r.invocation, ((0, r.invocation),)), {0: r}) for i, r in enumerate(references)]
     models: dict[int, bytes] = {}
     endings: dict[int, Ending] = {}
-    for found in BatchExport(Settings(), _converter(name)).export(accepted):
+    for found in DoubleCheck(BatchExport(Settings(), _converter(name))).export(accepted):
         for member in found.members:
             index, structure = member.group.index, member.structure
             if isinstance(found, NotConverted):

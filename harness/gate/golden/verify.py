@@ -106,7 +106,7 @@ def _parts(golden: Golden, outputs: Sequence[Array]) -> tuple[list[str], float |
     skip: Sequence[Mask | None] = [None] * len(outputs)
     if judge.undefined:
         skip = judge.undefined(golden.arguments, golden.expected)
-    unasked = judge.unasked(golden.arguments) if judge.unasked else frozenset()
+    unasked = judge.unused_outputs(golden.arguments) if judge.unused_outputs else frozenset()
     parts: list[str] = []
     largest: float | None = None
     for i, (then, now) in enumerate(zip(golden.expected, outputs, strict=True)):

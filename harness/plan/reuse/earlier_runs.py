@@ -1,11 +1,7 @@
 """Earlier runs to take verdicts from, and what a run took: counted, explained, the minimal cases with it.
 
-A unit of work, with verdicts of earlier runs in place of what need not be done again.
-
-Where the same cases are drawn and nothing failed in a way that may be the machine's, all of a unit is taken
-over and nothing is even drawn. Else its cases are drawn, and what is taken over is whole exports, since cases
-of one export decide together what is exported. Whose defect a failure is may rest on the other failures of
-the unit, so that failures are taken over all or not at all.
+All verdicts of a unit with one backend are taken over, or none: they are where the same cases would be drawn and
+nothing failed in a way that may be the machine's. Nothing is drawn then.
 """
 
 from __future__ import annotations
@@ -16,19 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.compare.verdict import CaseKey, Outcome, Verdict
 from harness.execute.supervisor import Supervisor
-from harness.execute.task import OWN_FAULT, Group
+from harness.execute.task import OWN_FAULT
 from harness.generate.sources.corpus import FromCorpus, FromFile
 from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.source import Notice
 from harness.plan.reuse.fingerprint import VerdictScope, differences, drawing, said, witnesses
-from harness.plan.unit import Hold, Unit, find_groups, run_part, run_unit
+from harness.plan.unit import Hold, Unit, find_groups, run_unit
 from harness.record import layout, progress, store
 from harness.record.json_lines import Minimal, append_line, read_flaky, read_minimal
 from harness.record.layout import ResultsError
@@ -104,7 +99,7 @@ class EarlierRun:
         return dict(found)
 
 
-class Library:
+class EarlierRuns:
     """Earlier runs, newest first.
 
     Args:
@@ -161,7 +156,7 @@ def _runs_below(directory: Path, depth: int) -> Iterator[Path]:
             yield from _runs_below(Path(path), depth - 1)
 
 
-def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
+def notes(library: EarlierRuns, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
     """What keeps verdicts of earlier runs from being reused, a line each: of the one that serves best."""
     if not library.runs:
         return library.notices
@@ -174,7 +169,7 @@ def notes(library: Library, now: RunInfo, units: tuple[Unit, ...]) -> list[str]:
     return [*library.notices, *min(words, key=len)]
 
 
-def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
+def conclude(results_dir: Path, library: EarlierRuns, words: list[str]) -> RunInfo:
     """Note in a finished run what it took over, and why no more (`words`); take the minimal cases over too.
 
     Raises:
@@ -191,7 +186,7 @@ def conclude(results_dir: Path, library: Library, words: list[str]) -> RunInfo:
     return info
 
 
-def _take_minimal(results_dir: Path, library: Library, now: RunInfo, reused: set[tuple[str, str, str]]) -> None:
+def _take_minimal(results_dir: Path, library: EarlierRuns, now: RunInfo, reused: set[tuple[str, str, str]]) -> None:
     rules = bool(now.basis.get(RULES))
     found: dict[tuple[str, str, str], Minimal] = {}
     for run in library.runs if reused else ():
@@ -209,97 +204,59 @@ def _take_minimal(results_dir: Path, library: Library, now: RunInfo, reused: set
 #: Sources that only read: asking them costs nothing.
 _READING = (FromCorpus, FromFile, FromRecord)
 
-#: Runs with other cases that are looked at before the newest of them is taken.
-_TRIED = 3
-
-#: What an export is known by: the case id of what is exported, and those of the cases that share it.
-_Key: TypeAlias = tuple[str, frozenset[str]]
-
 
 def run_reusing(
     unit: Unit,
     supervisor: Supervisor,
     notice: Callable[[Notice], None],
-    library: Library,
+    library: EarlierRuns,
     now: RunInfo,
     hold: Hold,
 ) -> Iterator[list[Verdict]]:
     """As `harness.plan.unit.run_unit`, with what earlier runs have; `now` is this run."""
-    earlier = {backend: _recorded(unit, backend, library, now, notice) for backend in unit.backends}
-    if not any(rows for _, rows in earlier.values()):
+    known = {b: rows for b in unit.backends if (rows := _recorded(unit, b, library, now, notice))}
+    if known and _draws_the_same(unit, supervisor, notice, known.values()):
+        yield [row for rows in known.values() for row in rows]
+        unit = replace(unit, backends=tuple(backend for backend in unit.backends if backend not in known))
+    if unit.backends:
         yield from run_unit(unit, supervisor, notice, hold)
-        return
-    whole = _whole(unit, supervisor, notice, earlier, now)
-    if whole is not None:
-        yield whole
-        return
-    for source, groups in find_groups(unit, supervisor, notice):
-        taken: dict[str, dict[int, list[Verdict]]] = {
-            backend: _reusable(source, groups, run, rows, now) if run is not None else {}
-            for backend, (run, rows) in earlier.items()
-        }
-        members = [row for found in taken.values() for rows in found.values() for row in rows]
-        if members:
-            yield [replace(row, source=source) for row in members]
-        left: defaultdict[tuple[str, ...], list[Group]] = defaultdict(list)
-        for group in groups:
-            backends = tuple(b for b in unit.backends if group.index not in taken[b])
-            if backends:
-                left[backends].append(group)
-        if left:
-            chosen = {backends: tuple(groups) for backends, groups in left.items()}
-            yield from run_part(unit, supervisor, source, groups, chosen, hold=hold)
 
 
 def _recorded(
-    unit: Unit, backend: str, library: Library, now: RunInfo, notice: Callable[[Notice], None]
-) -> tuple[EarlierRun | None, list[Verdict]]:
-    """A run that has verdicts of a unit that hold, and these.
-
-    The newest of those that drew the same cases, if there are any; else the newest.
-    """
+    unit: Unit, backend: str, library: EarlierRuns, now: RunInfo, notice: Callable[[Notice], None]
+) -> list[Verdict]:
+    """The verdicts of a unit that the newest run has which drew the same cases and whose verdicts all hold."""
     place = VerdictScope(unit.overload, unit.converter, backend, bool(unit.settings.rules))
-    others: list[tuple[EarlierRun, list[Verdict]]] = []
     for run in library.allowing(now, place):
+        if drawing(run.info, now):
+            continue
         try:
             rows = run.unit(unit.overload, unit.converter, unit.shape_mode)
         except ResultsError as error:
             notice(Notice("reuse", f"nothing of {run.directory} reused: {error}"))
             continue
-        run_id = run.info.run_id
-        own = [replace(r, reused_from=r.reused_from or run_id) for r in rows if r.backend == backend]
-        if own and not drawing(run.info, now):
-            return run, own
-        if own:
-            others.append((run, own))
-        if len(others) == _TRIED:
-            break
-    return others[0] if others else (None, [])
+        own = [replace(r, reused_from=r.reused_from or run.info.run_id) for r in rows if r.backend == backend]
+        if not own or any(map(run.is_volatile, own)):
+            continue
+        # Whose defect a failure is depends on who was asked.
+        if not (any(row.outcome.is_failure for row in own) and witnesses(run.info, now)):
+            return own
+    return []
 
 
-def _whole(
-    unit: Unit,
-    supervisor: Supervisor,
-    notice: Callable[[Notice], None],
-    earlier: dict[str, tuple[EarlierRun | None, list[Verdict]]],
-    now: RunInfo,
-) -> list[Verdict] | None:
-    """All verdicts of a unit, without drawing its cases; None where these may be others."""
-    cases: set[frozenset[tuple[str, str, str, str]]] = set()
-    for run, rows in earlier.values():
-        if run is None or drawing(run.info, now) or any(map(run.is_volatile, rows)):
-            return None
-        if any(row.outcome.is_failure for row in rows) and witnesses(run.info, now):
-            return None
-        cases.add(frozenset((r.source, r.case_id, r.exported_id, r.exported_invocation) for r in rows))
+def _draws_the_same(
+    unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None], known: Iterable[Sequence[Verdict]]
+) -> bool:
+    """Whether the unit would have the cases of all these verdicts, found out without drawing any."""
+    cases = {frozenset((r.source, r.case_id, r.exported_id, r.exported_invocation) for r in rows) for rows in known}
     if len(cases) != 1:
-        return None
+        return False
     [recorded] = cases
     sources = unit.sources if unit.replay is None else (FromRecord(unit.replay),)
     reading = tuple(source for source in sources if isinstance(source, _READING))
-    said: list[Notice] = []
-    # What was kept of failures may have changed since: then what is drawn beside it is another remainder.
-    found = find_groups(replace(unit, sources=reading), supervisor, said.append) if reading else []
+    notices: list[Notice] = []
+    # What was kept of failures may have changed since: then what is drawn in addition is another remainder.
+    found = find_groups(replace(unit, sources=reading), supervisor, notices.append) if reading else []
     read = {
         (source, invocation.case_id, g.exported.case_id, g.exported.json if unit.settings.dynamic else "")
         for source, groups in found
@@ -308,39 +265,9 @@ def _whole(
     }
     names = {source.name for source in reading}
     if read != {case for case in recorded if case[0] in names}:
-        return None
+        return False
     if {case[0] for case in recorded} - {source.name for source in sources}:
-        return None
-    for one in said:
-        notice(one)
-    return [row for _, rows in earlier.values() for row in rows]
-
-
-def _reusable(
-    source: str, groups: Sequence[Group], run: EarlierRun, rows: Sequence[Verdict], now: RunInfo
-) -> dict[int, list[Verdict]]:
-    """Group index → its verdicts with one backend, of those that can be taken over."""
-    recorded = _by_key(rows)
-    found = {group.index: recorded[key] for group in groups if (key := _key(group)) in recorded}
-    failing = {i for i, members in found.items() if any(v.outcome.is_failure for v in members)}
-    same_work = _by_key(row for row in rows if row.source == source).keys() == set(map(_key, groups))
-    volatile = any(run.is_volatile(v) for i in failing for v in found[i])
-    if not same_work or volatile or (failing and witnesses(run.info, now)):
-        found = {i: members for i, members in found.items() if i not in failing}
-    return {i: v for i, v in found.items() if not any(map(run.is_volatile, v))}
-
-
-def _by_key(rows: Iterable[Verdict]) -> dict[_Key, list[Verdict]]:
-    together: defaultdict[tuple[str, str], list[Verdict]] = defaultdict(list)
-    for row in rows:
-        together[row.source, row.exported_id].append(row)
-    return {
-        (exported, frozenset(row.case_id for row in members)): members
-        for (_, exported), members in together.items()
-        # Records of earlier versions do not say what was exported.
-        if exported
-    }
-
-
-def _key(group: Group) -> _Key:
-    return group.exported.case_id, frozenset(invocation.case_id for _, invocation in group.cases)
+        return False
+    for message in notices:
+        notice(message)
+    return True

@@ -346,8 +346,8 @@ def said(then: RunInfo, now: RunInfo, places: Collection[VerdictScope]) -> list[
         lines.append(f"operator cases changed: nothing of {', '.join(names[:4])}{more} reused")
     if rules:
         lines.append("rules changed: nothing that was run with them reused")
-    again = "failures are run again, for whose defect they are"
-    anew = "cases are drawn anew, and those reused that are the same"
+    again = "operators with failures are run again, since whose defect these are may differ"
+    anew = "other cases are drawn: nothing reused"
     changes = [(item, again) for item in witnesses(then, now).items() if not affected]
     changes += [(item, anew) for item in drawing(then, now).items()]
     return [*lines, *(f"{_change(then.run_id, name, a, b)}: {what}" for (name, (a, b)), what in changes)]

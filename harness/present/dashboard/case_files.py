@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless
-from harness.record.numbered import Numbers
+from harness.record.dictionary_encoding import Numbers
 
 #: Length of a case id of this version of the record.
 _ID = 12

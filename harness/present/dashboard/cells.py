@@ -11,7 +11,7 @@ import numpy as np
 from harness.compare.verdict import Outcome
 from harness.coverage.seen_pairs import SeenPairs
 from harness.present.dashboard.coded import Bucket, CodedRun
-from harness.record.numbered import Numbers
+from harness.record.dictionary_encoding import Numbers
 
 #: The status of an operator, or of one of its cells. Only `WHOLE` is a pass.
 WHOLE, PART, NONE, UNJUDGED, MISSING = "whole", "part", "none", "unjudged", "missing"

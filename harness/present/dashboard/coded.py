@@ -19,8 +19,8 @@ from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage
 from harness.gate.case_changes import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
 from harness.record import store
+from harness.record.dictionary_encoding import Numbers, Vocabulary, column_numbers, combined_numbers, numbered_column
 from harness.record.layout import ResultsError
-from harness.record.numbered import Numbers, Vocabulary, column_numbers, combined_numbers, numbered_column
 
 COLUMNS = (
     "case_id", "exported_invocation", "overload", "family", "dtype", "converter", "backend", "stage",

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 
 from harness.causes.groups import FailureGroup
 from harness.gate.case_changes import CHANGES, ChangeKind
-from harness.present.dashboard.built import Built
 from harness.present.dashboard.cells import STANDINGS, matrix_data
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import write_text
+from harness.present.dashboard.site_model import SiteModel
 from harness.present.tolerance_report import SCHEMA as TOLERANCE_SCHEMA, ErrorDistribution
 from harness.record import layout
 
@@ -49,7 +49,7 @@ _FAILURES = pa.schema(
 
 
 def write_downloads(
-    directory: Path, built: Built, tolerances: Sequence[ErrorDistribution], failures: Sequence[FailureGroup]
+    directory: Path, built: SiteModel, tolerances: Sequence[ErrorDistribution], failures: Sequence[FailureGroup]
 ) -> None:
     """Write ``directory/download``.
 
@@ -100,7 +100,7 @@ def _parquet(path: Path, table: pa.Table) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def _overview(built: Built) -> Iterator[dict[str, Any]]:
+def _overview(built: SiteModel) -> Iterator[dict[str, Any]]:
     names = built.words.column_names
     for number, run in enumerate(built.runs):
         columns = built.columns_of(number)
@@ -114,7 +114,7 @@ def _overview(built: Built) -> Iterator[dict[str, Any]]:
             )
 
 
-def _matrix(built: Built) -> Iterator[dict[str, Any]]:
+def _matrix(built: SiteModel) -> Iterator[dict[str, Any]]:
     flat = matrix_data(built.coded[built.shown], built.rank, [])["cells"]
     names, buckets = built.words.column_names, list(map(asdict, built.words.buckets))
     place = 0
@@ -152,7 +152,7 @@ def _failure(group: FailureGroup) -> dict[str, Any]:
     }
 
 
-def _changes(built: Built) -> Iterator[dict[str, Any]]:
+def _changes(built: SiteModel) -> Iterator[dict[str, Any]]:
     found = built.compared(built.shown)
     if found is None:
         return
@@ -180,7 +180,7 @@ def _changes(built: Built) -> Iterator[dict[str, Any]]:
         yield line
 
 
-def _cases(built: Built, run: CodedRun) -> pa.Table:
+def _cases(built: SiteModel, run: CodedRun) -> pa.Table:
     """How every case of a run ended."""
     names = built.words.column_names
 

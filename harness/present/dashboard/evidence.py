@@ -14,14 +14,14 @@ from harness.causes.groups import COLUMNS as GROUPED, FAILED, FailureGroup, fail
 from harness.causes.known_issues import KnownIssue
 from harness.core.overloads import all_overloads
 from harness.gate.case_changes import CHANGES, ChangeKind
-from harness.present.dashboard.built import Built
 from harness.present.dashboard.operator_data import COLUMNS, Beside, Rows, decoded, operator_data
 from harness.present.dashboard.runs import SiteRun
+from harness.present.dashboard.site_model import SiteModel
 from harness.present.tolerance_report import ErrorDistribution
 from harness.record import store
+from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import read_graphs, read_minimal, read_scripts
 from harness.record.layout import ResultsError
-from harness.record.numbered import numbered_column
 
 #: Changed cases that an operator's page lists, so that the comparison can link to them.
 _CHANGED = 40
@@ -36,7 +36,7 @@ class UnreadableRun(Exception):
 
 
 def operator_files(
-    built: Built, known: tuple[KnownIssue, ...], tolerances: Mapping[int, Sequence[ErrorDistribution]]
+    built: SiteModel, known: tuple[KnownIssue, ...], tolerances: Mapping[int, Sequence[ErrorDistribution]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """(name of the file, what an operator's page shows), run by run.
 
@@ -134,7 +134,7 @@ def _schemas(names: list[str]) -> dict[str, str]:
     return found
 
 
-def _history(built: Built) -> list[list[list[int]]]:
+def _history(built: SiteModel) -> list[list[list[int]]]:
     """Per operator, rows of run, column, cases that passed, that could have, and that failed."""
     found: list[list[list[int]]] = [[] for _ in built.names]
     for number, one in enumerate(built.tallies):
@@ -145,7 +145,7 @@ def _history(built: Built) -> list[list[list[int]]]:
     return found
 
 
-def _linked(built: Built, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
+def _linked(built: SiteModel, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
     """Operator → case ids that other views of a run link to: outliers, and what changed last."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for one in tolerances:

@@ -14,9 +14,9 @@ import numpy as np
 
 from harness.causes.priority import EDGE, model_use
 from harness.compare.verdict import Outcome
-from harness.present.dashboard.built import Built
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless, few
+from harness.present.dashboard.site_model import SiteModel
 from harness.present.matrix import weighted_share
 from harness.present.tolerance_report import COLUMNS, COMPARED, ErrorDistribution, distributions
 from harness.record import store
@@ -25,7 +25,7 @@ from harness.record import store
 BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 
-def read_distributions(built: Built, run: int) -> list[ErrorDistribution]:
+def read_distributions(built: SiteModel, run: int) -> list[ErrorDistribution]:
     """The tolerance matrix of a run; of several kinds of shapes the worse.
 
     Raises:
@@ -36,7 +36,7 @@ def read_distributions(built: Built, run: int) -> list[ErrorDistribution]:
     return [d for d in distributions(rows) if d.overload not in lost]
 
 
-def tolerance_data(built: Built, run: int, found: Sequence[ErrorDistribution]) -> dict[str, Any]:
+def tolerance_data(built: SiteModel, run: int, found: Sequence[ErrorDistribution]) -> dict[str, Any]:
     """What the page shows of them."""
     bins = _bins(built, built.coded[run])
     place = {name: number for number, name in enumerate(built.names)}
@@ -65,7 +65,7 @@ def tolerance_data(built: Built, run: int, found: Sequence[ErrorDistribution]) -
     return {"bins": list(BINS), "rows": rows}
 
 
-def _bins(built: Built, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
+def _bins(built: SiteModel, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
     """(operator's place, column, dtype) → passing cases per bin."""
     passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
     keep = passed[run.state] & np.isfinite(run.ulp)
@@ -78,14 +78,14 @@ def _bins(built: Built, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
     return found
 
 
-def use_data(built: Built) -> dict[str, Any]:
+def use_data(built: SiteModel) -> dict[str, Any]:
     """How many models there are, how many of them call each operator, and how much an edge case counts."""
     use = model_use()
     callers = [len(use.callers_of(name)) for name in built.names]
     return {"models": len(use.models), "callers": callers, "edge": EDGE}
 
 
-def weighted_data(built: Built, number: int) -> list[list[float | None]]:
+def weighted_data(built: SiteModel, number: int) -> list[list[float | None]]:
     """Of each column of a run, the weighted shares of ordinary and of edge cases that pass."""
     run, words, use = built.coded[number], built.words, model_use()
     buckets = words.buckets

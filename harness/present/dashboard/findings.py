@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.record.numbered import Numbers
+from harness.record.dictionary_encoding import Numbers
 
 #: Fewest calls of different structure with a property, and without it, that say anything.
 _ENOUGH = 3

@@ -22,8 +22,8 @@ from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.evidence import evidence_of_row, fault_text, group_evidence, group_place
+from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import Graph, Script
-from harness.record.numbered import numbered_column
 
 COLUMNS = (
     "case_id", "dtype", "shape_mode", "converter", "converter_version", "opset", "backend", "stage",

@@ -24,19 +24,19 @@ from harness.compare.verdict import SPEC
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
 from harness.gate.case_changes import CHANGES, ChangeKind
 from harness.gate.run_diff import version_changes, why
-from harness.present.dashboard.built import Built, Compared
 from harness.present.dashboard.case_files import CaseIndex
 from harness.present.dashboard.cells import STANDINGS, WHOLE, matrix_data
 from harness.present.dashboard.embed import write_script
 from harness.present.dashboard.evidence import UnreadableRun
 from harness.present.dashboard.figures import read_distributions, tolerance_data, weighted_data
 from harness.present.dashboard.runs import asked_for, runs_of_like_cases
+from harness.present.dashboard.site_model import Compared, SiteModel
 from harness.present.evidence import fault_text, group_place
 from harness.present.tolerance_report import ErrorDistribution
 from harness.record import store
+from harness.record.dictionary_encoding import Numbers
 from harness.record.json_lines import read_located, read_minimal
 from harness.record.layout import ResultsError
-from harness.record.numbered import Numbers
 
 #: Failures of a kind that the overview shows.
 _FAILURES = 8
@@ -56,7 +56,7 @@ _LISTED = (
 )
 
 
-def failures_of(built: Built, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
+def failures_of(built: SiteModel, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
     """The failures of a run, worst first, without those of operators that it has lost.
 
     Raises:
@@ -107,7 +107,7 @@ def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
 _LINES = 60
 
 
-def moved_data(built: Built, number: int) -> dict[str, Any] | None:
+def moved_data(built: SiteModel, number: int) -> dict[str, Any] | None:
     """What moved to a run from the one that it is compared with; None for the first of its kind."""
     found = built.compared(number)
     if found is None:
@@ -129,7 +129,7 @@ def moved_data(built: Built, number: int) -> dict[str, Any] | None:
     }
 
 
-def _lines(built: Built, found: Compared) -> list[dict[str, Any]]:
+def _lines(built: SiteModel, found: Compared) -> list[dict[str, Any]]:
     """Per operator and column, what changed, worst first."""
     change = found.changes.change
     changed = np.flatnonzero(change != CHANGES.index(ChangeKind.UNCHANGED))
@@ -153,7 +153,7 @@ def _lines(built: Built, found: Compared) -> list[dict[str, Any]]:
     return sorted(lines.values(), key=urgency)
 
 
-def _line_of(built: Built, found: Compared) -> Numbers:
+def _line_of(built: SiteModel, found: Compared) -> Numbers:
     """Operator's place and column of each case, in one number."""
     after = found.changes.after >= 0
     columns = len(built.words.column_names)
@@ -167,14 +167,14 @@ def _line_of(built: Built, found: Compared) -> Numbers:
     return line
 
 
-def _case(built: Built, found: Compared, place: int) -> str:
+def _case(built: SiteModel, found: Compared, place: int) -> str:
     row = int(found.changes.after[place])
     if row >= 0:
         return str(built.coded[found.after].case[row])
     return str(built.coded[found.before].case[int(found.changes.before[place])])
 
 
-def _rules(built: Built, found: Compared, line: dict[str, Any]) -> tuple[str, str] | None:
+def _rules(built: SiteModel, found: Compared, line: dict[str, Any]) -> tuple[str, str] | None:
     """The user's conversion functions in a line before and after; None where they are the same."""
     states = built.words.states
     said = []
@@ -196,7 +196,7 @@ class RunFindings:
 
 
 def write_findings(
-    place: Path, built: Built, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
+    place: Path, built: SiteModel, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
 ) -> dict[int, RunFindings]:
     """Write ``overview``, ``failures`` and ``tolerances`` of every run; give what runs with evidence have.
 
@@ -218,7 +218,7 @@ def write_findings(
     return kept
 
 
-def _overview(built: Built, number: int, failures: Sequence[FailureGroup]) -> dict[str, Any]:
+def _overview(built: SiteModel, number: int, failures: Sequence[FailureGroup]) -> dict[str, Any]:
     return {
         "moved": moved_data(built, number),
         **failure_overview(failures),
@@ -228,7 +228,7 @@ def _overview(built: Built, number: int, failures: Sequence[FailureGroup]) -> di
     }
 
 
-def _family_shares(built: Built, number: int) -> list[list[int]]:
+def _family_shares(built: SiteModel, number: int) -> list[list[int]]:
     """Of a run: family and column, then how many operators there are, of how many all cases pass and how many
     are missing, then how many ordinary cases passed of how many, and how many of all."""
     names = sorted(set(built.families))
@@ -256,7 +256,7 @@ def _family_shares(built: Built, number: int) -> list[list[int]]:
     return table
 
 
-def _seen_pairs(built: Built, number: int) -> dict[int, SeenPairs]:
+def _seen_pairs(built: SiteModel, number: int) -> dict[int, SeenPairs]:
     """Of the operators of a run in which no failure was found somewhere, by their places in the page's list;
     none of runs without pages of their own: their calls are not read again.
 
@@ -275,7 +275,7 @@ def _seen_pairs(built: Built, number: int) -> dict[int, SeenPairs]:
         raise UnreadableRun(run, error) from None
 
 
-def write_cases(place: Path, built: Built) -> None:
+def write_cases(place: Path, built: SiteModel) -> None:
     """Write ``matrix``, ``ends`` and ``asked`` of every run, and the cases and states that these count by.
 
     Raises:
@@ -305,7 +305,7 @@ def write_cases(place: Path, built: Built) -> None:
     write_script(place, "states", states)
 
 
-def _asked(built: Built, number: int, cases: CaseIndex) -> list[list[int]]:
+def _asked(built: SiteModel, number: int, cases: CaseIndex) -> list[list[int]]:
     """Per chunk, which of its cells a run was asked for: run lengths of 0 and 1."""
 
     def of(run: int, *cells: Numbers) -> Numbers:

@@ -25,7 +25,6 @@ import harness
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.core.documents import json_text
 from harness.gate.case_changes import CHANGES, DRIFT, MOVED, ROUNDING
-from harness.present.dashboard.built import Built, build
 from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.downloads import write_downloads
 from harness.present.dashboard.embed import write_script, write_text
@@ -33,11 +32,12 @@ from harness.present.dashboard.evidence import UnreadableRun, operator_files
 from harness.present.dashboard.figures import use_data
 from harness.present.dashboard.run_files import RunFindings, moved_data, write_cases, write_findings
 from harness.present.dashboard.runs import COMPLETE, SetAside, SiteRun, differences, earlier_run
+from harness.present.dashboard.site_model import SiteModel, build
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import OPTION, RULES, SOURCE, RunInfo
 
 
-def index_data(built: Built) -> dict[str, Any]:
+def index_data(built: SiteModel) -> dict[str, Any]:
     """The page's first file."""
     words = built.words
     return {
@@ -62,7 +62,7 @@ def index_data(built: Built) -> dict[str, Any]:
     }
 
 
-def _run(built: Built, number: int, run: SiteRun) -> dict[str, Any]:
+def _run(built: SiteModel, number: int, run: SiteRun) -> dict[str, Any]:
     info, coded = run.info, built.coded[number]
     columns = built.columns_of(number)
     return {
@@ -97,7 +97,7 @@ def _indexed(words: list[str]) -> dict[str, Any]:
     return {"names": names, "of": [place[word] for word in words]}
 
 
-def _evidence(built: Built) -> list[int]:
+def _evidence(built: SiteModel) -> list[int]:
     found = [-1] * len(built.names)
     for number, run in built.evidence.of.items():
         found[built.rank[number]] = run
@@ -119,7 +119,7 @@ _FILLS = ((0.9, "#1a6fb3"), (0.5, "#50678a"), (0.0, "#a8480f"))
 _GREY = "#5f6670"
 
 
-def write_summary(directory: Path, built: Built) -> dict[str, Any]:
+def write_summary(directory: Path, built: SiteModel) -> dict[str, Any]:
     """Write ``summary.json`` and ``badges/``; what the former says."""
     data = _summary(built)
     state = "" if not built.runs or built.runs[built.shown].state == COMPLETE else "partial"
@@ -132,7 +132,7 @@ def write_summary(directory: Path, built: Built) -> dict[str, Any]:
     return data
 
 
-def _summary(built: Built) -> dict[str, Any]:
+def _summary(built: SiteModel) -> dict[str, Any]:
     aside = [{"name": one.name, "message": one.message} for one in built.gathered.aside]
     if not built.runs:
         return {"run": None, "columns": [], "moved": None, "runs": [], "aside": aside}
@@ -272,7 +272,7 @@ def _load_further_views(place: Path) -> None:
 
 
 def _write_data(
-    place: Path, built: Built, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
+    place: Path, built: SiteModel, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     found = write_findings(place, built, known, progress)
     progress("writing operators")

@@ -17,7 +17,7 @@ from torch.onnx._internal.exporter import _schemas
 from harness.convert.converter import ConverterEntry, ExportRequest, register
 from harness.convert.converters.dynamo import DynamoConverter, snippet
 from harness.convert.converters.torchscript import TorchScriptConverter
-from harness.convert.fast.torch_private import script_symbolics
+from harness.convert.torch_private import script_symbolics
 from harness.core.snippet import ExportSnippet, ExportWanted
 from planted import _guilty
 from planted.translations import symbolics, translations

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-from harness.blame.inquiry import signature
+from harness.blame.examined_failures import signature
 from harness.execute.case_runner import Executor
 from harness.execute.task import Group, Result, Settings, Step, Task
 from harness.execute.worker import WorkerProcess, start_worker

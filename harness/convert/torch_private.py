@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
 import torch
 
+from harness.core.documents import describe_error
 from harness.core.tensors import overload
 from harness.core.torch_operators import OpOverload, is_composite
 
@@ -217,9 +219,75 @@ PARTS = {
 if sys.version_info < (3, 12):
     # Later Pythons keep what this finds out of a class.
     PARTS["protocol_attributes"] = PrivatePart("typing", "_get_protocol_attrs", "(cls)")
-#: What the harness reads and writes of a registry and of an operator, with its type.
-_REGISTRY_FIELDS = {"_opset_version": int, "functions": dict}
-_OPERATOR_FIELDS = {"py_kernels": dict, "_dispatch_cache": dict}
+
+
+@dataclass(frozen=True)
+class PrivateFields:
+    """Attributes of an object of PyTorch or onnxscript that the harness reads, calls or replaces.
+
+    Attributes:
+        sample: Makes such an object.
+        names: The attributes, with dots for those of an attribute.
+    """
+
+    sample: Callable[[], Any]
+    names: tuple[str, ...]
+
+    def missing(self) -> Iterator[str]:
+        """A clause for each attribute that a new object lacks."""
+        sample = self.sample()
+        for name in self.names:
+            try:
+                attrgetter(name)(sample)
+            except AttributeError:
+                kind = sample if isinstance(sample, type) else type(sample)
+                yield f"{kind.__module__}.{kind.__name__}.{name} is missing"
+
+
+def _fake_mode() -> Any:
+    return part("fake_mode")(shape_env=part("shape_environment")(), allow_non_fake_inputs=True, export=True)
+
+
+def _rewrite_rule() -> Any:
+    rule = importlib.import_module(PARTS["try_rule"].module).RewriteRule
+    return rule(lambda op, x: op.Relu(x), lambda op, x: op.Relu(x))
+
+
+def _promotion() -> Any:
+    return importlib.import_module(_PROMOTION)._TypePromotionInterpreter
+
+
+def _folding() -> Any:
+    folding = importlib.import_module(PARTS["infer_node"].module).FoldConstantsPass
+    return folding(shape_inference=True, input_size_limit=1, output_size_limit=1)
+
+
+FIELDS = (
+    PrivateFields(lambda: part("registry")(), ("_opset_version", "functions.items")),
+    PrivateFields(
+        lambda: torch.ops.aten.relu.default,
+        ("py_kernels.keys", "_dispatch_cache.clear", "_schema.is_mutable", "_schema.returns", "_schema.arguments"),
+    ),
+    PrivateFields(lambda: torch.ops.aten.relu.default, ("_overloadname", "decompose", "overloadpacket")),
+    PrivateFields(
+        _fake_mode,
+        (
+            *("cache_enabled", "from_tensor", "lift_fns", "wrap_meta_outputs_with_default_device_logic"),
+            *("fake_tensor_converter.from_meta_and_device", "shape_env.pending_fresh_unbacked_symbols.clear"),
+        ),
+    ),
+    PrivateFields(
+        lambda: _fake_mode().from_tensor(torch.ones(2)),
+        ("fake_mode", "constant", "fake_device", "_has_symbolic_sizes_strides", "_is_view"),
+    ),
+    PrivateFields(lambda: torch.fx.GraphModule({}, torch.fx.Graph()), ("graph._codegen", "graph._target_to_str")),
+    PrivateFields(_promotion, ("_maybe_promote_node", "_set_current_node")),
+    PrivateFields(
+        _rewrite_rule,
+        ("_target_pattern.output_nodes", "_target_pattern.has_single_output_node"),
+    ),
+    PrivateFields(_folding, ("_opset_imports.get",)),
+)
 
 
 def part(name: str) -> Any:
@@ -234,13 +302,11 @@ def changes() -> tuple[str, ...]:
 
 
 def _field_changes() -> Iterator[str]:
-    for thing, fields in (
-        (part("registry")(), _REGISTRY_FIELDS),
-        (torch.ops.aten.relu.default, _OPERATOR_FIELDS),
-    ):
-        for field, kind in fields.items():
-            if not isinstance(getattr(thing, field, None), kind):
-                yield f"{type(thing).__name__}.{field} is no {kind.__name__}"
+    for fields in FIELDS:
+        try:
+            yield from fields.missing()
+        except Exception as error:
+            yield f"an object with {', '.join(fields.names)} cannot be made ({describe_error(error).splitlines()[0]})"
 
 
 @dataclass(frozen=True)

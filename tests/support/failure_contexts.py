@@ -8,8 +8,8 @@ from functools import cache
 import onnx
 from onnx import helper, numpy_helper
 
-from harness.blame.testimony import Complaint, Decision
-from harness.blame.trial import Trial
+from harness.blame.failure_context import FailureContext
+from harness.blame.testimony import Decision, Failure
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
@@ -42,14 +42,14 @@ def trial_of(
     converter: str = "dynamo",
     backend: str = "ort-cpu",
     outcome: Outcome = Outcome.MISMATCH,
-) -> Trial:
+) -> FailureContext:
     """The failure of the last call, which is exported as the first; of another graph where one is given."""
     load_cases()
     settings = settings or Settings()
     structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
     if model is None:
         model = export_alone(converter_called(converter), structure, dynamic=settings.dynamic)
-    complaint = Complaint(
+    failure = Failure(
         index=0,
         group=Group(0, calls[0], tuple(enumerate(calls))),
         case=len(calls) - 1,
@@ -61,7 +61,7 @@ def trial_of(
         model=model.SerializeToString(),
         thorough=False,
     )
-    return Trial(complaint, settings, converter_called, start, {})
+    return FailureContext(failure, settings, converter_called, start, {})
 
 
 def graph_of_nodes(

@@ -16,8 +16,8 @@ from harness.gate.run_request import RunRequest
 from harness.present.dashboard.cells import ColumnCounts, Tallies, column_counts, ordinary_tallies, tallies
 from harness.present.dashboard.coded import CodedRun, EvidenceChoice, Words, choose_evidence
 from harness.present.dashboard.runs import COMPLETE, Gathered, SiteRun, asked_for, earlier_run, first_shown, gather
+from harness.record.dictionary_encoding import Numbers
 from harness.record.layout import ResultsError
-from harness.record.numbered import Numbers
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Built:
+class SiteModel:
     """The runs of a site as numbers.
 
     Attributes:
@@ -169,7 +169,7 @@ class Built:
         return None if before is None else self.changes(before, self.shown)
 
 
-def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> Built:
+def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> SiteModel:
     """Read all runs; those that cannot be read are set aside. `progress` hears what is being done."""
     gathered = gather(directories)
     words = Words()
@@ -184,7 +184,7 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
             except (ResultsError, ValueError, TypeError) as error:
                 run = gathered.set_aside(run, error)
     lost = _lost_operators(gathered.runs, coded, words)
-    return Built(
+    return SiteModel(
         gathered,
         tuple(_without(run, theirs) for run, theirs in zip(coded, lost, strict=True)),
         words,

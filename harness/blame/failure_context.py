@@ -28,7 +28,7 @@ from torch.export import ExportedProgram
 from harness.blame.nodes.judged_nodes import form_of
 from harness.blame.nodes.node_steps import RANDOM
 from harness.blame.nodes.walk import Walk, WrongStep
-from harness.blame.testimony import Complaint
+from harness.blame.testimony import Failure
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding
 from harness.compare.drawn import draws, same_kind
@@ -154,17 +154,17 @@ def translate(converter: Converter, structure: Exportable, *, opset: int | None,
 REFERENCE = "onnx-reference"
 
 
-def before_optimiser(trial: Trial) -> tuple[Finding, str]:
+def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     """What becomes of the export before the optimiser, and in which backend.
 
     A runtime may compute with more bits within a function than the graph has, and be right by that alone. So
     what is right in the failing backend counts as wrong where the reference evaluator gives the wrong result.
     Raises what the converter raises.
     """
-    model, accused = trial.translation.model, trial.complaint.backend
-    finding, _ = trial.find(trial.ask(trial.accused, model))
+    model, accused = context.translation.model, context.failure.backend
+    finding, _ = context.find(context.ask(context.accused, model))
     if finding is Finding.RIGHT and accused != REFERENCE:
-        by_definition, _ = trial.find(trial.ask(trial.backend(REFERENCE), model))
+        by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
         if by_definition is Finding.SAME:
             return by_definition, REFERENCE
     return finding, accused
@@ -186,7 +186,7 @@ class ElementsInQuestion:
         indices: Of the outputs among all.
     """
 
-    trial: Trial
+    context: FailureContext
     names: tuple[str, ...]
     expected: tuple[Array, ...]
     got: tuple[Array, ...]
@@ -194,25 +194,25 @@ class ElementsInQuestion:
     indices: tuple[int, ...]
 
     @classmethod
-    def of(cls, trial: Trial) -> Self | None:
+    def of(cls, context: FailureContext) -> Self | None:
         """Those of a wrong result; None where the backend gives another number of outputs."""
-        assert trial.got is not None
-        expected, got = trial.reference.expected, trial.got
+        assert context.got is not None
+        expected, got = context.reference.expected, context.got
         if len(expected) != len(got):
             return None
-        names = [o.name for o in trial.model.graph.output]
+        names = [o.name for o in context.model.graph.output]
         unlike = [form_of(e) != form_of(g) for e, g in zip(expected, got, strict=True)]
         # A wrong form ends the comparison: it is what is in question.
-        asked = [i for i, w in enumerate(trial.wrong) if (unlike[i] if any(unlike) else w.any())]
-        if any(unlike) and trial.comparison is not None and trial.comparison.problems:
+        asked = [i for i, w in enumerate(context.wrong) if (unlike[i] if any(unlike) else w.any())]
+        if any(unlike) and context.comparison is not None and context.comparison.problems:
             # Outputs that are wrong in another way are another failure.
-            asked = [i for i in asked if i in trial.comparison.problems[0].outputs]
+            asked = [i for i in asked if i in context.comparison.problems[0].outputs]
         return cls(
-            trial=trial,
+            context=context,
             names=tuple(names[i] for i in asked),
             expected=tuple(expected[i] for i in asked),
             got=tuple(got[i] for i in asked),
-            masks=tuple(None if unlike[i] else trial.wrong[i] for i in asked),
+            masks=tuple(None if unlike[i] else context.wrong[i] for i in asked),
             indices=tuple(asked),
         )
 
@@ -234,9 +234,9 @@ class ElementsInQuestion:
             if mask is None or form_of(e) != form_of(final):
                 counts.append(int(form_of(e) != form_of(final)))
                 continue
-            outputs = list(self.trial.reference.expected)
+            outputs = list(self.context.reference.expected)
             outputs[i] = final
-            wrong = wrong_elements(self.trial.judge, self.trial.reference, outputs)[i]
+            wrong = wrong_elements(self.context.judge, self.context.reference, outputs)[i]
             counts.append(int((wrong & mask).sum()))
         return counts
 
@@ -287,32 +287,32 @@ class BackendAnswer:
     unsupported: bool = False
 
 
-class Trial:
+class FailureContext:
     """A failure and the means to look into it: started converters and backends by name, and the exports that
-    all trials of one task share."""
+    all contexts of one task share."""
 
     def __init__(
         self,
-        complaint: Complaint,
+        failure: Failure,
         settings: Settings,
         converter: Callable[[str], Converter],
         backend: Callable[[str], Backend],
         exports: dict[tuple[int, str], object],
     ) -> None:
-        self.complaint = complaint
+        self.failure = failure
         self.settings = settings
         self.converter = converter
         self.backend = backend
         self._exports = exports
-        self.invocation = dict(complaint.group.cases)[complaint.case]
-        self.model = onnx.load_model_from_string(complaint.model)
+        self.invocation = dict(failure.group.cases)[failure.case]
+        self.model = onnx.load_model_from_string(failure.model)
         count = len(self.model.graph.output)
-        self.judge = judge_of(self.invocation).settled.about(complaint.outputs, count)
+        self.judge = judge_of(self.invocation).settled.restricted_to(failure.outputs, count)
 
     @property
     def accused(self) -> Backend:
         """The backend that failed."""
-        return self.backend(self.complaint.backend)
+        return self.backend(self.failure.backend)
 
     @cached_property
     def reference(self) -> Reference:
@@ -356,7 +356,7 @@ class Trial:
         return self.kept_of_operator("loaded models", LoadedModels).of(backend)
 
     @cached_property
-    def on_finite_inputs(self) -> Trial | None:
+    def on_finite_inputs(self) -> FailureContext | None:
         """The same failure without infinities and NaN among the inputs.
 
         None where they have none, or where it does not show at the same elements without them. A runtime
@@ -366,7 +366,7 @@ class Trial:
         other = self.under(finite)
         return None if other is self else other
 
-    def under(self, change: Callable[[Array], Array]) -> Trial | None:
+    def under(self, change: Callable[[Array], Array]) -> FailureContext | None:
         """The same failure with inputs changed as `with_inputs` does, itself where that changes nothing; None
         where it does not show at the same elements with them."""
         if self.got is None:
@@ -374,10 +374,12 @@ class Trial:
         invocation = with_inputs(self.invocation, change)
         if invocation == self.invocation:
             return self
-        complaint = self.complaint
-        cases = [(k, invocation if k == complaint.case else other) for k, other in complaint.group.cases]
-        group = replace(complaint.group, cases=tuple(cases))
-        other = Trial(replace(complaint, group=group), self.settings, self.converter, self.backend, self._exports)
+        failure = self.failure
+        cases = [(k, invocation if k == failure.case else other) for k, other in failure.group.cases]
+        group = replace(failure.group, cases=tuple(cases))
+        other = FailureContext(
+            replace(failure, group=group), self.settings, self.converter, self.backend, self._exports
+        )
         try:
             if other.comparison is None or other.comparison.problem is None:
                 return None
@@ -407,13 +409,13 @@ class Trial:
     @cached_property
     def structure(self) -> Exportable:
         """What was exported."""
-        group = self.complaint.group
+        group = self.failure.group
         outputs = len(self.reference.expected)
         return Exportable.of(group.exported, self._cases, outputs=outputs, index=group.index)
 
     @property
     def _cases(self) -> list[Invocation]:
-        return [invocation for _, invocation in self.complaint.group.cases]
+        return [invocation for _, invocation in self.failure.group.cases]
 
     @property
     def translation(self) -> TranslatedStructure:
@@ -421,7 +423,7 @@ class Trial:
 
         Raises what the converter raises.
         """
-        converter = self.converter(self.complaint.converter)
+        converter = self.converter(self.failure.converter)
         opset, dynamic = self.settings.opset, self.settings.dynamic
         make = partial(translate, converter, self.structure, opset=opset, dynamic=dynamic)
         return self.kept("translation", make)
@@ -432,11 +434,11 @@ class Trial:
         return self.kept(kind, lambda: export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """What this case's structure is exported to, made once for all trials of the structure.
+        """What this case's structure is exported to, made once for all contexts of the structure.
 
         `kind` tells such things of one structure apart. What `make` raises is raised each time.
         """
-        key = self.complaint.group.index, kind
+        key = self.failure.group.index, kind
         if key not in self._exports:
             try:
                 self._exports[key] = make()
@@ -449,7 +451,7 @@ class Trial:
         return cast(T, found)
 
     def kept_of_operator(self, kind: str, make: Callable[[], T]) -> T:
-        """As `kept`, made once for all trials of the operator. What `make` raises is not kept."""
+        """As `kept`, made once for all contexts of the operator. What `make` raises is not kept."""
         key = _OF_OPERATOR, f"{self.invocation.overload} {kind}"
         if key not in self._exports:
             self._exports[key] = make()
@@ -484,7 +486,7 @@ class Trial:
         comparison = compare(self.judge, self.reference, answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
-        if self.complaint.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
+        if self.failure.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):
             return Finding.SAME, comparison.message
         if self._is_pytorchs(answer.outputs):
             return Finding.RIGHT, comparison.message
@@ -557,7 +559,7 @@ class Trial:
 
     def is_independent(self, name: str) -> bool:
         """Whether backend `name` shares no engine with the failing one."""
-        return _engine(name) != _engine(self.complaint.backend)
+        return _engine(name) != _engine(self.failure.backend)
 
 
 def _engine(name: str) -> str:

@@ -26,7 +26,7 @@ from onnx import AttributeProto
 
 from harness.blame.decide import at_once, decide, telling_findings
 from harness.blame.root_cause import diagnose
-from harness.blame.testimony import Asking, Blamed, BlameTask, Charge, Complaint, Decision
+from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure, FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
@@ -82,7 +82,7 @@ def _may_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[R
 def _blame(outcome: Outcome, known: _Heard) -> str:
     stage = Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN
     said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
-    return decide(Charge(stage, outcome, "", ""), said).blame
+    return decide(FailureSummary(stage, outcome, "", ""), said).blame
 
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
@@ -137,7 +137,7 @@ def _known_at_once(result: Result, converter: str) -> Decision | None:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
         return Decision(SPEC, "left-open", testimony=(left_open,))
-    return at_once(Charge(result.stage, result.outcome, converter, result.backend, result.message))
+    return at_once(FailureSummary(result.stage, result.outcome, converter, result.backend, result.message))
 
 
 def with_blame(
@@ -163,14 +163,14 @@ def with_blame(
     # First one case of some structures of each kind of graph, then of all where these do not agree, then what
     # is not settled by that.
     for _ in range(3):
-        complaints: list[Complaint] = []
+        failures: list[Failure] = []
         for kind, members in kinds.items():
             known = kind in exemplified
-            complaints += _complaints(members, results, groups, graphs[kind], task.converter, found, exemplified=known)
-        blamed = ask_witnesses(BlameTask(tuple(complaints), task.settings), supervisor) if complaints else {}
-        for complaint in complaints:
-            answer = blamed.get(complaint.index)
-            found[complaint.index] = answer.decision if answer else Decision(UNKNOWN, "examination-failed")
+            failures += _complaints(members, results, groups, graphs[kind], task.converter, found, exemplified=known)
+        blamed = ask_witnesses(BlameTask(tuple(failures), task.settings), supervisor) if failures else {}
+        for failure in failures:
+            answer = blamed.get(failure.index)
+            found[failure.index] = answer.decision if answer else Decision(UNKNOWN, "examination-failed")
     exemplified.update(kinds)
     for kind, members in kinds.items():
         _inherit(members, results, groups, graphs[kind], found)
@@ -181,15 +181,15 @@ def with_blame(
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
-    """What witnesses say of each complaint, by index.
+    """What witnesses say of each failure, by index.
 
-    A witness that kills the process is passed over for the complaint at hand, and for all others where
-    it does so repeatedly or hangs. A complaint that cannot be examined at all is absent.
+    A witness that kills the process is passed over for the failure at hand, and for all others where
+    it does so repeatedly or hangs. A failure that cannot be examined at all is absent.
     """
     found: dict[int, Blamed] = {}
     deaths: Counter[str] = Counter()
     left = task
-    while left.complaints:
+    while left.failures:
         death: Death | None = None
         for message in supervisor.serve(left, patience=_PATIENCE):
             if isinstance(message, Blamed):
@@ -206,9 +206,9 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
         deaths[asking.witness] += _BARRED_AT if death.outcome is Outcome.TIMEOUT else 1
         left = replace(
             left,
-            complaints=tuple(
+            failures=tuple(
                 c
-                for c in left.complaints
+                for c in left.failures
                 if c.index not in found and c.index not in given_up and (asking.witness or c.index != asking.index)
             ),
             dead=(*left.dead, lost),
@@ -235,7 +235,7 @@ def _complaints(
     found: dict[int, Decision],
     *,
     exemplified: bool,
-) -> list[Complaint]:
+) -> list[Failure]:
     """Those of `members` to look into, in view of what was `found` of others."""
     ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
     firsts = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1]
@@ -271,7 +271,7 @@ def _complaints(
         chosen = new[: max(_STRUCTURES_AT_ODDS - len(known), 0)]
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
-        Complaint(
+        Failure(
             index=i,
             group=groups[results[i].case[0]],
             case=results[i].case[1],

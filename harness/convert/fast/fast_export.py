@@ -1,0 +1,232 @@
+"""The fast lane of the dynamo exporter: the one door to what this room does in place of PyTorch's exporter.
+
+How an export goes:
+
+1. `exporter_check` has compared every private name that is used, and the graphs of a self-test; where anything
+   differs, nothing is fast.
+2. The calls are captured one by one without tracing (`direct_program`), and the program is built from them.
+3. The public function exports it, with what is constant in a process kept between calls (`exporter_caches`).
+4. An exception that this room raised is its own fault: it is noted, the calls are exported the public way, and the
+   process goes on in the public lane.
+
+What the exporter itself raises, and each graph, is still only this lane's word: `harness.execute.double_check`
+confirms it with public exports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol
+
+import onnx
+import torch
+
+from harness.convert.converter import ExportRequest, PartialResult, UnsupportedOperator
+from harness.convert.fast.decomposition import NotDecomposed
+from harness.convert.fast.direct_program import (
+    CapturedCalls,
+    NotDirect,
+    can_be_direct,
+    captured_directly,
+    failing_call,
+)
+from harness.convert.fast.exporter_caches import OnlyDecomposed, cached_constants
+from harness.convert.fast.exporter_check import exporter_check
+from harness.convert.fast.partial_export import KnownFailures, PartialExport
+from harness.convert.fast.trust import Trust
+from harness.convert.operator_calls import OperatorCalls
+from harness.convert.torch_private import part, quiet
+from harness.core.documents import first_line, with_causes
+from harness.core.tensors import BoundCall
+
+
+class Export(Protocol):
+    """Calls the public function of the exporter."""
+
+    def __call__(
+        self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **options: Any
+    ) -> torch.onnx.ONNXProgram:
+        """The exported program."""
+
+
+class FastExport:
+    """Exports through the fast lane.
+
+    Args:
+        trust: How far that is believed.
+        adding: Whether exports add conversion functions to the exporter's.
+    """
+
+    def __init__(self, trust: Trust, *, adding: bool) -> None:
+        self.trust = trust
+        self._adding = adding
+        self._failures = KnownFailures()
+
+    def covers(self, request: ExportRequest) -> bool:
+        """Whether a request may be exported here."""
+        return not exporter_check().differences and all(map(self.trust.covers, _overloads(request)))
+
+    def program(self, request: ExportRequest, export: Export) -> torch.onnx.ONNXProgram | None:
+        """The program of a request; None where it must be exported the public way.
+
+        Raises:
+            UnsupportedOperator: no conversion for an operator.
+            Exception: anything else is the converter's error.
+        """
+        if not self.covers(request):
+            return None
+        calls, failing = None, None
+        try:
+            if can_be_direct(request):
+                # Captured once: to see whether it fails, and to be exported.
+                calls = CapturedCalls(request)
+                failing = None if request.tentative else failing_call(calls)
+            known = self._failures.failure(*failing) if failing is not None else None
+            if known is None:
+                return self._exported(request, export, calls, failing)
+        except Exception as error:
+            if not self._ends(error):
+                raise
+            return None
+        raise known
+
+    def _exported(
+        self,
+        request: ExportRequest,
+        export: Export,
+        calls: CapturedCalls | None,
+        failing: tuple[BoundCall, BaseException] | None,
+    ) -> torch.onnx.ONNXProgram:
+        fallbacks = not request.tentative and not (failing and self._failures.is_known(*failing))
+
+        def whole(program: Any, inputs: Any) -> torch.onnx.ONNXProgram:
+            options = {"opset_version": request.opset, "dynamic_shapes": request.dynamic_shapes}
+            return export(program, inputs, request.input_names, request.output_names, **options)
+
+        with cached_constants(fallbacks=fallbacks, adding=self._adding) as keeping, quiet():
+            captured = captured_directly(calls) if calls is not None else None
+            try:
+                if captured is not None:
+                    try:
+                        return whole(captured, ())
+                    except Exception as error:
+                        # Not all calls whose results have sizes that values decide are decomposed here.
+                        if not any(isinstance(cause, NotDecomposed) for cause in with_causes(error)):
+                            raise
+                return whole(request.program, request.inputs)
+            except Exception as error:
+                if failing is not None and fallbacks and isinstance(error, part("not_captured")):
+                    self._failures.learn(*failing, error)
+                if exporter_check().lacks_conversion(error):
+                    raise UnsupportedOperator(str(error), keeping.missing_functions(request.output_names)) from error
+                raise
+
+    def parts(
+        self, request: ExportRequest, export: Export, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult] | None:
+        """See `harness.convert.converter.ConvertsParts`."""
+        if not can_be_direct(request) or not self.covers(request):
+            return None
+        return self._parts(request, _Steps(export, request.opset, self._failures, self._adding), begin)
+
+    def _parts(
+        self, request: ExportRequest, steps: _Steps, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult]:
+        assert isinstance(request.program, OperatorCalls)
+        left = set(range(len(request.program.calls)))
+        try:
+            for result in PartialExport(request, steps, begin).run():
+                if result.failure is not None and self._ends(result.failure):
+                    break
+                left -= set(result.calls)
+                yield result
+        except Exception as error:
+            if not self._ends(error):
+                raise
+        if left:
+            # Exported again, the public way.
+            yield PartialResult(calls=tuple(sorted(left)))
+
+    def _ends(self, error: BaseException) -> bool:
+        """End the trust in this lane if an exception is its own fault."""
+        place = own_place(error)
+        if place:
+            self.trust.end(f"{first_line(error)} at {place}")
+        return bool(place)
+
+
+#: What this room raises to say that something is left to PyTorch, or that PyTorch has no conversion.
+_DECISIONS = (NotDirect, NotDecomposed, OnlyDecomposed, UnsupportedOperator)
+_ROOM = "harness.convert.fast."
+#: Modules of the exporter and of what it calls. Frames of other modules belong to who called them.
+_KNOWN = ("harness.", "torch.", "onnxscript.", "onnx.", "onnx_ir.")
+
+
+def own_place(error: BaseException) -> str:
+    """Where this room raised an exception or one of its causes, as ``tracing.py:120``; "" where others did."""
+    for cause in with_causes(error):
+        if not isinstance(cause, _DECISIONS) and (frame := _innermost(cause.__traceback__)) is not None:
+            module: str = frame.tb_frame.f_globals["__name__"]
+            if module.startswith(_ROOM):
+                return f"{module.removeprefix(_ROOM)}.py:{frame.tb_lineno}"
+    return ""
+
+
+def _innermost(frame: TracebackType | None) -> TracebackType | None:
+    found = None
+    while frame is not None:
+        if str(frame.tb_frame.f_globals.get("__name__", "")).startswith(_KNOWN):
+            found = frame
+        frame = frame.tb_next
+    return found
+
+
+def _overloads(request: ExportRequest) -> set[str]:
+    calls = request.program.calls if isinstance(request.program, OperatorCalls) else ()
+    return {str(call.call.target) for call in calls}
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """See `harness.convert.fast.partial_export.Exporting`."""
+
+    call: Export
+    opset: int | None
+    failures: KnownFailures
+    adding: bool
+
+    def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
+        return self.failures.failure(call, error)
+
+    def export(
+        self,
+        program: torch.export.ExportedProgram,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        decomposed: bool,
+    ) -> onnx.ModelProto:
+        with cached_constants(parts="after" if decomposed else "", adding=self.adding), quiet():
+            try:
+                model: onnx.ModelProto = self.call(program, (), inputs, outputs, opset_version=self.opset).model_proto
+            except Exception as error:
+                if exporter_check().lacks_conversion(error):
+                    raise UnsupportedOperator(str(error)) from error
+                raise
+            return model
+
+    def decompose(self, program: torch.export.ExportedProgram) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
+        with cached_constants(parts="before", adding=self.adding) as export, quiet():
+            try:
+                self.call(program, (), (), (), opset_version=self.opset)
+            except Exception as error:
+                for cause in with_causes(error):
+                    if isinstance(cause, NotDecomposed):
+                        raise cause from error
+                    if isinstance(cause, OnlyDecomposed):
+                        break
+                else:
+                    raise
+            return export.decomposed, export.lacking()
