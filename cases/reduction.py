@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from cases.rules.right_answers import equal, index_along
 from cases.rules.undefined_elements import infinite_mean
 from harness.compare.judge import ACCUMULATES, EXACT, Judge
-from harness.core.dtypes import ALL, COMPLEX, FLOATS, FULL_FLOATS, INTS, NUMBERS, is_float
+from harness.core.dtypes import ALL, COMPLEX, FLOATS, FULL_FLOATS, INTS, NUMBERS, Array, is_float
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 
@@ -227,19 +230,52 @@ def _averaged(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(arguments.get("dim") or ()) or None
 
 
+def _moments_in_long_double(arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Array | None]:
+    """Float64 results computed in the machine's long double: PyTorch's kernel updates a mean and a variance
+    element by element, and its error grows with their number."""
+    values = arguments["self"]
+    if values.dtype != np.float64 or not values.size or not np.isfinite(values).all():
+        return [None] * len(expected)
+    dims = arguments.get("dim")
+    axes = tuple(np.arange(values.ndim)) if dims is None or not np.size(dims) else tuple(np.ravel(dims))
+    correction = arguments.get("correction", float(arguments.get("unbiased", True)))
+    with np.errstate(all="ignore"):
+        wide = values.astype(np.longdouble)
+        mean = wide.mean(axis=axes, keepdims=True)
+        count = values.size / max(mean.size, 1) - (1.0 if correction is None else correction)
+        variance = ((wide - mean) ** 2).sum(axis=axes, keepdims=True) / max(count, 0.0)
+    return [variance.reshape(expected[0].shape).astype(np.float64), *([None] * (len(expected) - 1))]
+
+
+def _deviations_in_long_double(arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Array | None]:
+    variance, *rest = _moments_in_long_double(arguments, expected)
+    return [None if variance is None else np.sqrt(variance), *rest]
+
+
 #: The mean is a sum; deviations cancel in absolute inputs as they do in the inputs, so that nothing is gained
 #: for the variance.
-MOMENTS = Judge(accumulates=True, undefined=infinite_mean(_averaged, source="self", output=1))
+VARIANCE_AND_MEAN = Judge(
+    accumulates=True,
+    undefined=infinite_mean(_averaged, source="self", output=1),
+    alternatives=_moments_in_long_double,
+)
+DEVIATION_AND_MEAN = replace(VARIANCE_AND_MEAN, alternatives=_deviations_in_long_double)
+VARIANCE = Judge(alternatives=_moments_in_long_double)
+DEVIATION = Judge(alternatives=_deviations_in_long_double)
 
 
-@ops.case("var_mean", "std_mean", dtypes=FLOATS, judge=MOMENTS)
-@ops.case("var", "std", dtypes=FLOATS)
+@ops.case("var_mean", dtypes=FLOATS, judge=VARIANCE_AND_MEAN)
+@ops.case("std_mean", dtypes=FLOATS, judge=DEVIATION_AND_MEAN)
+@ops.case("var", dtypes=FLOATS, judge=VARIANCE)
+@ops.case("std", dtypes=FLOATS, judge=DEVIATION)
 def moments(d: Draw) -> Arguments:
     return {"self": d.tensor(long_or_any_shape(d)), "unbiased": d.maybe(d.boolean)}
 
 
-@ops.case("var_mean.dim", "std_mean.dim", dtypes=FLOATS, judge=MOMENTS)
-@ops.case("var.dim", "std.dim", dtypes=FLOATS)
+@ops.case("var_mean.dim", dtypes=FLOATS, judge=VARIANCE_AND_MEAN)
+@ops.case("std_mean.dim", dtypes=FLOATS, judge=DEVIATION_AND_MEAN)
+@ops.case("var.dim", dtypes=FLOATS, judge=VARIANCE)
+@ops.case("std.dim", dtypes=FLOATS, judge=DEVIATION)
 def moments_dim(d: Draw) -> Arguments:
     shape = long_or_any_shape(d)
     return {
@@ -250,8 +286,10 @@ def moments_dim(d: Draw) -> Arguments:
     }
 
 
-@ops.case("var_mean.correction", "std_mean.correction", dtypes=FLOATS, judge=MOMENTS)
-@ops.case("var.correction", "std.correction", dtypes=FLOATS)
+@ops.case("var_mean.correction", dtypes=FLOATS, judge=VARIANCE_AND_MEAN)
+@ops.case("std_mean.correction", dtypes=FLOATS, judge=DEVIATION_AND_MEAN)
+@ops.case("var.correction", dtypes=FLOATS, judge=VARIANCE)
+@ops.case("std.correction", dtypes=FLOATS, judge=DEVIATION)
 def moments_correction(d: Draw) -> Arguments:
     shape = long_or_any_shape(d)
     return {

@@ -19,7 +19,15 @@ import numpy as np
 from harness.compare.diagnosis import Difference
 from harness.compare.drawn import Drawn, Placing
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
-from harness.compare.nearness import Excuses, Oracle, largest_finite, right_elements, tolerance_of, ulp
+from harness.compare.nearness import (
+    Excuses,
+    Oracle,
+    largest_finite,
+    right_elements,
+    summed_tolerance,
+    tolerance_of,
+    ulp,
+)
 from harness.compare.output_comparison import (
     VALUES,
     ZERO_SIGN,
@@ -305,7 +313,7 @@ def _wrong(
     wrong = ~right
     other = _other(judge, oracle, output) if wrong.any() else None
     if other is not None:
-        tolerance = Tolerance(0.0, 0.0) if judge.exact else tolerance_of(judge, str(other.dtype))
+        tolerance = Tolerance(0.0, 0.0) if judge.exact else summed_tolerance(judge, oracle, output)
         found = wrong & tolerance.accepts(other.astype(np.float64), g)
         wrong = wrong & ~found
         number = int((found if skip is None else found & ~skip).sum())

@@ -36,12 +36,22 @@ An element is right if any of these holds:
    number of the dtype, -inf where N(1 + κu) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where
    both do. Where float64 overflows itself, P and N are unknown and all three are right; so they are where
    terms may overflow because they are scaled by less than one only after they have been summed: where
-   S(1 + κu), the `SCALES` taken as at least one, exceeds the largest finite number;
-6. |g - o| ≤ k·D, where D is how far o moves when every input moves by its last place: the result is then
-   the exact one for inputs that the dtype cannot tell from these, which is all that a stable algorithm
-   promises (backward error, ibid. §1.5, §1.6). Only a smooth response counts, one that grows with the step:
+   S(1 + κu), the `SCALES` taken as at least one, exceeds the largest finite number. Where an infinite input
+   decides, the other terms may still overflow to the other infinity, as they do in a product that is rounded
+   before it is added and do not in a fused multiply-add: NaN is right beside +inf where the N of the finite
+   terms exceeds the largest finite number, and beside -inf where their P does;
+6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part of
+   it that grows with the square of the step (half the second difference): the result is then the exact one for
+   inputs that the dtype cannot tell from these, which is all that a stable algorithm promises (backward error,
+   ibid. §1.5, §1.6). C is what is left at an extremum: where all elements are equal the variance is the square
+   of the error that their mean has. Only a smooth response counts, one that grows with the step:
    at a jump (a rounding, a comparison, a remainder) the operator defines which side is right;
-7. float64 has no answer, and |g - e| ≤ atol + rtol·|e| with the numbers of `torch.testing.assert_close`.
+7. PyTorch's own definition of the operator by simpler ones, run in the case's dtype, is another order of the
+   same terms. Of an operator that accumulates it is right where no input of the element is infinite or NaN and
+   PyTorch's result or the backend's is: the order decided then whether the range was left. Of a float64 result,
+   which has nothing wider to be held against, PyTorch's own error is at least the distance between the two, if
+   that is at most 2⁻⁴⁰ of the result: |g - e| ≤ twice that;
+8. float64 has no answer, and |g - e| ≤ atol + rtol·|e| with the numbers of `torch.testing.assert_close`.
 
 The parts of a complex number are judged one by one. Each part of a product or quotient is a sum of products,
 and what is left after cancellation may be all rounding error: a small relative error of the whole is all that
@@ -59,7 +69,7 @@ Rule 1 is what anybody would ask for; an element that only a later rule accepts 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -75,7 +85,8 @@ Excuses: TypeAlias = Mapping[str, int]
 _TRUTH = "nearness 2 (near the truth)"
 _OVERFLOWN = "nearness 3 (PyTorch leaves the range on its way)"
 _ORDER = "nearness 5 (overflow that depends on the order of summation)"
-_NO_TRUTH = "nearness 7 (float64 has no answer)"
+_NO_TRUTH = "nearness 8 (float64 has no answer)"
+_DEFINITION = "nearness 7 (PyTorch's own definition)"
 _OWN_ERROR = "nearness 3 (no further from the truth than PyTorch)"
 _TERMS = "nearness 4 (the terms' magnitudes)"
 _BESIDE = "nearness 3 (PyTorch's error beside the case)"
@@ -92,10 +103,12 @@ class Sensitivity:
     Attributes:
         condition: D of rule 6, in the output's unit; its shape is the output's.
         own_error: PyTorch's largest error at these inputs (rule 3), as an array.
+        curvature: C of rule 6, as an array or 0.
     """
 
     condition: Array
     own_error: Array
+    curvature: Array | float = 0.0
 
 
 class Oracle(Protocol):
@@ -124,6 +137,14 @@ class Oracle(Protocol):
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """What calls with inputs in the neighbourhood say."""
+
+    @property
+    def finite_terms(self) -> tuple[Sequence[Array | None] | None, Sequence[Array | None] | None]:
+        """The truth and the magnitude with zeros for infinite inputs and NaN."""
+
+    @property
+    def definition(self) -> tuple[Array, ...] | None:
+        """Outputs, in the case's dtype, of PyTorch's own definition of the operator by simpler ones."""
 
     @property
     def flushed(self) -> tuple[Array, ...] | None:
@@ -190,7 +211,39 @@ def right_elements(
         if done():
             break
         accept(true & (error <= allowed), words)
+    if not done():
+        accept(_as_defined(judge, oracle, output, e, g), _DEFINITION)
     return right, excused
+
+
+#: Of a float64 result: how far PyTorch's definition may be from its kernel and still be the same but for rounding.
+_ROUNDED_OTHERWISE = 2.0**-40
+
+
+def _as_defined(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
+    """Rule 7: another order of the same terms, and what it says of PyTorch's own error in float64."""
+    nothing = np.zeros(e.shape, dtype=bool)
+    dtype = str(oracle.expected[output].dtype)
+    sums = judge.accumulates or judge.terms is not None
+    leaves_range = ~np.isfinite(e) | ~np.isfinite(g)
+    if dtype in judge.tolerances or not (dtype == "float64" or (sums and leaves_range.any())):
+        return nothing
+    definition = oracle.definition
+    if definition is None or len(definition) != len(oracle.expected):
+        return nothing
+    if definition[output].shape != e.shape or str(definition[output].dtype) != dtype:
+        return nothing
+    d = definition[output].astype(np.float64)
+    right = nothing
+    if sums and leaves_range.any():
+        same = tolerance_of(judge, dtype).accepts(d, g)
+        # A definition that stays in range where the kernel does not needs no look at the inputs.
+        stays = np.isfinite(d) & ~np.isfinite(e)
+        right = same & leaves_range & (stays | _of_finite_inputs(judge, oracle, output))
+    if dtype == "float64":
+        own_error = np.abs(d - e)
+        right = right | ((own_error <= _ROUNDED_OTHERWISE * np.abs(e)) & (np.abs(g - e) <= 2.0 * own_error))
+    return np.asarray(right)
 
 
 def allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[Array]:
@@ -218,7 +271,7 @@ def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str
     if of_output is not None:
         yield _BESIDE, 2.0 * of_output.own_error
         roundings = _summed(judge, dtype, _per_element(oracle, o)).rtol * 2.0 ** PRECISION[dtype]
-        yield _CONDITION, roundings * of_output.condition
+        yield _CONDITION, roundings * of_output.condition + roundings**2 * of_output.curvature
 
 
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:
@@ -251,6 +304,12 @@ def _largest(oracle: Oracle) -> int:
 def _per_element(oracle: Oracle, o: Array) -> float:
     """How many input elements there are for each output element."""
     return _largest(oracle) / max(o.size, 1)
+
+
+def summed_tolerance(judge: Judge, oracle: Oracle, output: int) -> Tolerance:
+    """`tolerance_of`, or what a reduction to this output needs where that is more: k of rule 2."""
+    expected = oracle.expected[output]
+    return _summed(judge, str(expected.dtype), _per_element(oracle, expected))
 
 
 def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
@@ -293,7 +352,32 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
     upwards = unknown | (known & ((magnitude / 2 + o / 2) * (1.0 + tolerance.rtol) > limit))
     downwards = unknown | (known & ((magnitude / 2 - o / 2) * (1.0 + tolerance.rtol) > limit))
     right = (np.isposinf(g) & upwards) | (np.isneginf(g) & downwards) | (np.isnan(g) & upwards & downwards)
+    if (np.isnan(g) & np.isinf(o) & ~right).any():
+        right = right | _overflown_against_infinity(judge, oracle, output, g, o)
     return np.asarray(right)
+
+
+def _overflown_against_infinity(judge: Judge, oracle: Oracle, output: int, g: Array, o: Array) -> Mask:
+    """Rule 5: NaN where the terms that are finite may overflow to the other infinity than an infinite term's."""
+    truths, magnitudes = oracle.finite_terms
+    if judge.terms is not None:
+        magnitude = _stated(judge, oracle, output, {name: _zeroed(a) for name, a in oracle.arguments.items()})
+    else:
+        magnitude = magnitudes[output] if magnitudes else None
+    truth = truths[output] if truths else None
+    if magnitude is None or truth is None or not magnitude.shape == truth.shape == g.shape:
+        return np.zeros(g.shape, dtype=bool)
+    dtype = str(oracle.expected[output].dtype)
+    limit, magnitude = largest_finite(dtype) / (1.0 + tolerance_of(judge, dtype).rtol), np.abs(magnitude)
+    unknown = ~np.isfinite(magnitude) | ~np.isfinite(truth)
+    upwards = unknown | (magnitude / 2 + truth / 2 > limit)
+    downwards = unknown | (magnitude / 2 - truth / 2 > limit)
+    return np.asarray(np.isnan(g) & ((np.isposinf(o) & downwards) | (np.isneginf(o) & upwards)))
+
+
+def _zeroed(argument: Any) -> Any:
+    wide = _wide(argument)
+    return np.where(np.isfinite(wide), wide, 0.0) if isinstance(wide, np.ndarray) and wide.dtype.kind in "fc" else wide
 
 
 def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:

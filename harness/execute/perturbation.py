@@ -43,18 +43,18 @@ def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensiti
         return None
     dtype = min(floats, key=PRECISION.__getitem__)
     step, scale = (dtype, 1.0) if dtype != "float64" else ("float32", _FLOAT64_PER_FLOAT32)
-    conditions = [None if o is None else np.zeros(o.shape) for o in truth]
-    errors = [None if o is None else np.zeros(o.shape) for o in truth]
+    conditions, curvatures, errors = ([None if o is None else np.zeros(o.shape) for o in truth] for _ in range(3))
     with np.errstate(all="ignore"):
         for signs in range(_NEIGHBOURS):
             near = in_float64(*_moved(invocation, tensors, step, signs, 1))
             far = in_float64(*_moved(invocation, tensors, step, signs, 2))
             _add(conditions, truth, near, far, _response)
+            _add(curvatures, truth, near, far, _curvature)
             beside = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1)
             _add(errors, truth, in_float64(*beside), _own(*beside), _distance)
     return tuple(
-        None if c is None or e is None else Sensitivity(c * scale, e * (scale if dtype == "float64" else 1.0))
-        for c, e in zip(conditions, errors, strict=True)
+        None if c is None or e is None or q is None else Sensitivity(c * scale, e * scale, q * scale**2)
+        for c, e, q in zip(conditions, errors, curvatures, strict=True)
     )
 
 
@@ -96,9 +96,17 @@ def _add(
 
 def _response(truth: Array, near: Array, far: Array) -> Array:
     """|near - truth| where the response is smooth, else 0."""
+    return np.where(_is_smooth(truth, near, far), np.abs(near - truth), 0.0)
+
+
+def _curvature(truth: Array, near: Array, far: Array) -> Array:
+    """The part of near - truth that is quadratic in the step, where the response is smooth, else 0."""
+    return np.where(_is_smooth(truth, near, far), np.abs((far - truth) - 2.0 * (near - truth)) / 2.0, 0.0)
+
+
+def _is_smooth(truth: Array, near: Array, far: Array) -> Array:
     one, two = np.abs(near - truth), np.abs(far - truth)
-    smooth = np.isfinite(two) & (two >= _LEAST_GROWTH * one) & (two <= _MOST_GROWTH * one)
-    return np.where(smooth, one, 0.0)
+    return np.asarray(np.isfinite(two) & (two >= _LEAST_GROWTH * one) & (two <= _MOST_GROWTH * one))
 
 
 def _distance(truth: Array, true_beside: Array, own_beside: Array) -> Array:

@@ -15,6 +15,7 @@ from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import build_tensors
 from harness.execute import perturbation
+from harness.execute.definition import defined_outputs
 from harness.execute.torch_call import call_invocation, in_float64, reference_outputs, to_numpy
 from harness.generate.operator_case import judge_of
 
@@ -95,6 +96,17 @@ class Reference:
         """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
         return self._of_both_parts(_in_float64(self.invocation, _marked, least_scale=1))
 
+    @cached_property
+    def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
+        """The truth and the magnitude with zeros for infinite inputs and NaN."""
+        truth = _in_float64(self.invocation, _zeroed, keep_scales=True)
+        return truth, self._of_both_parts(_in_float64(self.invocation, lambda tensor: _absolute(_zeroed(tensor))))
+
+    @cached_property
+    def definition(self) -> tuple[Array, ...] | None:
+        """The outputs of PyTorch's own definition of the operator; see `harness.execute.definition`."""
+        return defined_outputs(self.invocation)
+
     def _of_both_parts(self, found: tuple[Array | None, ...] | None) -> tuple[Array | None, ...] | None:
         """Outputs for real inputs, once for each part where the case's own are complex."""
         if found is None or len(found) != len(self.expected):
@@ -133,6 +145,10 @@ def _sign(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
         return torch.complex(_sign(tensor.real), _sign(tensor.imag))
     return torch.where(tensor.isfinite(), tensor.sign(), tensor)
+
+
+def _zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor.isfinite(), tensor, 0) if tensor.is_floating_point() or tensor.is_complex() else tensor
 
 
 def _is_finite(array: Array | None) -> bool:

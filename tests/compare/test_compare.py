@@ -46,6 +46,8 @@ class Said:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     sensitivity: tuple[Sensitivity | None, ...] | None = None
     flushed: tuple[Array, ...] | None = None
+    definition: tuple[Array, ...] | None = None
+    finite_terms: tuple[None, None] = (None, None)
 
 
 def array(values: npt.ArrayLike, dtype: str) -> Array:

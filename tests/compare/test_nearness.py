@@ -222,3 +222,69 @@ def test_a_gated_state_is_held_to_what_is_added_up_in_it(overload: str) -> None:
     for offset, right in ((1e-7, True), (1e-4, False)):
         got = [e + np.float32(offset) for e in reference.expected]
         assert (compare(judge, reference, got).problem is None) == right
+
+
+def convolved(values: Sequence[float], weights: Sequence[float]) -> Invocation:
+    arguments = (("input", tensor(values, (1, 1, len(values)))), ("weight", tensor(weights, (1, 1, len(weights)))))
+    return Invocation("aten.conv1d.default", arguments)
+
+
+def test_rule_5_a_product_overflows_against_an_infinite_term() -> None:
+    """-inf + 3·(3e38): NaN where the product is rounded first, -inf in a fused multiply-add."""
+    call = convolved([-np.inf, 3e38], [1.0, 3.0])
+    for got, right in ((-np.inf, True), (np.nan, True), (np.inf, False), (0.0, False)):
+        assert (against_pytorch(call, np.array([[[got]]], np.float32)).problem is None) is right
+    # Finite terms that stay in range leave one answer.
+    call = convolved([-np.inf, 3e37], [1.0, 3.0])
+    assert against_pytorch(call, np.array([[[np.nan]]], np.float32)).problem == "NaN positions"
+    # As does a product that overflows to the same infinity.
+    call = convolved([-np.inf, -3e38], [1.0, 3.0])
+    assert against_pytorch(call, np.array([[[np.nan]]], np.float32)).problem == "NaN positions"
+
+
+def test_rule_5_a_scaled_product_overflows_against_an_infinite_term() -> None:
+    arguments = {"self": [np.inf], "tensor1": [-3e38], "tensor2": [3.0]}
+    specs = tuple((name, tensor(values, (1,))) for name, values in arguments.items())
+    call = Invocation("aten.addcmul.default", (*specs, ("value", 1.0)))
+    for got, right in ((np.inf, True), (np.nan, True), (-np.inf, False)):
+        assert (against_pytorch(call, np.array([got], np.float32), judge_of(call)).problem is None) is right
+
+
+def test_rule_7_a_definition_that_stays_in_range() -> None:
+    """alpha·(v·w) is 0 where alpha·v is infinite before it is multiplied by zero."""
+    largest = float(np.finfo(np.float64).max)
+    call = Invocation(
+        "aten.addr.default",
+        (
+            ("self", tensor([np.nan], (1, 1), "float64")),
+            ("vec1", tensor([largest], (1,), "float64")),
+            ("vec2", tensor([0.0], (1,), "float64")),
+            ("beta", 0),
+            ("alpha", 2.5),
+        ),
+    )
+    for got, right in ((0.0, True), (np.nan, True), (1.0, False), (np.inf, False)):
+        assert (against_pytorch(call, np.array([[got]]), judge_of(call)).problem is None) is right
+
+
+def variance(values: Array) -> Invocation:
+    spec = TensorSpec(values.shape, str(values.dtype), (1,), 0, Literal(tuple(values.astype(float).tolist())))
+    return Invocation("aten.var.correction", (("self", spec), ("dim", None), ("correction", 1)))
+
+
+@pytest.mark.parametrize("value", [0.1, 3333.3333, -7.7, 1e15])
+def test_rule_6_the_variance_of_equal_elements_is_the_square_of_an_error(value: float) -> None:
+    values = np.full(2049, value, np.float32)
+    call = variance(values)
+    rounding = np.sqrt(values.size) * 2.0**-24 * np.abs(values[0])
+    assert against_pytorch(call, np.array(rounding**2, np.float32), judge_of(call)).problem is None
+    assert against_pytorch(call, np.array(1e5 * rounding**2, np.float32), judge_of(call)).problem == "values"
+
+
+def test_a_float64_variance_is_held_to_one_in_long_double() -> None:
+    """PyTorch updates mean and variance element by element: its error grows with their number."""
+    values = np.random.Generator(np.random.PCG64(3)).normal(0.6, 2.0, 20_000)
+    exact = np.array(values.astype(np.longdouble).var(ddof=1), np.float64)
+    call = variance(values)
+    assert against_pytorch(call, exact, judge_of(call)).problem is None
+    assert against_pytorch(call, exact * (1 + 1e-11), judge_of(call)).problem == "values"

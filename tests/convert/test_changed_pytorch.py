@@ -57,7 +57,7 @@ SAID = {
     "missing name": "_decomp.create_onnx_friendly_decomposition_table is missing",
     "other signature": ("decompose_with_registry takes (registry, exported_program), not (exported_program, registry)"),
     "renamed error": "_errors.DispatchError is missing; NoConversionError is raised in place of",
-    "other graph": "aten.relu.default, converted as it is, gets another graph with kept constants",
+    "other graph": "aten.relu.default, converted as it is, gets another graph alone",
 }
 
 

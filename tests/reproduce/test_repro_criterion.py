@@ -34,6 +34,8 @@ class Answers:
     marked: None = None
     sensitivity: None = None
     flushed: None = None
+    definition: None = None
+    finite_terms: tuple[None, None] = (None, None)
     arguments: Any = None
 
 

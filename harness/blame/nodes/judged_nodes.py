@@ -103,7 +103,7 @@ class NodeOracle:
         strict: Take the inputs for what they are, and excuse nothing by how far they may be rounded.
     """
 
-    unscaled = flushed = None
+    unscaled = flushed = definition = None
 
     def __init__(self, definition: Definition, *, strict: bool = False) -> None:
         self._definition = definition
@@ -145,6 +145,18 @@ class NodeOracle:
         return _in_float64(
             self._definition.of_terms(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
         )
+
+    @cached_property
+    def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
+        """The truth and the magnitude with zeros for infinite inputs and NaN."""
+        if not self._definition.accumulates:
+            return None, None
+
+        def zeroed(a: Array) -> Array:
+            return np.where(np.isfinite(a), a, np.zeros_like(a))
+
+        found = [self._definition.of_terms(change) for change in (zeroed, lambda a: np.abs(zeroed(a)))]
+        return _in_float64(found[0]), _in_float64(found[1])
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:

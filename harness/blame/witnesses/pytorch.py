@@ -15,9 +15,7 @@ PyTorch in float64: how far from the truth PyTorch and the backend are where the
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -33,8 +31,8 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.verdict import Outcome
 from harness.core.documents import first_line
 from harness.core.dtypes import PRECISION, Array
-from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
-from harness.core.torch_operators import OpOverload, TorchDispatchMode, own_definition
+from harness.core.tensors import bind, build_tensors, output_tensors, overload
+from harness.execute.definition import REFUSALS, Circular, InPlaceOfTheKernel, definition_of
 from harness.execute.reference import Reference, run_reference
 from harness.execute.torch_call import call_invocation, quiet_call, to_numpy
 
@@ -124,67 +122,19 @@ def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": context.failure.backend})
 
 
-#: How often a definition may come back to its operator: once for each dimension, as `roll` does.
-_DEEPEST = 16
-
-#: What definitions raise for arguments that kernels take.
-_REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
-
-
-class _Circular(Exception):
-    """The definition ends in the kernel itself, of which it says nothing."""
-
-
-class _InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Takes the definition wherever the kernel would be called, within the definition too.
-
-    Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
-    calls the kernel (`asinh`): these would confirm whatever the kernel computes.
-    """
-
-    def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._kernel, self._definition = kernel, definition
-        self._depth = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        taken: Callable[..., Any] = func
-        if func is self._kernel:
-            # Primitives count, too, so that the depth may pass the limit by. An exception of Python's own
-            # limit would leave this mode active for whatever the process does next.
-            if self._depth >= _DEEPEST:
-                raise _Circular
-            taken = self._definition
-        elif func.namespace == "prims":
-            taken = func.impl_aten
-        else:
-            return func(*args, **(kwargs or {}))
-        self._depth += 1
-        try:
-            with self:
-                return taken(*args, **(kwargs or {}))
-        finally:
-            self._depth -= 1
-
-
 @witness("PyTorch's decomposition", place=10)
 def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
-    call = bind(context.invocation)
-    kernel = overload(context.invocation.overload)
-    definition = own_definition(kernel)
-    if context.got is None or definition is None or not _takes(definition, call):
+    definition = definition_of(context.invocation)
+    if context.got is None or definition is None:
         return
-    tensors = build_tensors(context.invocation)
-    in_its_place = _InPlaceOfTheKernel(kernel, definition)
+    call, in_its_place = definition
     try:
         with quiet_call(), in_its_place:
-            results = output_tensors(call.with_target(definition)(tensors))
-    except _Circular:
+            results = output_tensors(call(build_tensors(context.invocation)))
+    except Circular:
         return
-    except _REFUSALS as error:
+    except REFUSALS as error:
         yield Testimony(Role.DECOMPOSITION, Finding.REFUSES, "decomposition", {"error": first_line(error)})
         return
     outputs = [to_numpy(t) for t in results]
@@ -201,7 +151,7 @@ def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
             yield Testimony(Role.DECOMPOSITION, Finding.OTHER, "decomposition", facts)
 
 
-def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: _InPlaceOfTheKernel) -> bool:
+def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: InPlaceOfTheKernel) -> bool:
     """Whether the backend's result would do, were the definition the kernel.
 
     It need not be much nearer to the definition at every element: where sums cancel (`gelu` of -5.5), the
@@ -215,7 +165,7 @@ def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: _In
     try:
         with quiet_call(), in_its_place:
             return compare(context.judge, defined, context.got).problem is None
-    except _Circular:
+    except Circular:
         return False
 
 
@@ -249,15 +199,6 @@ def _takes_part(context: FailureContext) -> bool:
     except Exception:
         # Which operators it would have translated is not known then.
         return True
-
-
-def _takes(definition: Callable[..., Any], call: BoundCall) -> bool:
-    """Whether a definition takes the arguments of a call as the kernel does: some take fewer by position."""
-    try:
-        inspect.signature(definition).bind(*call.positional, **dict(call.keywords))
-    except TypeError:
-        return False
-    return True
 
 
 #: PyTorch bears witness against a backend that is off so many times as far as PyTorch itself, and float64

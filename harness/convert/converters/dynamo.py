@@ -44,7 +44,7 @@ class DynamoConverter:
         self._passes: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
         self._fast: FastExport | None = None
         if not public_api:
-            self._fast = FastExport(Trust(self.name, self.version), adding=self._table is not None)
+            self._fast = FastExport(Trust(self.name, self.version), lambda: self._table is not None)
 
     @property
     def trust(self) -> Trust | None:

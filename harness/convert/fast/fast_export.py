@@ -56,10 +56,10 @@ class FastExport:
 
     Args:
         trust: How far that is believed.
-        adding: Whether exports add conversion functions to the exporter's.
+        adding: Says whether exports add conversion functions to the exporter's, and need a copy of its registry.
     """
 
-    def __init__(self, trust: Trust, *, adding: bool) -> None:
+    def __init__(self, trust: Trust, adding: Callable[[], bool]) -> None:
         self.trust = trust
         self._adding = adding
         self._failures = KnownFailures()
@@ -105,7 +105,7 @@ class FastExport:
             options = {"opset_version": request.opset, "dynamic_shapes": request.dynamic_shapes}
             return export(program, inputs, request.input_names, request.output_names, **options)
 
-        with cached_constants(fallbacks=fallbacks, adding=self._adding) as keeping, quiet():
+        with cached_constants(fallbacks=fallbacks, adding=self._adding()) as keeping, quiet():
             captured = captured_directly(calls) if calls is not None else None
             try:
                 if captured is not None:
@@ -129,7 +129,7 @@ class FastExport:
         """See `harness.convert.converter.ConvertsParts`."""
         if not can_be_direct(request) or not self.covers(request):
             return None
-        return self._parts(request, _Steps(export, request.opset, self._failures, self._adding), begin)
+        return self._parts(request, _Steps(export, request.opset, self._failures, self._adding()), begin)
 
     def _parts(
         self, request: ExportRequest, steps: _Steps, begin: Callable[[Sequence[int]], None]

@@ -61,7 +61,8 @@ class RoundingOracle:
     """
 
     #: What only a single operator has.
-    magnitude = unscaled = marked = flushed = None
+    magnitude = unscaled = marked = flushed = definition = None
+    finite_terms = (None, None)
 
     def __init__(
         self,

@@ -96,6 +96,15 @@ class Golden:
     models: Mapping[str, bytes]
 
     @property
+    def definition(self) -> None:
+        """Not stored: PyTorch's own definition would have to be run."""
+
+    @property
+    def finite_terms(self) -> tuple[None, None]:
+        """Not stored."""
+        return None, None
+
+    @property
     def overload(self) -> str:
         """Dotted name."""
         return self.invocation.overload

@@ -1,0 +1,87 @@
+"""PyTorch's own definition of an operator by simpler operators, run in the kernel's place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, own_definition
+from harness.execute.torch_call import quiet_call, to_numpy
+
+#: How often a definition may come back to its operator: once for each dimension, as `roll` does.
+_DEEPEST = 16
+
+#: What definitions raise for arguments that kernels take.
+REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+class Circular(Exception):
+    """The definition ends in the kernel itself, of which it says nothing."""
+
+
+class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Takes the definition wherever the kernel would be called, within the definition too.
+
+    Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
+    calls the kernel (`asinh`): these would confirm whatever the kernel computes.
+    """
+
+    def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._kernel, self._definition = kernel, definition
+        self._depth = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        taken: Callable[..., Any] = func
+        if func is self._kernel:
+            # Primitives count, too, so that the depth may pass the limit by. An exception of Python's own
+            # limit would leave this mode active for whatever the process does next.
+            if self._depth >= _DEEPEST:
+                raise Circular
+            taken = self._definition
+        elif func.namespace == "prims":
+            taken = func.impl_aten
+        else:
+            return func(*args, **(kwargs or {}))
+        self._depth += 1
+        try:
+            with self:
+                return taken(*args, **(kwargs or {}))
+        finally:
+            self._depth -= 1
+
+
+def definition_of(invocation: Invocation) -> tuple[BoundCall, InPlaceOfTheKernel] | None:
+    """The call of an operator's definition with the arguments of a case, and the mode to make it in.
+
+    None where PyTorch has no definition, or one that takes other arguments: some take fewer by position.
+    """
+    call = bind(invocation)
+    kernel = overload(invocation.overload)
+    definition = own_definition(kernel)
+    if definition is None:
+        return None
+    try:
+        inspect.signature(definition).bind(*call.positional, **dict(call.keywords))
+    except TypeError:
+        return None
+    return call.with_target(definition), InPlaceOfTheKernel(kernel, definition)
+
+
+def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
+    """What the operator's definition gives for a case, in the case's dtypes; None where it gives nothing."""
+    found = definition_of(invocation)
+    if found is None:
+        return None
+    call, in_its_place = found
+    try:
+        with quiet_call(), in_its_place:
+            return tuple(to_numpy(t) for t in output_tensors(call(build_tensors(invocation))))
+    except (Circular, *REFUSALS):
+        return None
