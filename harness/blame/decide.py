@@ -52,6 +52,8 @@ def at_once(failure: FailureSummary) -> Decision | None:
         who = RUNS_AT[failure.stage]
         name = {CONVERTER: failure.converter, BACKEND: failure.backend, PYTORCH: "PyTorch"}.get(who)
         return Decision(who, "process-ended", {**facts, "component": name or ""})
+    if failure.stage is Stage.CONVERT and failure.raised_by:
+        return Decision(PYTORCH, "raises-without-values", {**facts, "part": failure.raised_by})
     if failure.stage is Stage.CONVERT:
         rule = "cannot-convert" if failure.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
         return Decision(CONVERTER, rule, {**facts, "converter": failure.converter})
@@ -88,6 +90,7 @@ class _Row:
 
 _NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
 _INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
+_INVALID_NODE = _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),))
 _INVENTED = _Row(
     CONVERTER,
     "rests-on-open-question",
@@ -126,6 +129,7 @@ _SETTLED = _Row(
 _MISMATCH = (
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
+    _INVALID_NODE,
     _Row(
         BACKEND,
         "wrong-node",
@@ -200,7 +204,7 @@ _REFUSAL = (
     _NO_REPEAT,
     _INVALID,
     _INVENTED,
-    _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),)),
+    _INVALID_NODE,
 )
 _UNSUPPORTED = (
     *_REFUSAL,

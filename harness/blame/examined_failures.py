@@ -137,7 +137,8 @@ def _known_at_once(result: Result, converter: str) -> Decision | None:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
         return Decision(SPEC, "left-open", testimony=(left_open,))
-    return at_once(FailureSummary(result.stage, result.outcome, converter, result.backend, result.message))
+    summary = FailureSummary(result.stage, result.outcome, converter, result.backend, result.message, result.raised_by)
+    return at_once(summary)
 
 
 def with_blame(

@@ -56,6 +56,7 @@ class FailureFacts:
         rule: The row of the decision table that decided.
         statements: Statement → facts of the first testimony with it.
         by_operator: Whether many defects fail so, so that only the operator tells.
+        raised_by: See `harness.execute.task.Result`.
     """
 
     overload: str
@@ -70,6 +71,7 @@ class FailureFacts:
     statements: Mapping[str, Mapping[str, Any]]
     call: CallTraits
     by_operator: bool
+    raised_by: str = ""
 
     @classmethod
     def of(cls, result: Result, invocation: Invocation, converter: str, decision: Decision) -> FailureFacts:
@@ -95,6 +97,7 @@ class FailureFacts:
             statements=statements,
             call=call_traits(invocation),
             by_operator=result.outcome in SPEECHLESS or symptom or exporter.is_generic(words),
+            raised_by=result.raised_by,
         )
 
     @property
@@ -631,7 +634,8 @@ _PARTS = {
 
 def _pytorch(facts: FailureFacts) -> Place:
     of = "aten.var" if _VARIANCE.fullmatch(facts.family) else facts.family
-    return Place("PyTorch", f"{_PARTS.get(facts.rule, 'kernel')} of {of}", choice=facts.call.choice)
+    part = facts.raised_by or _PARTS.get(facts.rule, "kernel")
+    return Place("PyTorch", f"{part} of {of}", choice=facts.call.choice)
 
 
 def _spec(facts: FailureFacts) -> Place:

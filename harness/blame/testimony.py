@@ -13,13 +13,17 @@ from harness.execute.task import Group, Settings
 
 @dataclass(frozen=True)
 class FailureSummary:
-    """A failure, as far as the decision needs it: where the case ended, how, and in what words."""
+    """A failure, as far as the decision needs it: where the case ended, how, and in what words.
+
+    `raised_by` is as in `Result`.
+    """
 
     stage: Stage
     outcome: Outcome
     converter: str
     backend: str
     message: str = ""
+    raised_by: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,8 @@ message = "expected nan"            # a regular expression, found in the failure
 call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
 ```
 
-An entry matches a failure where everything that it states holds.
+An entry matches a failure where everything that it states holds, and where the failure's blame is not somebody's
+whose repository the link is not of: an exporter's issue says nothing of a runtime's defect.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.rows import CodedRows, Condition
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core import overloads as schema
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.cases_home import CaseFileError, cases_directory
@@ -75,12 +76,19 @@ class KnownIssue:
             if getattr(self, name):
                 yield name, getattr(self, name).__contains__
         if failure:
+            yield "blame", self.blames.__contains__
             yield "signature", lambda text: self.signature in text
             for name, pattern in (("signature", self.pattern), ("message", self.message)):
                 if pattern:
                     yield name, re.compile(pattern).search
         if self.call:
             yield "invocation", lambda text: re.search(self.call, call(text)) is not None
+
+    @cached_property
+    def blames(self) -> frozenset[str]:
+        """The blames of failures that the entry may be about; what has no blame, or nobody's, may be anybody's."""
+        repository = "/".join(self.link.split("/")[3:5]).lower()
+        return frozenset({"", UNKNOWN, SPEC, *_BLAMES.get(repository, {BACKEND})})
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether a failed row of the record is this defect."""
@@ -103,6 +111,13 @@ class KnownIssue:
     def to_data(self) -> dict[str, str]:
         """Plain JSON data."""
         return {"link": self.link, "note": self.note}
+
+
+#: Repository → whose defects are reported there; in any other a runtime's.
+_BLAMES = {
+    "pytorch/pytorch": {CONVERTER, PYTORCH},
+    "microsoft/onnxscript": {CONVERTER},
+}
 
 
 def shipped_file() -> Path | None:

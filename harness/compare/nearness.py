@@ -386,7 +386,9 @@ def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
         marked = _stated(judge, oracle, output, {name: _marked(a) for name, a in oracle.arguments.items()})
     else:
         marked = oracle.marked[output] if oracle.marked else None
-    return np.isfinite(marked) if marked is not None else np.asarray(False)
+    if marked is None or marked.shape != oracle.expected[output].shape:
+        return np.asarray(False)
+    return np.isfinite(marked)
 
 
 def _marked(argument: Any) -> Any:

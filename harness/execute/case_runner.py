@@ -25,6 +25,7 @@ from harness.convert.converter import find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.execute.definition import raising_part
 from harness.execute.double_check import DoubleCheck
 from harness.execute.placement import placements
 from harness.execute.reference import Reference, run_reference
@@ -159,6 +160,9 @@ class Executor:
         more = {"blame": failure.blame, "message": describe_error(failure.error)}
         if found.rule:
             more["rule"] = found.rule
+        elif self._settings.blame and failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
+            # All fail alike.
+            more["raised_by"] = raising_part(found.members[0].group.exported, failure.error)
         keys = keys_of(found.members)
         standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
         rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))

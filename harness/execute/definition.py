@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
+from harness.core.documents import with_causes
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
@@ -85,3 +87,51 @@ def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
             return tuple(to_numpy(t) for t in output_tensors(call(build_tensors(invocation))))
     except (Circular, *REFUSALS):
         return None
+
+
+#: What PyTorch says, in no class of its own, of a tensor without values.
+_OF_META_TENSORS = re.compile("meta tensors?|Meta tensors?|fake impl", re.IGNORECASE)
+
+
+def raising_part(invocation: Invocation, failure: BaseException) -> str:
+    """The part of PyTorch that an export fails in: ``meta kernel`` or ``decomposition``; "" for neither.
+
+    The kernel takes the call. Where the operator without values, or its definition by simpler operators, raises
+    the very error that an export ends with, no exporter could have done better.
+
+    Args:
+        invocation: The call.
+        failure: What the export raised.
+    """
+    *_, cause = with_causes(failure)
+    for part, raised in (("meta kernel", _without_values(invocation)), ("decomposition", _decomposed(invocation))):
+        if raised is None or _OF_META_TENSORS.search(str(raised)) or not str(raised):
+            continue
+        if type(raised) is type(cause) and str(cause).startswith(str(raised)):
+            return part
+    return ""
+
+
+def _without_values(invocation: Invocation) -> Exception | None:
+    tensors = [t.to("meta") for t in build_tensors(invocation)]
+    try:
+        with quiet_call():
+            bind(invocation)(tensors)
+    except Exception as error:
+        return error
+    return None
+
+
+def _decomposed(invocation: Invocation) -> Exception | None:
+    found = definition_of(invocation)
+    if found is None:
+        return None
+    call, in_its_place = found
+    try:
+        with quiet_call(), in_its_place:
+            call(build_tensors(invocation))
+    except Circular:
+        return None
+    except Exception as error:
+        return error
+    return None

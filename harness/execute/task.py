@@ -121,6 +121,8 @@ class Result:
         outputs: Of a wrong result: the outputs that it is about; none for all.
         further: Of a failure: what else is wrong with the case, each as if it were the only failure.
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
+        raised_by: Of a failure to convert: the part of PyTorch that raised, as `raising_part` says; "" for the
+            converter.
     """
 
     case: MemberKey
@@ -138,6 +140,7 @@ class Result:
     load_ms: float | None = None
     run_ms: float | None = None
     placement: str = ""
+    raised_by: str = ""
     outputs: tuple[int, ...] = ()
     further: tuple[Result, ...] = ()
 

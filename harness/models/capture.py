@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 
+from harness.convert.torch_private import quiet
 from harness.core.described_tensor import describe_tensor
+from harness.core.documents import first_line
 from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
 from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
 from harness.core.tensors import overload as overload_named
-from harness.core.torch_operators import COMPOSITE, OpOverload, TorchDispatchMode
-from harness.execute.models.model_loading import LoadedModel
+from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode
+from harness.execute.models.model_loading import LoadedModel, ModelProblem
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.record import layout
@@ -67,20 +69,45 @@ class Capture:
 
 
 def capture_calls(model: LoadedModel) -> Capture:
-    """Run `model` on its example inputs and take note of its calls.
+    """Take note of the calls that exporters meet in a model: those of the program that `torch.export` captures.
 
-    A composite operator, such as `linear`, is noted as it is called, which is what exporters see, and so are
-    the calls that it is composed of, which are what kernels run. Of an exported program the calls of its
-    graph are noted.
+    A composite operator, such as `linear`, is one call there, and what only eager mode calls is not: the parts of
+    a composite, and fused kernels such as that of attention. The branches of `torch.cond` and other operators that
+    take functions are left out, and counted. Where the model cannot be captured, its calls in eager mode are noted.
+
+    Raises:
+        ModelProblem: the model can neither be captured nor run.
     """
     notes = _Notes()
-    if model.exported is not None:
-        _Interpreted(model.module, notes).run(*model.inputs)
+    try:
+        module, inputs = _captured(model)
+    except Exception as error:
+        notes.left_out[f"torch.export fails ({first_line(error)}): these are the calls of eager mode"] += 1
+        _record_eager(model, notes)
     else:
-        inputs = [tensor.clone() for tensor in model.inputs]
+        with torch.no_grad():
+            _Interpreted(module, notes).run(*inputs)
+    return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
+
+
+def _captured(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+    """The program that exporters translate, as a module, and its inputs."""
+    if model.exported is not None:
+        return model.module, model.inputs
+    inputs = tuple(tensor.clone() for tensor in model.inputs)
+    with quiet(), torch.no_grad():
+        exported = torch.export.export(model.program, inputs, strict=False)
+        # Checks of sizes compute nothing.
+        return exported.module(check_guards=False), inputs
+
+
+def _record_eager(model: LoadedModel, notes: _Notes) -> None:
+    inputs = [tensor.clone() for tensor in model.inputs]
+    try:
         with _places(model.module, notes), torch.inference_mode(), _Recorder(notes):
             model.program(*inputs)
-    return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
+    except Exception as error:
+        raise ModelProblem(f"--model {model.name}: its calls cannot be captured: {first_line(error)}") from error
 
 
 class _Notes:
@@ -125,7 +152,7 @@ def _kind_of_values(spec: TensorSpec) -> Any:
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Notes what is dispatched, composites before they are decomposed."""
+    """Notes what is dispatched; of a composite the call itself, and not those that it is composed of."""
 
     def __init__(self, notes: _Notes) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -134,11 +161,6 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._notes.add(func, args, kwargs)
-        if func.has_kernel_for_dispatch_key(COMPOSITE):
-            with self:
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
         return func(*args, **kwargs)
 
 
@@ -158,6 +180,8 @@ class _Interpreted(torch.fx.Interpreter):
         """Notes an operator before it is called."""
         if isinstance(target, OpOverload):
             self._notes.add(target, args, kwargs)
+        elif isinstance(target, HigherOrderOperator):
+            self._notes.left_out[f"calls within torch.{target}"] += 1
         return super().call_function(target, args, kwargs)
 
 

@@ -56,6 +56,7 @@ RULES: dict[str, str] = {
     "pytorch-contradicts-itself": "PyTorch contradicts itself.",
     "pytorch-is-off": "PyTorch's result is inaccurate: {backend} has the answer that PyTorch gives in float64.",
     "pytorch-leaves-range": "PyTorch leaves the range of its dtype in an intermediate step.",
+    "raises-without-values": "PyTorch's own {part} raises for a call that its kernel accepts: {message}",
     "rests-on-open-question": "The graph that {converter} emits depends on what the specification leaves open; the call does not.",
     "right-alone": "{backend} computes these nodes correctly alone but not within the batch.",
     "runtimes-disagree": "The runtimes disagree about the model.",
@@ -291,7 +292,12 @@ def _open_node(facts: Mapping[str, Any]) -> str:
 
 
 def _invalid_node(facts: Mapping[str, Any]) -> str:
-    why = facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
+    if "values" in facts:
+        why = f"its input {facts['input']} has the values {facts['values']}, and its text says “{facts['quote']}”"
+    else:
+        why = (
+            facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
+        )
     return f"{node_text(facts['node'])} is not valid by ONNX's own rules: {why}."
 
 

@@ -84,7 +84,7 @@ class ReproducibleFailure:
     @property
     def of_rule(self) -> bool:
         """Whether the defect is in a conversion function of the user's."""
-        return bool(self.rule) and self.blame == "converter"
+        return bool(self.rule) and self.blame in ("converter", "unknown", "")
 
 
 def find_failure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +360,26 @@ def test_an_entry_that_no_longer_fails_is_reported(tmp_path: Path) -> None:
     assert gone(failure(1, backend="trt", **passing)) == []
     assert gone(failure(1, outcome=Outcome.SKIP, stage=Stage.REFERENCE)) == []
     assert gone(*passed, failure(9, signature="shape")) == [3]
+
+
+@pytest.mark.parametrize(
+    ("repository", "blames"),
+    [
+        ("pytorch/pytorch", {"converter", "pytorch"}),
+        ("microsoft/onnxscript", {"converter"}),
+        ("microsoft/onnxruntime", {"backend"}),
+        ("openvinotoolkit/openvino", {"backend"}),
+    ],
+)
+def test_an_issue_is_not_attached_to_another_components_defect(
+    tmp_path: Path, repository: str, blames: set[str]
+) -> None:
+    link = f"https://github.com/{repository}/issues/1"
+    (known,) = known_issues(tmp_path, f'[[issue]]\nlink = "{link}"\nnote = "n"\noverload = "aten.celu"\n')
+    rows = {blame: asdict(failure(1, blame=blame)) for blame in ("converter", "backend", "pytorch", "unknown", "spec")}
+    matched = {blame for blame, row in rows.items() if known.matches(row)}
+    # What is nobody's, or not known, may be anybody's.
+    assert matched == blames | {"unknown", "spec"}
 
 
 def test_the_entries_that_come_with_the_harness_are_valid_and_upstream() -> None:

@@ -91,6 +91,42 @@ def test_a_result_that_roundings_explain_passes_and_its_error_is_told(supervisor
     assert 0 < example.growth.explained < 1e-5
 
 
+FUSED = """
+import torch
+from torch import nn
+
+def attention():
+    torch.manual_seed(0)
+    module = nn.MultiheadAttention(64, 4, batch_first=True).eval()
+    return Own(module, lambda x: module(x, x, x)[0]), (torch.randn(2, 16, 64),)
+
+def encoder():
+    torch.manual_seed(0)
+    return nn.TransformerEncoderLayer(64, 4, 128, batch_first=True).eval(), (torch.randn(2, 16, 64),)
+
+class Own(nn.Module):
+    def __init__(self, part, function):
+        super().__init__()
+        self.part, self.function = part, function
+
+    def forward(self, x):
+        return self.function(x)
+"""
+
+
+@pytest.mark.parametrize("function", ["attention", "encoder"])
+def test_kernels_that_only_eager_mode_fuses_explain_no_less_than_their_own_error(
+    supervisor: Supervisor, tmp_path: Path, function: str
+) -> None:
+    file = tmp_path / "fused.py"
+    file.write_text(FUSED)
+    found = run(supervisor, f"{file}:{function}", "static", converter="dynamo")
+    assert {o.verdict.outcome for o in found} == {Outcome.PASS}
+    grown = [o.growth for o in found if o.growth is not None]
+    assert grown
+    assert all(growth.own <= growth.explained < 1e-5 for growth in grown)
+
+
 def test_control_flow_that_tracing_cannot_see_is_named(supervisor: Supervisor) -> None:
     example, *others = run(supervisor, "control-flow")
     assert example.verdict.outcome is Outcome.PASS

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 from harness.blame.failure_context import ElementsInQuestion, FailureContext
-from harness.blame.nodes.definition import Definition, not_of_rank
+from harness.blame.nodes.definition import Definition, not_of_rank, out_of_range
 from harness.blame.nodes.judged_nodes import overflown
 from harness.blame.nodes.kernel_fault import node_facts, wrong_node
 from harness.blame.nodes.node_steps import SteppedGraph, in_steps
@@ -114,6 +114,9 @@ def _backends(context: FailureContext) -> tuple[Backend, Backend]:
 
 
 def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
+    invalid = out_of_range(fault.definition)
+    if invalid:
+        return Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node_facts(fault.definition), **invalid})
     facts = {"backend": context.failure.backend, **wrong_node(fault)}
     by_values = fault.definition.operator in _BY_VALUES
     question = _open_question(context, fault) if fault.is_of_right_form or by_values else None
@@ -283,4 +286,4 @@ def _rejected(definition: Definition) -> dict[str, Any]:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         return {"error": one_line(error)[:160]}
-    return not_of_rank(definition)
+    return not_of_rank(definition) or out_of_range(definition)

@@ -111,9 +111,9 @@ def _hangs_on(
         said = context.failure.message + (context.plain.error if context.plain else "")
         if context.got is None:
             return any(n.op_type in said for n in asking)
-        # Values are open, and no shape.
+        # Values are open, and no shape and no dtype.
         pairs = zip(context.reference.expected, context.got, strict=False)
-        return all(expected.shape == got.shape for expected, got in pairs)
+        return all((expected.shape, expected.dtype) == (got.shape, got.dtype) for expected, got in pairs)
     calmed = with_inputs(context.invocation, question.calm)
     try:
         reference = run_reference(calmed)

@@ -1,0 +1,89 @@
+"""What the text of an operator says of values, and which part of PyTorch an export fails in."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from failure_contexts import graph_of_nodes, trial_of, words_of
+from harness_runs import vector
+from onnx import helper
+
+from harness.blame.decide import decide
+from harness.blame.examine import examine
+from harness.blame.examined_failures import with_blame
+from harness.blame.nodes.definition import VALUE_LIMITS, operator_text
+from harness.blame.testimony import FailureSummary
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.verdict import Outcome, Stage
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.execute.definition import raising_part
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Group, Settings, Task
+
+
+@pytest.mark.parametrize("opset", [18, 20, 23])
+@pytest.mark.parametrize("operator", VALUE_LIMITS)
+def test_a_limit_is_in_the_text_of_its_operator(operator: str, opset: int) -> None:
+    schema = onnx.defs.get_schema(operator, opset)
+    assert VALUE_LIMITS[operator].quote in operator_text(schema)
+    assert VALUE_LIMITS[operator].place < len(schema.inputs)
+
+
+def test_a_node_whose_values_its_text_does_not_allow_is_not_valid() -> None:
+    call = Invocation("aten.dropout.default", (("input", vector([1.0, 2.0, 3.0])), ("p", 1.0), ("train", True)))
+    decision = examine(trial_of(call, outcome=Outcome.ERROR), frozenset(), lambda name: None)
+    assert (decision.blame, decision.rule) == ("converter", "invalid-node")
+    assert "ratio has the values 1.0" in words_of(decision)
+    assert "with value in [0, 1)" in words_of(decision)
+
+
+@pytest.mark.parametrize(
+    ("indices", "invalid"),
+    [([0, 2, 1], False), ([-3, -1, 0], False), ([0, 3, 1], True), ([-4, 0, 1], True)],
+)
+def test_indices_are_looked_at(indices: list[int], invalid: bool) -> None:
+    call = Invocation("aten.relu.default", (("self", vector([1.0, 2.0, 3.0])),))
+    numbers: dict[str, Array] = {"indices": np.array(indices, np.int64)}
+    model = graph_of_nodes(call, [helper.make_node("Gather", ["c0_i0", "indices"], ["c0_o0"])], numbers)
+    context = trial_of(call, model=model, outcome=Outcome.ERROR)
+    decision = examine(context, frozenset(), lambda name: None)
+    # Shape inference finds what is a constant, too.
+    assert (decision.rule in ("invalid-node", "invalid-model")) is invalid
+
+
+def test_a_wrong_result_of_an_invalid_node_is_the_converters() -> None:
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    said = [Testimony(Role.NODES, Finding.INVALID, "invalid-node"), Testimony(Role.RUNTIME, Finding.RIGHT, "model")]
+    assert decide(failure, said).rule == "invalid-node"
+
+
+def reduced(axis: int) -> Invocation:
+    """A call whose meta kernel does not normalise a negative axis."""
+    data = TensorSpec((5, 1, 2), "float32", (2, 2, 1), 0, Literal(tuple(map(float, range(10)))))
+    offsets = TensorSpec((4,), "int64", (1,), 0, Literal((0, 2, 3, 5)))
+    return Invocation(
+        "aten.segment_reduce.default", (("data", data), ("reduce", "sum"), ("offsets", offsets), ("axis", axis))
+    )
+
+
+def test_the_part_of_pytorch_that_raises_is_found() -> None:
+    raised = IndexError("tuple index out of range")
+    wrapped = RuntimeError("torch.export fails")
+    wrapped.__cause__ = raised
+    assert raising_part(reduced(-3), wrapped) == "meta kernel"
+    # Another error is not its.
+    assert raising_part(reduced(-3), RuntimeError("no conversion")) == ""
+    assert raising_part(reduced(0), raised) == ""
+
+
+def test_a_meta_kernel_that_raises_is_pytorchs() -> None:
+    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), "dynamo", ("ort-cpu",), Settings())
+    with Supervisor() as supervisor:
+        results = [result for part in supervisor.run(task) for result in part]
+        (blamed,) = with_blame(results, task, supervisor)
+    assert (blamed.stage, blamed.outcome, blamed.blame) == (Stage.CONVERT, Outcome.ERROR, "pytorch")
+    assert blamed.diagnosis is not None
+    assert blamed.diagnosis.rule == "raises-without-values"
+    assert (blamed.diagnosis.component, blamed.diagnosis.place) == ("PyTorch", "meta kernel of aten.segment_reduce")
