@@ -130,6 +130,9 @@ _MISMATCH = (
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
     _INVALID_NODE,
+    # A definition is run in one order of its terms: an independent runtime and PyTorch's own decomposition that agree
+    # with the backend are two others.
+    _Row(PYTORCH, _DISAGREE, ((R.NODES, F.WRONG), _SAME, _DECOMPOSED)),
     _Row(
         BACKEND,
         "wrong-node",

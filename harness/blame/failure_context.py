@@ -555,7 +555,7 @@ class FailureContext:
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
-        return bool(narrowing(backend.name, backend, self.reference.dtypes))
+        return narrowing(backend.name, backend, self.reference.arrays) is not None
 
     def is_independent(self, name: str) -> bool:
         """Whether backend `name` shares no engine with the failing one."""

@@ -38,6 +38,11 @@ class Reference:
         """Dtypes of all inputs and outputs."""
         return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
 
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All inputs and outputs."""
+        return *self.feeds, *self.expected
+
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
         """Schema name → value, tensors as arrays, complex numbers as such; for rules."""

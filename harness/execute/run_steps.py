@@ -13,7 +13,7 @@ import onnx
 
 from harness.compare.repeated import Again
 from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
-from harness.core.dtypes import Array
+from harness.core.dtypes import INT_RANGE, PRECISION, Array
 from harness.run.backend import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
 _T = TypeVar("_T")
@@ -95,13 +95,50 @@ def named_feeds(model: onnx.ModelProto, names: Iterable[str], arrays: Iterable[A
     return {name: array for name, array in zip(names, arrays, strict=True) if name in present}
 
 
-def narrowing(name: str, backend: Backend, dtypes: Iterable[str]) -> str:
-    """Which of some dtypes the backend called `name` silently narrows, for a person; "" for none."""
-    for dtype in sorted(dtypes):
+@dataclass(frozen=True)
+class Narrowing:
+    """What a backend silently narrows in a case.
+
+    Attributes:
+        words: For a person.
+        of_integers: Whether it is integers alone: a result is right unless one of them does not fit, so that the
+            case is run, and only a wrong result is the narrowing's.
+    """
+
+    words: str
+    of_integers: bool
+
+
+def narrowing(name: str, backend: Backend, arrays: Iterable[Array]) -> Narrowing | None:
+    """What the backend called `name` narrows of a case's inputs and outputs; None for nothing.
+
+    An integer dtype is narrowed where one of the case's integers does not fit into the narrower one.
+    """
+    found: dict[str, str] = {}
+    unfit: dict[str, str] = {}
+    for array in arrays:
+        dtype = str(array.dtype)
         narrower = backend.narrows(dtype)
-        if narrower:
-            return f"{name} silently computes {dtype} in {narrower}"
-    return ""
+        if narrower and array.dtype.kind not in "iu":
+            found[dtype] = narrower
+        elif narrower and not _fits(array, narrower):
+            unfit[dtype] = narrower
+    for narrowed in (found, unfit):
+        for dtype, narrower in sorted(narrowed.items()):
+            return Narrowing(f"{name} silently computes {dtype} in {narrower}", narrowed is unfit)
+    return None
+
+
+def _fits(array: Array, narrower: str) -> bool:
+    """Whether all integers of an array are numbers of a narrower dtype, an integer or a floating one."""
+    if not array.size:
+        return True
+    low, high = int(array.min()), int(array.max())
+    if narrower in INT_RANGE:
+        least, most = INT_RANGE[narrower]
+        return least <= low and high <= most
+    exact = 2 ** PRECISION[narrower] if narrower in PRECISION else 0
+    return -exact <= low and high <= exact
 
 
 def load_step(

@@ -118,6 +118,7 @@ SENTENCES: dict[str, str] = {
     "repeated-call/contradicts": "PyTorch gives a different result when it is called again with the same inputs.",
     "rounded-arguments/same": "The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
     "rounded-constant/same": "The graph has the number {number} in float32's precision: {exact} would give PyTorch's result.",
+    "sibling-overload/contradicts": "With the number given as a tensor ({overload}), PyTorch itself gives {backend}'s result.",
     "row-major/contradicts": "For row-major copies of the inputs, PyTorch itself gives {backend}'s result.",
     "runtime-passes/right": "{backend} gives PyTorch's result without {passes}.",
     "shape-of-updates/invalid": "ONNX {operator}: the updates have the “{quote}”; {node} has updates of the shape {updates} and indices of {indices}.",

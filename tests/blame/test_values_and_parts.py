@@ -87,3 +87,20 @@ def test_a_meta_kernel_that_raises_is_pytorchs() -> None:
     assert blamed.diagnosis is not None
     assert blamed.diagnosis.rule == "raises-without-values"
     assert (blamed.diagnosis.component, blamed.diagnosis.place) == ("PyTorch", "meta kernel of aten.segment_reduce")
+
+
+def test_pytorch_is_asked_with_the_number_as_a_tensor() -> None:
+    # -inf to the power of a half is NaN with a number, and inf with a tensor.
+    call = Invocation("aten.pow.Tensor_Scalar", (("self", vector([float("-inf"), 4.0])), ("exponent", 0.5)))
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert (decision.blame, decision.rule) == ("pytorch", "pytorch-contradicts-itself")
+    assert "With the number given as a tensor (aten.pow.Tensor_Tensor), PyTorch itself gives" in words_of(decision)
+
+
+def test_two_independent_agreements_outvote_a_definition() -> None:
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    wrong = Testimony(Role.NODES, Finding.WRONG, "wrong-node")
+    same = Testimony(Role.RUNTIME, Finding.SAME, "other-backend", independent=True)
+    defined = Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition")
+    assert decide(failure, [wrong, same]).blame == decide(failure, [wrong, defined]).blame == "backend"
+    assert decide(failure, [wrong, same, defined]).blame == "pytorch"

@@ -117,8 +117,14 @@ def _gemm(call: NodeCall) -> Sequence[Array] | None:
 
 def _pow(call: NodeCall) -> Sequence[Array] | None:
     """Integers in their own dtype, where the evaluator refuses negative exponents. A fraction is cut, as
-    ``Cast`` cuts it; zero to a negative power is not an integer."""
+    ``Cast`` cuts it; zero to a negative power is not an integer.
+
+    Floats as IEEE 754 has them: NumPy takes the square root for an exponent of a half, which is NaN for -inf.
+    """
     base, exponent = call.given(0), call.given(1)
+    if base is not None and exponent is not None and base.dtype.kind in "fV":
+        wide = base.dtype if base.dtype == np.longdouble else np.dtype(np.float64)
+        return [np.asarray(np.float_power(base.astype(wide), exponent.astype(wide))).astype(base.dtype)]
     if base is None or exponent is None or base.dtype.kind not in "iu" or exponent.dtype.kind not in "iu":
         return None
     base, power = np.broadcast_arrays(base, exponent)

@@ -31,7 +31,9 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.verdict import Outcome
 from harness.core.documents import first_line
 from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
+from harness.core.torch_operators import OpOverload
 from harness.execute.definition import REFUSALS, Circular, InPlaceOfTheKernel, definition_of
 from harness.execute.reference import Reference, run_reference
 from harness.execute.torch_call import call_invocation, quiet_call, to_numpy
@@ -93,6 +95,54 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
     if context.is_equal([singly]):
         facts = {"backend": context.failure.backend}
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
+
+
+@witness("PyTorch's overload for tensors", place=70)
+def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
+    """The same operator with a number given as a tensor: another kernel, and the same mathematics."""
+    got = context.got
+    if got is None or len(got) != 1 or context.failure.outcome is not Outcome.MISMATCH or draws(context.judge):
+        return
+    for sibling in _with_tensors(context.invocation):
+        try:
+            outputs = [to_numpy(t) for t in call_invocation(*sibling)]
+        except REFUSALS:
+            continue
+        if [(a.shape, a.dtype) for a in outputs] != [(e.shape, e.dtype) for e in context.reference.expected]:
+            continue
+        if context.is_same(outputs):
+            facts = {"overload": sibling[0].overload, "backend": context.failure.backend}
+            yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "sibling-overload", facts)
+            return
+
+
+def _with_tensors(invocation: Invocation) -> Iterator[tuple[Invocation, list[torch.Tensor]]]:
+    """Calls of other overloads of the operator that take one of the call's numbers as a tensor, and their tensors."""
+    target, tensors = overload(invocation.overload), build_tensors(invocation)
+    given = dict(invocation.arguments)
+    for name in target.overloadpacket.overloads():
+        argument = _taken_as_tensor(target, getattr(target.overloadpacket, name))
+        value = given.get(argument)
+        if not argument or isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        like = tensors[0]
+        own = like.is_floating_point() or isinstance(value, int)
+        tensor = torch.full(like.shape, value, dtype=like.dtype if own else torch.get_default_dtype())
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        spec = TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), 0, Literal(()))
+        arguments = tuple((n, spec if n == argument else v) for n, v in invocation.arguments)
+        place = [n for n, v in arguments if isinstance(v, TensorSpec)].index(argument)
+        call = Invocation(f"{invocation.overload.rpartition('.')[0]}.{name}", arguments)
+        yield call, [*tensors[:place], tensor, *tensors[place:]]
+
+
+def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
+    """The only argument in which two overloads differ, if the second takes it as a tensor; "" for none."""
+    own, others = target._schema.arguments, other._schema.arguments
+    if [a.name for a in own] != [a.name for a in others] or other._schema.is_mutable:
+        return ""
+    unlike = [b for a, b in zip(own, others, strict=True) if str(a.type) != str(b.type)]
+    return str(unlike[0].name) if len(unlike) == 1 and str(unlike[0].type) == "Tensor" else ""
 
 
 #: What PyTorch says, in no class of its own, where a rule asks a tensor without values for a number.

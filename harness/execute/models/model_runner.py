@@ -115,14 +115,15 @@ class ModelExecutor:
     def _one_backend(self, name: str, model: onnx.ModelProto, convert_ms: float) -> None:
         pending = [i for i in self._references if (i, name) not in self._task.done]
         backend = self._backends[name]
-        said = narrowing(name, backend, {d for i in pending for d in self._references[i].dtypes})
+        arrays = (array for i in pending for r in [self._references[i]] for array in (*r.feeds, *r.expected))
+        narrowed = narrowing(name, backend, arrays)
         facts: dict[str, Any] = {
             "opset": emitted_opset(model),
             "convert_ms": convert_ms / max(len(pending), 1),
         }
-        if said:
+        if narrowed and not narrowed.of_integers:
             for index in pending:
-                self._report(index, name, Stage.LOAD, Outcome.NARROWED, said, **facts)
+                self._report(index, name, Stage.LOAD, Outcome.NARROWED, narrowed.words, **facts)
             return
         self._step(Step(Stage.LOAD, name, tuple((0, i) for i in pending)))
         ranges = None
@@ -157,6 +158,10 @@ class ModelExecutor:
         self._step(Step(Stage.COMPARE, name, ((0, index),)))
         comparison = compare(reference.judge, reference, outputs)
         wrong = comparison.problem is not None
+        narrowed = narrowing(name, self._backends[name], (*reference.feeds, *reference.expected)) if wrong else None
+        if narrowed:
+            self._report(index, name, Stage.COMPARE, Outcome.NARROWED, narrowed.words, run_ms=run_ms, **facts)
+            return
         self._report(
             index,
             name,

@@ -111,9 +111,9 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     """The same in this process, which may raise `DeviceLost`."""
     load_cases()
     runtime = _started(backend)
-    narrowed = narrowing(backend, runtime, {str(a.dtype) for a in (*golden.inputs, *golden.expected)})
-    if narrowed:
-        return Ending(Stage.LOAD, Outcome.NARROWED, normalise(narrowed), narrowed)
+    narrowed = narrowing(backend, runtime, (*golden.inputs, *golden.expected))
+    if narrowed and not narrowed.of_integers:
+        return Ending(Stage.LOAD, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
     model = onnx.load_model_from_string(golden.models[converter])
     names = [f"input_{j}" for j in range(len(golden.inputs))]
     found = outputs_or_failure(runtime, model, named_feeds(model, names, golden.inputs))
@@ -125,6 +125,8 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     comparison = compare(golden.judge, golden, found)
     if comparison.problem is None:
         return PASSED
+    if narrowed:
+        return Ending(Stage.COMPARE, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
     return Ending(Stage.COMPARE, Outcome.MISMATCH, comparison.problem, comparison.message)
 
 
