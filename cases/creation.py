@@ -157,7 +157,7 @@ def eye_rectangular(d: Draw) -> Arguments:
 
 
 def _span(d: Draw) -> tuple[bool | int | float, bool | int | float, int | float]:
-    """Start, end and step of a sequence of some twenty elements at most, the last step often cut short."""
+    """Start, end and step of a sequence of some twenty elements, rarely of more, the last step often cut short."""
     integral = not is_float(d.dtype)
     unsigned = d.dtype in UNSIGNED
     if integral or d.choose(True, False, False):
@@ -169,7 +169,8 @@ def _span(d: Draw) -> tuple[bool | int | float, bool | int | float, int | float]
     else:
         step = d.choose(0.5, 1.0, 0.1, 0.3, -0.7, 2.5, -1.0, 1e-3)
         start = d.choose(0.0, 0.1, -1.5, 1, 2.5, -0.0)
-    count = d.size(0, 17)
+    # An unsigned byte has no more.
+    count = d.choose(*[d.size(0, 17)] * 5, d.choose(28, 56, 83))
     if unsigned and step < 0:
         start = -step * count
     surplus = d.choose(0, 0, 0.5) if isinstance(step, float) else d.choose(0, 0, step - int(math.copysign(1, step)))
@@ -184,7 +185,8 @@ def _sequence_dtype(d: Draw) -> Any:
 
 @ops.case("arange", dtypes=NUMBERS)
 def arange(d: Draw) -> Arguments:
-    end = d.size(0, 33) if d.boolean() else d.choose(0.5, 3.7, 1.0, 10.1, 5, 0.0)
+    long = d.choose(False, False, False, True)
+    end = (d.map_size() if long else d.size(0, 33)) if d.boolean() else d.choose(0.5, 3.7, 1.0, 10.1, 5, 0.0)
     return {"end": end, "dtype": _sequence_dtype(d)}
 
 
@@ -216,7 +218,7 @@ def range_step(d: Draw) -> Arguments:
 
 
 def _steps(d: Draw) -> int:
-    return d.choose(5, 2, 1, 0, 3, 8, 17, 33)
+    return d.choose(5, 2, 1, 0, 3, 8, 17, 33, 56, 127, 257)
 
 
 def _end_point(d: Draw) -> int | float:
@@ -263,7 +265,7 @@ for ends, start_is_tensor, end_is_tensor in (
 
 
 def _window(d: Draw) -> dict[str, Any]:
-    return {"window_length": d.choose(5, 8, 1, 2, 0, 9, 16, 33), "dtype": _dtype(d)}
+    return {"window_length": d.choose(5, 8, 1, 2, 0, 9, 16, 33, 127, 257), "dtype": _dtype(d)}
 
 
 _WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")

@@ -291,7 +291,7 @@ def _window(d: Draw, n_fft: int) -> dict[str, Any]:
 
 def _stft(d: Draw) -> tuple[dict[str, Any], int]:
     n_fft = d.choose(4, 5, 8, 7, 16)
-    signal = d.tensor((*d.choose((), (2,), (3,), (1,)), n_fft + d.choose(0, 1, 5, 17)), domain=_values(d))
+    signal = d.tensor((*d.choose((), (2,), (3,), (1,)), n_fft + d.choose(0, 1, 5, 17, 111, 239)), domain=_values(d))
     sided = OMIT if d.dtype in COMPLEX else d.maybe(d.boolean, none=True)
     return {
         "self": signal,

@@ -105,8 +105,17 @@ def _resized(d: Draw, dims: int) -> tuple[list[int], list[int], list[float]]:
     """Input sizes, and output sizes with the scales that they follow from."""
     high = 9 if dims < 3 else 5
     inputs = [d.size(1, high) for _ in range(dims)]
+    if dims < 3 and d.choose(False, False, False, True):
+        inputs[d.integer(0, dims - 1)] = d.map_size()
     scales = [d.choose(*(s for s in _SCALES if int(n * s) >= 1)) for n in inputs]
     return inputs, [int(n * s) for n, s in zip(inputs, scales, strict=True)], scales
+
+
+def _other_size(d: Draw, size: int, high: int) -> int:
+    """An output size that does not follow from a scale; for a feature map more often a part of it."""
+    if size < 12:
+        return d.size(1, high)
+    return d.choose(*(size // part for part in (7, 2, 4, 13) if size % part == 0), 64, 7, 1, 9)
 
 
 def _image(d: Draw, inputs: Sequence[int]) -> Any:
@@ -117,7 +126,7 @@ def _by_size(dims: int, align: bool, smooth: bool, d: Draw) -> Arguments:
     inputs, outputs, scales = _resized(d, dims)
     kind = d.choose("none", "matching", "matching", "other")
     if kind != "matching":
-        outputs = [d.size(1, 9 if dims < 3 else 5) for _ in range(dims)]
+        outputs = [_other_size(d, size, 9 if dims < 3 else 5) for size in inputs]
     if kind == "other" and smooth:
         # Smoothing kernels look for the window where the scale puts it, and read beyond the input's end.
         outputs = [min(o, int(n * s)) for o, n, s in zip(outputs, inputs, scales, strict=True)]
@@ -133,7 +142,7 @@ def _by_either(dims: int, align: bool, d: Draw) -> Arguments:
     inputs, outputs, scales = _resized(d, dims)
     scaled = d.boolean()
     if not scaled:
-        outputs = [d.size(1, 17 if dims < 3 else 5) for _ in range(dims)]
+        outputs = [_other_size(d, size, 17 if dims < 3 else 5) for size in inputs]
     return {
         "input": _image(d, inputs),
         "output_size": None if scaled else outputs,

@@ -54,7 +54,9 @@ def _window(d: Draw, dims: int, *, dilated: bool, beyond: bool = True) -> dict[s
         reach = dilation[axis] * (kernel[axis] - 1) + 1
         # Rounding up lets a window hang over the end.
         least = reach - (2 * padding[axis] + (stride[axis] - 1 if ceil else 0) if beyond else 0)
-        sizes.append(max(least, 1) + d.choose(2, 0, 1, 3, 4, 7, *((14, 29, 61) if dims == 1 else ())))
+        # Along one axis at most, how many windows a feature map has.
+        further = {1: (14, 29, 61, 127, 254), 2: (26, 53) if axis == 0 else ()}.get(dims, ())
+        sizes.append(max(least, 1) + d.choose(2, 0, 1, 3, 4, 7, *further))
     arguments = {
         "self": d.tensor((*_lead(d), *sizes)),
         "kernel_size": _spelled(d, kernel, None),
@@ -84,6 +86,8 @@ def _avg_pool(dims: int, d: Draw) -> Arguments:
 
 def _adaptive(dims: int, d: Draw) -> Arguments:
     sizes = [d.size(1, (65, 9, 5)[dims - 1]) for _ in range(dims)]
+    if dims < 3 and d.choose(False, False, False, False, False, True):
+        sizes[d.integer(0, dims - 1)] = d.map_size()
     outputs = [d.choose(1, 2, 3, 5, 4, 7) for _ in range(dims)]
     if d.integer(0, 11) == 11:
         outputs[d.integer(0, dims - 1)] = 0

@@ -3,10 +3,10 @@
     python ci/complex_forms.py                    # of every operator: ten minutes
     python ci/complex_forms.py mul 'aten.conv*'   # of some, the others staying as they are
 
-An operator is one of them when PyTorch takes nearly every complex draw of its case and one of the installed
-converters has a complex form of it: it lists one among its conversion functions, or turns some of these
-calls into a model that is fed pairs of reals. Run it with a new PyTorch, and after adding a converter or an
-operator case.
+An operator is one of them when PyTorch takes nearly every complex draw of its case. It is in the first list when one
+of the installed converters has a complex form of it: it lists one among its conversion functions, or turns some of
+these calls into a model that is fed pairs of reals. The others are gaps: a few of their cases are drawn, which are
+recorded as unsupported. Run it with a new PyTorch, and after adding a converter or an operator case.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def main(patterns: list[str]) -> None:
     declared = declared_cases()
     chosen = {name for p in patterns for name in match(p, list(declared))} if patterns else {*declared}
     file = cases_directory() / COMPLEX_FORMS
-    kept = {*tomllib.loads(file.read_text(encoding="utf-8"))["overloads"]} - chosen
+    known = tomllib.loads(file.read_text(encoding="utf-8"))
+    kept, gaps = ({*known.get(name, ())} - chosen for name in ("overloads", "gaps"))
     entries = [entry for entry in CONVERTERS.entries() if entry.probe() is None]
     converters = [entry.create(False) for entry in entries]
     with Asker() as asker:
@@ -91,11 +92,17 @@ def main(patterns: list[str]) -> None:
                 converts(converter, call) for call in calls[:_GLANCE] for converter in converters
             ):
                 kept.add(overload)
+            else:
+                gaps.add(overload)
     lines = [
         "# Operators that are drawn for complex dtypes, too: PyTorch takes them, a converter has a form of",
         "# them for complex numbers. Written by `python ci/complex_forms.py`.",
         "overloads = [",
         *(f'    "{overload}",' for overload in sorted(kept & declared.keys())),
+        "]",
+        "# Those that PyTorch takes and no converter: a gap, of which few cases are drawn.",
+        "gaps = [",
+        *(f'    "{overload}",' for overload in sorted(gaps & declared.keys())),
         "]",
     ]
     file.write_text("\n".join(lines) + "\n")

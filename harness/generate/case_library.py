@@ -54,7 +54,7 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
     """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, with
-    complex dtypes where a converter has a complex form, and with its part of a run's budget."""
+    complex dtypes where PyTorch takes these, and with its part of a run's budget."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:
@@ -71,6 +71,10 @@ def load_cases() -> Mapping[str, OperatorCase]:
     for overload in OPERATOR_CASES.keys() & set(forms["overloads"]):
         case = OPERATOR_CASES[overload]
         OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *COMPLEX), rare=(*case.rare, *COMPLEX))
+    # That no converter takes them is an answer, too.
+    for overload in OPERATOR_CASES.keys() & set(forms["gaps"]):
+        case = OPERATOR_CASES[overload]
+        OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *COMPLEX), gaps=COMPLEX)
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
     for name, overloads in budget.items():
         for overload in OPERATOR_CASES.keys() & set(overloads):

@@ -126,6 +126,11 @@ class Draw:
         """A dimension's size in [low, high], tails of vector widths included."""
         return self.choose(*shapes.sizes(low, high))
 
+    def map_size(self) -> Int:
+        """A size of a real feature map, for a dimension that is divided, multiplied or counted in windows; the
+        others of its tensor should be tiny."""
+        return self.choose(*shapes.MAP_SIZES)
+
     def shape(self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 65) -> tuple[Int, ...]:
         """A shape of a small tensor."""
         return shapes.shape(self, min_rank, max_rank, min_size, max_size)

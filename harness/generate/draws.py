@@ -195,7 +195,7 @@ def _collect(
     if not allowed:
         return
     name = f"{seed}/{case.overload}"
-    about = _dtypes_in_turn(allowed, case.rare, name)
+    about = _dtypes_in_turn(allowed, case.rare, name, case.gaps)
 
     # The plainest call first. Hypothesis, which shrinks these calls, would draw five times as slowly.
     with provider.stream(name) as stream:
@@ -214,21 +214,33 @@ def _plainest(bound: int) -> int:
 #: complex number: few models have them and few kernels take them, though converters have functions of their
 #: own for these. Five dtypes more would take a third of the draws from those that models are made of.
 _RARELY = 16
+#: One draw of so many is about a dtype that no converter takes: one answer is all that there is to say.
+_FOR_A_GAP = 64
 
 
-def _dtypes_in_turn(dtypes: Sequence[str], rare: Collection[str], name: str) -> Iterator[str]:
-    """The dtypes in turn, without end; rare ones of a kind share one turn in `_RARELY`, or in half of that.
+def _dtypes_in_turn(
+    dtypes: Sequence[str], rare: Collection[str], name: str, gaps: Collection[str] = ()
+) -> Iterator[str]:
+    """The dtypes in turn, without end; rare ones of a kind share one turn in `_RARELY`, or in half of that, and those
+    that no converter takes one in `_FOR_A_GAP`.
 
     Args:
         dtypes: At least one.
         rare: Those of them that are drawn rarely.
+        gaps: Those of them that no converter takes.
         name: Of the collection: which rare one begins depends on it, so that short collections of many
             operators have each.
     """
+    start = zlib.crc32(name.encode())
+    lacking = [dtype for dtype in dtypes if dtype in gaps]
+    if lacking and len(lacking) < len(dtypes):
+        others = _dtypes_in_turn([dtype for dtype in dtypes if dtype not in gaps], rare, name)
+        missing = cycle(_rotated(lacking, start))
+        for turn in count(1):
+            yield next(missing if turn % _FOR_A_GAP == _RARELY - 1 else others)
     common = [dtype for dtype in dtypes if dtype not in rare]
     if not common or len(common) == len(dtypes):
         yield from cycle(dtypes)
-    start = zlib.crc32(name.encode())
     wide = [dtype for dtype in dtypes if dtype in rare and dtype not in COMPLEX]
     pairs = [dtype for dtype in dtypes if dtype in rare and dtype in COMPLEX]
     # In the middle, so that a collection of few draws has one.

@@ -43,6 +43,7 @@ class OperatorCase:
         arguments: Draws the arguments for ``Draw.dtype``.
         judge: Which outputs are right (`harness.compare.judge`).
         rare: Those of `dtypes` that few draws are about: few models have them and few kernels take them.
+        gaps: Those of `dtypes` that no tested converter takes: one draw in many is about them.
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
@@ -55,6 +56,7 @@ class OperatorCase:
     arguments: Callable[[Draw], Arguments]
     judge: Judge = CLOSE
     rare: tuple[str, ...] = WIDE_UNSIGNED
+    gaps: tuple[str, ...] = ()
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0

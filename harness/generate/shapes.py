@@ -127,6 +127,11 @@ class Chooser(Protocol):
         ...
 
 
+#: Sizes of real feature maps and signals, primes, and what lies around a power of two: at these, and hardly below
+#: ten, a ratio of two sizes, a product with a scale or a count of windows is rounded.
+MAP_SIZES = (14, 28, 56, 112, 13, 31, 127, 255, 256, 257)
+
+
 def sizes(low: int = 0, high: int = 33) -> tuple[int, ...]:
     """The sizes in [low, high] to choose among."""
     return tuple(s for s in _SIZES if low <= s <= high) or (low,)

@@ -18,6 +18,8 @@ def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:
     calls = draw_invocations(case, seed=0, count=480)
     share = Counter(call.dtype for call in calls)
     wide = {dtype: share.pop(dtype) for dtype in WIDE_UNSIGNED}
+    for dtype in case.gaps:
+        del share[dtype]
     assert 480 / 24 < sum(wide.values()) < 480 / 12
     assert min(wide.values()) >= 480 / 16 // 3 - 1
     # The others keep theirs: a tenth each, of what promotion leaves.
@@ -43,11 +45,22 @@ def test_complex_numbers_take_a_small_share_of_the_draws_where_they_are_rare() -
     assert min(often[dtype] for dtype in COMPLEX) >= 96 / len(often) - 1
 
 
+def test_dtypes_that_no_converter_takes_are_drawn_a_few_times() -> None:
+    case = load_cases()["aten.unsqueeze.default"]
+    assert set(case.gaps) == set(COMPLEX)
+    share = Counter(call.dtype for call in draw_invocations(case, seed=0, count=320))
+    assert sum(share[dtype] for dtype in COMPLEX) == 320 / 64
+    # A default run has 64 structures.
+    assert any(call.dtype in COMPLEX for call in draw_invocations(case, seed=1, count=64))
+    asked = draw_cases(case, seed=0, structures=6, values=1, dtypes=["complex64"])
+    assert {found.invocations[0].dtype for found in asked} == {"complex64"}
+
+
 def test_pytorch_takes_what_is_drawn_of_complex_numbers() -> None:
-    rare = [case for case in load_cases().values() if set(COMPLEX) & set(case.rare)]
-    assert len(rare) > 100
+    rare = [case for case in load_cases().values() if set(COMPLEX) & {*case.rare, *case.gaps}]
+    assert len(rare) > 400
     calls = [
-        one.invocations[0] for case in rare for one in draw_cases(case, seed=3, structures=12, values=1, dtypes=COMPLEX)
+        one.invocations[0] for case in rare for one in draw_cases(case, seed=3, structures=6, values=1, dtypes=COMPLEX)
     ]
     refused = [call for call in calls if not _is_taken(call)]
     assert len(refused) <= len(calls) / 100, sorted({call.overload for call in refused})
