@@ -12,7 +12,7 @@ from harness.compare.verdict import CaseKey
 from harness.core.documents import as_data, of_data
 from harness.gate.baseline.file import (
     Baseline,
-    drawing,
+    expecting,
     is_baseline,
     of_run,
     read_baseline,
@@ -150,7 +150,7 @@ class Gate:
 
     def comparison(self, run: RunInfo) -> BaselineComparison:
         """What there is to say of the run."""
-        now = Baseline({}, run.versions, drawing(run.options, run.seed))
+        now = expecting(run, {})
         return comparison(self._known or Baseline({}), now, self._differences, same=self._same, other=self._other)
 
     def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:

@@ -21,7 +21,7 @@ from harness.app.baseline_option import report_of
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
 from harness.execute.supervisor import Supervisor
-from harness.gate.baseline.file import Baseline, drawing
+from harness.gate.baseline.file import Baseline, expecting
 from harness.gate.baseline.recheck import Rechecked, rechecked
 from harness.generate.regressions.corpus_store import Corpus
 from harness.generate.regressions.remember import Memory, Remembered
@@ -203,7 +203,7 @@ class Session:
         writer.done(unit.overload, unit.word)
         summary.notes += self._supervisor.notes
         if baseline is not None:
-            found = Baseline({}, self.run_info.versions, drawing(self.run_info.options, self.run_info.seed))
+            found = expecting(self.run_info, {})
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+import harness
 from harness.convert.converter import find_converter
 from harness.core.plugins import UnknownName
-from harness.gate.baseline.file import read_baseline
-from harness.gate.diff_inputs import BaselineComparison
+from harness.gate.baseline.file import of_run, read_baseline
+from harness.gate.baseline.gate import BaselineFinding, compare
+from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
 from harness.gate.golden.store import MANIFEST_FILE, Manifest, read_set
 from harness.gate.golden.verify import GoldenDifference, verify
@@ -21,6 +25,7 @@ from harness.gate.run_diff import version_changes
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
 from harness.record.run_info import installed_versions
+from harness.reproduce.releases import PACKAGES, install_release
 from harness.run.backend import BACKENDS
 
 
@@ -161,3 +166,61 @@ def sweep(
     if status not in (0, 1) or reader.comparison is None:
         raise ResultsError(f"the run did not finish: pytest's exit status is {status}")
     return reader.comparison
+
+
+def confirmed(
+    found: BaselineComparison, baseline: Path, results_dir: Path, releases: Path, more: Sequence[str] = ()
+) -> BaselineComparison:
+    """What is worse by the upgrade, and not by the machine: what the earlier versions do here, too, is its own.
+
+    1. Where no version differs from the baseline's, everything that differs is the machine's.
+    2. Else the earlier releases of the packages that changed are installed below `releases`, and the operators that
+       are worse are run with them, in a process of its own, on this machine.
+    3. What is worse in the same way there is called `BaselineFinding.MACHINE`, which closes no gate.
+
+    Where an earlier release cannot be installed here, nothing is confirmed, and a finding stays what it is.
+    """
+    worse = [difference for difference in found.differences if difference.finding.fails]
+    if not worse:
+        return found
+    if not found.versions:
+        return _as_machines(found, worse, "no version differs from the baseline's")
+    changed = {name: found.versions[name][0] for name in PACKAGES if found.versions.get(name, ("", ""))[0]}
+    if not changed or "torch" in changed:
+        # Another PyTorch takes gigabytes, and what is compared with it was computed by it.
+        return found
+    installed = [install_release(name, version, releases) for name, version in changed.items()]
+    if any(release.problem for release in installed):
+        return found
+    options = ["--baseline", str(baseline), "--results-dir", str(results_dir), "--record-only"]
+    for option, name in (("--op", "overload"), ("--converter", "converter"), ("--backend", "backend")):
+        options += [word for value in sorted({getattr(d, name) for d in worse}) for word in (option, value)]
+    options += ["--shapes", "both" if len({d.shape_mode for d in worse}) > 1 else worse[0].shape_mode]
+    path = [*(str(release.directory) for release in installed), str(Path(harness.__file__).parents[1])]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-m", "pytest", "harness", *options, *more]
+    done = subprocess.run(words, env=variables, stdout=sys.stderr, check=False)
+    if done.returncode not in (0, 1):
+        return found
+    known, now = read_baseline(baseline), of_run(results_dir)
+    # With these versions only the machine differs.
+    earlier = {
+        _key(reported(difference, {}))
+        for difference in compare(known, replace(now, kernels=known.kernels))
+        if difference.finding.fails
+    }
+    releases_said = ", ".join(f"{name} {version}" for name, version in changed.items())
+    same = [difference for difference in worse if _key(difference) in earlier]
+    return _as_machines(found, same, f"{releases_said} does the same on this machine")
+
+
+def _key(difference: ReportedDifference) -> tuple[str, ...]:
+    where = (difference.overload, difference.dtype, difference.converter, difference.backend, difference.shape_mode)
+    return *where, difference.finding, *difference.failure
+
+
+def _as_machines(found: BaselineComparison, differences: Sequence[ReportedDifference], why: str) -> BaselineComparison:
+    machine = [
+        replace(d, finding=BaselineFinding.MACHINE, why=why) if d in differences else d for d in found.differences
+    ]
+    return replace(found, differences=machine)

@@ -33,6 +33,7 @@ class ReportedDifference:
         what: In words.
         why: What it may come from: a rule, versions; "" where nothing is known to differ.
         case_id: A case of it; "" for none.
+        failure: What fails, as `harness.gate.baseline.cells.Failure.kind`; empty where that is nothing.
     """
 
     finding: BaselineFinding
@@ -44,6 +45,7 @@ class ReportedDifference:
     what: str
     why: str = ""
     case_id: str = ""
+    failure: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
@@ -67,6 +69,7 @@ def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]
         what=difference.what,
         why=why(versions, cell.converter, "" if early else cell.backend, difference.rules),
         case_id=difference.case_id,
+        failure=difference.failure.kind if difference.failure is not None else (),
     )
 
 

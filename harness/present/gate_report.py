@@ -17,6 +17,7 @@ _STYLES = {
     BaselineFinding.NEW_FAILURE: "bold red",
     BaselineFinding.DRIFT: "bold red",
     BaselineFinding.FLAKY: "yellow",
+    BaselineFinding.MACHINE: "yellow",
     BaselineFinding.IMPROVEMENT: "bold green",
 }
 _HOW = {

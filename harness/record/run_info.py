@@ -39,6 +39,8 @@ DISTRIBUTIONS = (
 
 #: Names in `RunInfo.basis`: of the harness's own source, of the user's rules.
 SOURCE, RULES = "harness source", "rules"
+#: In the basis of a run: which kernels computed; see `harness.plan.reuse.fingerprint`.
+KERNELS = "kernels"
 
 
 #: In `RunInfo.options`, the files of rules, as paths from the run's directory.

@@ -196,3 +196,22 @@ def test_cells_that_are_missing_are_told_where_they_should_be_there() -> None:
     neg = [replace(v, overload="aten.neg.default") for v in rows(0)]
     assert findings([*neg, *rows(0)], rows(0)) == []
     assert findings(rows(0), [*neg, *rows(0)]) == [BaselineFinding.NEW_CELL]
+
+
+def test_other_kernels_of_the_same_version_close_no_gate() -> None:
+    def found(before: list[Verdict], now: list[Verdict], kernels: str) -> list[BaselineFinding]:
+        expected = Baseline({cell.key: cell for cell in cells_of(before)}, {}, OPTIONS, "avx512")
+        run = Baseline({cell.key: cell for cell in cells_of(now)}, {}, OPTIONS, kernels)
+        return [difference.finding for difference in compare(expected, run)]
+
+    grown = rows(0, max_ulp_error=64.0)
+    assert found(rows(0), grown, "avx512") == [BaselineFinding.DRIFT]
+    assert found(rows(0), grown, "avx2") == [BaselineFinding.MACHINE]
+    # What a run of an earlier version does not say is taken to be the same.
+    assert found(rows(0), grown, "") == [BaselineFinding.DRIFT]
+    flushed = [*rows(0)[:15], replace(rows(0, fails=16)[15], signature="subnormals flushed to zero")]
+    assert found(rows(0), flushed, "avx512") == [BaselineFinding.REGRESSION]
+    assert found(rows(0), flushed, "avx2") == [BaselineFinding.MACHINE]
+    # A wrong value is wrong on any machine.
+    assert found(rows(0), rows(0, fails=1), "avx2") == [BaselineFinding.REGRESSION]
+    assert not BaselineFinding.MACHINE.fails

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from harness_runs import ROOT, output, run_harness
 from recorded_run import conformance
+
+from harness.gate.after_upgrade import confirmed
+from harness.gate.baseline.gate import BaselineFinding
+from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, compare_sides, find_side
 
 OTHER = ("-p", "no:cacheprovider")
 
@@ -81,3 +87,53 @@ def test_what_is_missing_or_unknown_is_said_in_a_line(tmp_path: Path) -> None:
     done = conformance("upgrade", "--op", "erff", cwd=ROOT)
     assert done.returncode == 2
     assert "near: aten.erf.default" in done.stderr
+
+
+def difference(**changes: Any) -> ReportedDifference:
+    fields: dict[str, Any] = {
+        "finding": BaselineFinding.DRIFT,
+        "overload": "aten.erf.default",
+        "dtype": "float32",
+        "converter": "dynamo",
+        "backend": "ort-cpu",
+        "shape_mode": "static",
+        "what": "errors have grown",
+    }
+    return ReportedDifference(**{**fields, **changes})
+
+
+def test_what_differs_without_an_upgrade_is_the_machines(tmp_path: Path) -> None:
+    improved = difference(finding=BaselineFinding.IMPROVEMENT)
+    found = BaselineComparison(differences=(difference(), improved), same=2)
+    told = confirmed(found, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases")
+    assert [one.finding for one in told.differences] == [BaselineFinding.MACHINE, BaselineFinding.IMPROVEMENT]
+    assert told.worse == 0
+    # Without a release to ask nothing is confirmed.
+    versions = {"onnxruntime": ("0.0.1", "1.0")}
+    unknown = replace(found, versions=versions)
+    assert confirmed(unknown, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases").worse == 1
+
+
+def test_what_the_earlier_release_does_here_too_is_the_machines(tmp_path: Path) -> None:
+    """A baseline that expects passes of float64, for which ONNX Runtime has no kernel."""
+    base = tmp_path / "baseline"
+    words = ("--op", "erf", "--examples", "24", "--shrink", "0", "--converter", "dynamo", "--backend", "ort-cpu")
+    done = run_harness(*words, "--baseline", base, "--update-baseline", "--results-dir", tmp_path / "first")
+    assert done.returncode == 0, output(done)
+    lines = (base / "pointwise.txt").read_text().splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("  float64"))
+    cases = lines[place].split()[3].partition("/")[0]
+    lines[place] = lines[place].replace("pass 0", f"pass {cases}")
+    (base / "pointwise.txt").write_text("\n".join([*lines[: place + 1], *lines[place + 2 :]]) + "\n")
+    now = done_versions(base)["onnxruntime"]
+    found = compare_sides(find_side(str(base)), find_side(str(tmp_path / "first")))
+    assert [one.finding for one in found.differences] == [BaselineFinding.REGRESSION]
+    upgraded = replace(found, versions={"onnxruntime": (now, "999.0")})
+    told = confirmed(upgraded, base, tmp_path / "earlier", tmp_path / "releases", OTHER)
+    assert [one.finding for one in told.differences] == [BaselineFinding.MACHINE]
+    assert f"onnxruntime {now} does the same on this machine" in told.differences[0].why
+
+
+def done_versions(base: Path) -> dict[str, str]:
+    versions: dict[str, str] = json.loads((base / "baseline.json").read_text())["versions"]
+    return versions

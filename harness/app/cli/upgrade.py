@@ -20,6 +20,8 @@ from harness.app.cli._shared import (
 )
 
 SECTION = "gate"
+#: Where releases are kept, as `conformance bisect` keeps them.
+_RELEASES = Path(".conformance") / "releases"
 
 
 @click.command(
@@ -58,9 +60,12 @@ def command(
     in the backends (`conformance golden check`), then the cases of the baseline (`pytest harness
     --baseline`). The progress goes to stderr.
 
+    What is worse is run once more with the earlier releases, which pip installs into .conformance/releases. What these
+    do on this machine, too, is called "this machine", and is not counted as worse.
+
     With --json: worse, versions, goldens, baseline, run, accepted.
     """
-    from harness.gate.after_upgrade import look, sweep
+    from harness.gate.after_upgrade import confirmed, look, sweep
     from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
     from harness.plan.pytest_session import pytest_main
     from harness.present import upgrade_report as upgrade
@@ -73,7 +78,9 @@ def command(
     run = results_dir or layout.default_directory(RunInfo.begin(seed=0, options={}).run_id)
     with contextlib.redirect_stdout(sys.stderr):
         goldens = look(golden, names)
-    account = upgrade.Account(goldens=goldens, sweep=sweep(baseline, run, pytest_main, names, more))
+    compared = sweep(baseline, run, pytest_main, names, more)
+    compared = confirmed(compared, baseline, run.with_name(f"{run.name}-earlier"), _RELEASES, more)
+    account = upgrade.Account(goldens=goldens, sweep=compared)
     if as_json:
         print_json({**upgrade.as_json(account), "run": str(run), "accepted": accept})
     elif markdown:

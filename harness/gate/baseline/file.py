@@ -19,7 +19,7 @@ from harness.gate.baseline.cells import COLUMNS, BaselineCell, CellKey, cells_in
 from harness.record import layout, store
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError, reason
-from harness.record.run_info import JSON, read_run_info
+from harness.record.run_info import JSON, KERNELS, RunInfo, read_run_info
 
 INFO_FILE = "baseline.json"
 #: Where a repository keeps its baseline.
@@ -42,11 +42,14 @@ class Baseline:
     Attributes:
         versions: Of everything that took part when they were recorded.
         options: `DRAWING` of that run, those that were given.
+        kernels: What decided which kernels of these versions computed, as `RunInfo.basis` has it; "" for a
+            baseline of an earlier version.
     """
 
     cells: Mapping[CellKey, BaselineCell]
     versions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, JSON] = field(default_factory=dict)
+    kernels: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +60,7 @@ class _BaselineInfo:
     options: Mapping[str, JSON]
     versions: Mapping[str, str]
     families: list[str]
+    kernels: str = ""
 
 
 def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
@@ -66,12 +70,18 @@ def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
     return {name: value for name, value in chosen.items() if value is not None and value != []}
 
 
+def expecting(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Baseline:
+    """Cells of a run as expectations, with what the run says of itself."""
+    kernels = str(info.basis.get(KERNELS, ""))
+    return Baseline(cells, info.versions, drawing(info.options, info.seed), kernels)
+
+
 def of_run(results_dir: Path) -> Baseline:
     """What a recorded run came to, as the expectation of later ones."""
     info = read_run_info(results_dir)
     drawn = store.read(results_dir, COLUMNS, pc.field("source") == "generated", encoded=True)
     cells = cells_in(drawn, read_flaky(results_dir))
-    return Baseline({cell.key: cell for cell in cells}, info.versions, drawing(info.options, info.seed))
+    return expecting(info, {cell.key: cell for cell in cells})
 
 
 def is_baseline(directory: Path) -> bool:
@@ -154,6 +164,7 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
         options={name: baseline.options[name] for name in DRAWING if name in baseline.options},
         versions=dict(sorted(baseline.versions.items())),
         families=sorted(families),
+        kernels=baseline.kernels,
     )
     with layout.replacing(directory / INFO_FILE) as temporary:
         temporary.write_text(as_json(info, indent=2) + "\n", encoding="utf-8", newline="\n")
@@ -187,7 +198,7 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
                 f"the baseline was made with {name} {before}, this run with {now}, and it covers only a "
                 "part: update all of the baseline at once, or write another one"
             )
-    return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options)
+    return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options, new.kernels)
 
 
 def _said(value: JSON) -> str:
@@ -211,4 +222,4 @@ def _parsed(read: Callable[[str], str], where: str) -> Baseline:
                 cells[cell.key] = cell
         except ValueError as error:
             raise ResultsError(f"{where}/{family}{_SUFFIX}:{error}") from None
-    return Baseline(cells, info.versions, info.options)
+    return Baseline(cells, info.versions, info.options, info.kernels)

@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from harness.compare.output_comparison import FLUSHED
 from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure, growths, largest, scope, together, word
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
@@ -43,7 +44,8 @@ class BaselineFinding(StrEnum):
     fail in a way of their own. `DRIFT`: they pass, and errors have grown by more than the factor `DRIFT`.
     `FLAKY`: the same case ended in two ways. `IMPROVEMENT`: an expected failure passes. `NEW_FINDING`:
     failures of cases that the baseline never ran, which chance explains. `NEW_CELL`, `GONE`: one of the two
-    has no such cases.
+    has no such cases. `MACHINE`: what the versions of the baseline do on this machine, too, or what other kernels of
+    the same version do.
     """
 
     REGRESSION = "regression"
@@ -53,6 +55,7 @@ class BaselineFinding(StrEnum):
     IMPROVEMENT = "expected failure that passes"
     NEW_CELL = "not in the baseline"
     GONE = "no longer run"
+    MACHINE = "this machine"
     NEW_FINDING = "within chance"
 
     @property
@@ -141,7 +144,18 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Cel
             cell = before.cells[key]
             words = f"{cell.cases} cases of the baseline have no counterpart"
             found.append(CellDifference(BaselineFinding.GONE, cell, (key,), None, words))
-    return found
+    other_kernels = bool(before.kernels and now.kernels) and before.kernels != now.kernels
+    return [_of_kernels(difference) for difference in found] if other_kernels else found
+
+
+def _of_kernels(difference: CellDifference) -> CellDifference:
+    """A difference that other kernels of the same version make: they sum in another order, and take subnormal
+    numbers for zeros or not. Nothing else is theirs."""
+    flushes = difference.failure is not None and difference.failure.signature == FLUSHED
+    if difference.finding is BaselineFinding.DRIFT or (difference.finding.fails and flushes):
+        words = f"{difference.what}; {difference.finding} on a machine with other kernels"
+        return replace(difference, finding=BaselineFinding.MACHINE, what=words)
+    return difference
 
 
 def _are_others(expected: Failure, failure: Failure) -> bool:

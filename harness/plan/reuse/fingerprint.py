@@ -30,7 +30,7 @@ from harness.convert.converter import find_converter
 from harness.generate.cases_home import cases_directory
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.unit import Unit
-from harness.record.run_info import DISTRIBUTIONS, RULES, SOURCE, RunInfo
+from harness.record.run_info import DISTRIBUTIONS, KERNELS, RULES, SOURCE, RunInfo
 from harness.run.backend import BACKENDS, runtime_distributions
 
 #: Rooms of the harness that read records or are asked beside a run: no verdict depends on them.
@@ -74,6 +74,7 @@ def basis(units: Sequence[Unit], sources: Sequence[str], timeout: float, memory_
         "further packages": _packages(),
         "environment variables": _variables(),
         "processor": _processor(),
+        KERNELS: _kernels(),
         GRAPHICS: _graphics(),
         "sources": " ".join(sources),
         "timeout": f"{timeout:g}",
@@ -245,6 +246,29 @@ def _processor() -> str:
     return f"{platform.machine()} {_digest([*said, *sorted(words)])}"
 
 
+#: Environment variables by which libraries choose kernels for a processor.
+_CHOOSING = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
+
+
+def _kernels() -> str:
+    """What decides which of several kernels of one version computes: instructions, and variables that forbid some.
+
+    Another kernel sums in another order, and takes subnormal numbers for zeros or not.
+    """
+    return _digest([*sorted(_instructions()), *(f"{name}={os.environ.get(name, '')}" for name in _CHOOSING)])
+
+
+def _instructions() -> set[str]:
+    """The processor's instruction sets, as Linux names them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {platform.machine(), platform.processor()}
+    lines = (line.partition(":") for line in text.splitlines())
+    words = {word for name, _, value in lines if name.strip() in ("flags", "Features") for word in value.split()}
+    return {word for word in words if _INSTRUCTIONS.fullmatch(word)}
+
+
 def _graphics() -> str:
     """Driver and models of NVIDIA's cards, as their kernel module tells them; "none" without one."""
     root = Path("/proc/driver/nvidia")
@@ -370,5 +394,5 @@ def _change(run_id: str, name: str, a: str | None, b: str | None) -> str:
 
 
 def _is_digest(name: str) -> bool:
-    digests = (SOURCE, RULES, GRAPHICS, "further packages", "environment variables", "processor")
+    digests = (SOURCE, RULES, GRAPHICS, KERNELS, "further packages", "environment variables", "processor")
     return name.startswith(PLUGIN) or name in digests
