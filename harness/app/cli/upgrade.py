@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +19,9 @@ from harness.app.cli._shared import (
     print_json,
     statuses,
 )
+
+if TYPE_CHECKING:
+    from harness.gate.after_upgrade import Goldens
 
 SECTION = "gate"
 #: Where releases are kept, as `conformance bisect` keeps them.
@@ -92,18 +96,22 @@ def command(
     write_baseline(baseline, updated(expected, of_run(run)))
     click.echo(f"wrote {baseline}", err=True)
     if goldens is not None:
-        from harness.gate.golden.recording import record
+        _record_again(golden, goldens, names)
 
-        held = list(goldens.manifest.goldens) if names is None else names
-        done = record(
-            golden,
-            held,
-            backends=[name for name in goldens.manifest.backends if name not in goldens.left_out],
-            converter_names=list(goldens.manifest.converters),
-            complete=names is None,
-            seed=goldens.manifest.seed,
-            count=goldens.manifest.count,
-        )
-        for overload, why in done.lost.items():
-            click.echo(f"{overload}: no goldens: {why}", err=True)
-        click.echo(f"wrote {sum(map(len, done.manifest.goldens.values()))} goldens to {golden}", err=True)
+
+def _record_again(golden: Path, goldens: Goldens, names: list[str] | None) -> None:
+    """Record the goldens of some operators with what is installed now; of all where none is named."""
+    from harness.gate.golden.recording import record
+
+    done = record(
+        golden,
+        list(goldens.manifest.goldens) if names is None else names,
+        backends=[name for name in goldens.manifest.backends if name not in goldens.left_out],
+        converter_names=list(goldens.manifest.converters),
+        complete=names is None,
+        seed=goldens.manifest.seed,
+        count=goldens.manifest.count,
+    )
+    for overload, why in done.lost.items():
+        click.echo(f"{overload}: no goldens: {why}", err=True)
+    click.echo(f"wrote {sum(map(len, done.manifest.goldens.values()))} goldens to {golden}", err=True)
