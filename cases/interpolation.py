@@ -14,7 +14,7 @@ import numpy as np
 
 from cases.rules.resizing import resized
 from harness.compare.judge import EXACT, Allowance, Judge, Mask
-from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, Array
+from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, PRECISION, Array
 from harness.generate.draw import ANY, OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
 
@@ -168,18 +168,32 @@ _upsample("_upsample_bicubic2d_aa", 2, (*FULL_FLOATS, "uint8"), _smoothed("cubic
 _upsample("_upsample_lanczos2d_aa", 2, (*FULL_FLOATS, "uint8"), _smoothed("lanczos"), align=True)
 
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
-_CUBIC_MODE = 2
+_NEAREST_MODE, _CUBIC_MODE = 1, 2
 
 
-def _far_reflected(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Coordinates so far away that rounding decides where they are reflected to."""
+def _decided_by_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Coordinates of which rounding decides to which pixel they belong.
+
+    These are reflected from far away, or lie halfway between the centres of two pixels but for what rounding in
+    the grid's dtype moves them by. A coordinate exactly halfway is defined.
+    """
     grid, data = arguments["grid"], arguments["input"]
-    if arguments["padding_mode"] != _REFLECTION:
-        return [None]
     with np.errstate(all="ignore"):
-        reach = np.abs(grid.astype(np.float64)).max(axis=-1, initial=0.0) * max(data.shape[2:], default=1)
+        exact = grid.astype(np.float64)
+        # The last coordinate belongs to the last axis.
+        sizes = np.asarray(data.shape[:1:-1], np.float64)
+        uncertain = np.zeros(grid.shape[:-1], bool)
+        if arguments["padding_mode"] == _REFLECTION:
+            reach = np.abs(exact).max(axis=-1, initial=0.0) * max(data.shape[2:], default=1)
+            uncertain |= reach >= 2.0**31
+        if arguments["interpolation_mode"] == _NEAREST_MODE:
+            aligned = arguments["align_corners"]
+            place = (exact + 1) / 2 * (sizes - 1) if aligned else ((exact + 1) * sizes - 1) / 2
+            off = np.abs(place - np.floor(place) - 0.5)
+            rounding = 4 * (np.abs(exact) + 1) * sizes * 2.0 ** -PRECISION[str(grid.dtype)]
+            uncertain |= ((off > 0) & (off <= rounding)).any(axis=-1)
     # Output: batch, channels, positions; grid: batch, positions, coordinates.
-    return [np.broadcast_to((reach >= 2.0**31)[:, None], expected[0].shape)]
+    return [np.broadcast_to(uncertain[:, None], expected[0].shape)]
 
 
 def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
@@ -187,6 +201,9 @@ def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
     -1, and an infinity is out of bounds or beyond the border. They do so unless they take the weights from
     them (zeros, and cubic interpolation); where an infinity is reflected to it says nothing of."""
     grid, padding = arguments["grid"], arguments["padding_mode"]
+    with np.errstate(all="ignore"):
+        # A coordinate that leaves the range when it is scaled is infinite to a kernel.
+        grid = grid * np.asarray(max(arguments["input"].shape[2:], default=1), grid.dtype)
     cubic = arguments["interpolation_mode"] == _CUBIC_MODE
     if cubic or padding == _ZEROS:
         open_ = ~np.isfinite(grid)
@@ -198,7 +215,7 @@ def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
 
 
 _SAMPLED = Judge(
-    undefined=Allowance("a coordinate that is reflected from afar", _far_reflected),
+    undefined=Allowance("a coordinate of which rounding decides the pixel", _decided_by_rounding),
     unsettled=Allowance(
         "A coordinate is not finite: PyTorch's kernel does not follow its documentation, by which NaN is -1 "
         "and what lies outside is padded, and ONNX's GridSample says nothing of it.",

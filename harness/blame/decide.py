@@ -151,6 +151,7 @@ _MISMATCH = (
     _INVENTED,
     _Row(SPEC, _LEFT_OPEN, ((R.NODES, F.OPEN),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
+    _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.RIGHT), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(BACKEND, "nodes-together", ((R.NODES, F.RIGHT),)),
     _INVALID,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),

@@ -117,6 +117,7 @@ SENTENCES: dict[str, str] = {
     "refused-node/valid": "{backend} does not run {node} by itself, which is valid and has a defined result: {error}.",
     "repeated-call/contradicts": "PyTorch gives a different result when it is called again with the same inputs.",
     "rounded-arguments/same": "The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
+    "rounded-reciprocal/same": "The graph has the number {number}, a rounded 1/{divisor}: {backend} gives PyTorch's result with a division by {divisor}.",
     "rounded-constant/same": "The graph has the number {number} in float32's precision: {exact} would give PyTorch's result.",
     "sibling-overload/contradicts": "With the number given as a tensor ({overload}), PyTorch itself gives {backend}'s result.",
     "row-major/contradicts": "For row-major copies of the inputs, PyTorch itself gives {backend}'s result.",

@@ -9,6 +9,7 @@ from harness_runs import unary
 from onnx import helper
 
 from harness.blame.examine import examine
+from harness.blame.witnesses.graph import look_for_rounded_reciprocals
 from harness.blame.witnesses.passes import ask_exporter_passes, ask_unoptimised_export
 from harness.core.invocation import Invocation
 from harness.present.evidence import sentence
@@ -23,6 +24,26 @@ def test_a_logarithm_that_is_rounded_in_the_graph_is_the_converters(converter: s
     assert decision.blame == "converter"
     assert "The graph has the number 2.3025851249694824 in float32's precision" in words_of(decision)
     assert "2.302585093 would give PyTorch's result" in words_of(decision)
+
+
+@pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("decimals", [-1, -2])
+def test_a_reciprocal_that_is_rounded_in_the_graph_is_the_converters(converter: str, decimals: int) -> None:
+    # PyTorch divides by ten, the graph multiplies by float16's nearest to a tenth. ONNX Runtime computes the three
+    # nodes together in float32, where that number shows.
+    [argument] = unary("aten.round.decimals", [15.0, 1250.0, 0.05, 40.0], "float16").arguments
+    call = Invocation("aten.round.decimals", (argument, ("decimals", decimals)))
+    decision = examine(trial_of(call, converter=converter), frozenset(), lambda name: None)
+    assert decision.blame == "converter"
+    assert f"gives PyTorch's result with a division by {10**-decimals}" in words_of(decision)
+
+
+def test_a_reciprocal_that_is_exact_is_not_blamed() -> None:
+    [argument] = unary("aten.div.Scalar", [15.0, 3.0], "float32").arguments
+    call = Invocation("aten.div.Scalar", (argument, ("other", 8.0)))
+    nodes = [helper.make_node("Mul", ["c0_i0", "eighth"], ["product"]), helper.make_node("Neg", ["product"], ["c0_o0"])]
+    context = trial_of(call, model=graph_of_nodes(call, nodes, {"eighth": np.asarray(0.125, np.float32)}))
+    assert list(look_for_rounded_reciprocals.testify(context)) == []
 
 
 def test_a_function_that_the_runtime_computes_with_more_bits_is_wrong_before_the_optimiser_too() -> None:

@@ -94,6 +94,8 @@ def test_what_is_somebodys_comes_before_what_is_nobodys() -> None:
         (0, 0, 1e30, True),
         (0, 0, NAN, False),
         (2, 1, INF, False),
+        # Finite, and infinite where it is scaled to pixels.
+        (2, 1, 3e38, False),
     ],
 )
 def test_coordinates_of_no_place(mode: int, padding: int, coordinate: float, kept: bool) -> None:
@@ -110,6 +112,32 @@ def test_coordinates_of_no_place(mode: int, padding: int, coordinate: float, kep
     got[0, 0, 0, 0] = 100.0
     assert bool(judged(found, got).problem)
     assert bool(judged(found, got).unsettled) is not kept
+
+
+@pytest.mark.parametrize(
+    ("coordinate", "other_pixel_is_right"),
+    [
+        # The centres of three pixels are at -2/3, 0 and 2/3; 1/3 is exact in no float.
+        (0.0, False),
+        (0.3, False),
+        (float(np.float32(1 / 3)), True),
+        # One last place above -1/2 of a width of two, where pixels meet at 0.
+        (6e-8, True),
+    ],
+)
+def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(coordinate: float, other_pixel_is_right: bool) -> None:
+    width = 2 if coordinate == 6e-8 else 3
+    found = answer(
+        "aten.grid_sampler_2d.default",
+        input=tensor((1, 1, 1, width), "float32", np.arange(1.0, 1.0 + width)),
+        grid=tensor((1, 1, 1, 2), "float32", [coordinate, 0.0]),
+        interpolation_mode=1,
+        padding_mode=0,
+        align_corners=False,
+    )
+    [[[[pixel]]]] = found.expected[0]
+    other = np.full_like(found.expected[0], pixel + 1 if pixel < width else pixel - 1)
+    assert bool(judged(found, other).problem) is not other_pixel_is_right
 
 
 def _resized(overload: str, image: Array, **more: Any) -> Reference:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -396,6 +397,10 @@ _ROUNDING = 1.02 * 2.0**-24
 _LEFT = 2.0**-6
 #: Numbers looked at, each for a run of the graph.
 _MOST = 4
+#: Float16 has every whole number up to this.
+_GREATEST_DIVISOR = 2**11
+#: The name of an initializer that no exporter makes.
+_DIVISOR = "harness_divisor"
 
 
 @witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED)
@@ -426,6 +431,67 @@ def look_for_rounded_numbers(context: FailureContext) -> Iterator[Testimony]:
             facts = {"number": number, "exact": number * (1 + off)}
             yield Testimony(Role.NARROWED, Finding.SAME, "rounded-constant", facts)
             return
+
+
+#: Dtypes in which a reciprocal is rounded.
+_FLOATS = (TensorProto.DOUBLE, TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+
+
+@witness("the graph's reciprocals", place=1010)
+def look_for_rounded_reciprocals(context: FailureContext) -> Iterator[Testimony]:
+    """Whether PyTorch's result follows where the graph divides by a whole number that it has the reciprocal of.
+
+    A tenth is not exact in any precision: `x * 0.1` is not `x / 10`, by most in float16.
+    """
+    comparison = context.comparison
+    if context.failure.outcome is not Outcome.MISMATCH or comparison is None or comparison.problem != "values":
+        return
+    for tensor in list(_tensors(context.model))[:_MOST]:
+        divisor = _divisor(tensor)
+        if divisor is None:
+            continue
+        divided = _with_divisor(context.model, tensor, divisor)
+        if divided is not None and context.find(context.ask(context.accused, divided))[0] is Finding.RIGHT:
+            number = float(numpy_helper.to_array(tensor).reshape(-1)[0])
+            facts = {"number": number, "divisor": divisor, "backend": context.failure.backend}
+            yield Testimony(Role.NARROWED, Finding.SAME, "rounded-reciprocal", facts)
+            return
+
+
+def _divisor(tensor: onnx.TensorProto) -> int | None:
+    """The whole number whose reciprocal, rounded, is the single element of `tensor`; None where that is exact."""
+    if tensor.data_type not in _FLOATS or math.prod(tensor.dims) != 1:
+        return None
+    array = numpy_helper.to_array(tensor).reshape(-1)
+    number = float(array[0])
+    if not 0 < abs(number) < 1 or abs(1 / number) > _GREATEST_DIVISOR:
+        return None
+    divisor = round(1 / number)
+    is_rounded = Fraction(number) * divisor != 1 and float(np.asarray(1 / divisor, array.dtype)) == number
+    return divisor if is_rounded else None
+
+
+def _with_divisor(model: onnx.ModelProto, tensor: onnx.TensorProto, divisor: int) -> onnx.ModelProto | None:
+    """`model` with `/ divisor` for every `* number`, and `* divisor` for every `/ number`; None where it has neither."""
+    divided = onnx.ModelProto()
+    divided.CopyFrom(model)
+    names = {tensor.name} | {
+        node.output[0]
+        for node in model.graph.node
+        if node.op_type == "Constant" and any(a.t == tensor for a in node.attribute if a.HasField("t"))
+    }
+    changed = False
+    for node in divided.graph.node:
+        second = len(node.input) == 2 and node.input[1] in names
+        if second and node.op_type in ("Mul", "Div"):
+            node.op_type = {"Mul": "Div", "Div": "Mul"}[node.op_type]
+            node.input[1] = _DIVISOR
+            changed = True
+    if not changed:
+        return None
+    array = numpy_helper.to_array(tensor)
+    divided.graph.initializer.append(numpy_helper.from_array(np.full_like(array, divisor), _DIVISOR))
+    return divided
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
