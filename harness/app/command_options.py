@@ -70,9 +70,10 @@ def _add_draws(add: Callable[..., None]) -> None:
     add("--seed", help=f"seed of the draws ({default.seed})", **_NUMBER)
     add(
         "--shapes",
-        choices=("static", "dynamic", "both"),
+        choices=("mixed", "static", "dynamic", "both"),
         default=default.shapes,
-        help="export with static shapes, with dynamic shapes, or both (%(default)s)",
+        help="export with static shapes, with dynamic shapes, with both, or mixed: static, and for operators one "
+        "dynamic export for every 128 cases (%(default)s)",
     )
 
 

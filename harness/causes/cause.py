@@ -11,16 +11,8 @@ from harness.compare.verdict import Outcome, Stage
 
 #: The columns that tell the root cause of a failed row.
 CAUSE_COLUMNS = ("blame", "component", "place", "fault", "detail", "rule")
-#: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it but is
-#: noticed; an error is noticed and explained; a declared gap comes last.
-SEVERITY = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
-
-
-def severity(outcome: str) -> int:
-    """The index of an outcome in `SEVERITY`."""
-    return SEVERITY.index(Outcome(outcome))
 
 
 @dataclass(frozen=True, order=True)

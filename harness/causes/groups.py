@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.causes.cause import BEFORE_BACKEND, CAUSE_COLUMNS, RootCause, severity
+from harness.causes.cause import BEFORE_BACKEND, CAUSE_COLUMNS, RootCause
 from harness.causes.known_issues import KnownIssue, call
 from harness.causes.priority import Pair, failing_pairs, failure_priority, model_use
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
@@ -325,7 +325,7 @@ def cause_facts(rows: CodedRows, causes: Sequence[RootCause], cause: Numbers, or
     met = met[rows.numbers("conditions")]
     failing = np.bincount(numbers["overload"])
     by_overload = np.stack([np.bincount(numbers["overload"], column, len(failing)) for column in met.T], axis=1)
-    worst = np.array([severity(word) for word in rows.words("outcome").to_pylist()])
+    worst = np.array([Outcome(word).severity for word in rows.words("outcome").to_pylist()])
     with_it = _with_it(cause, origin, len(causes))
     order = np.argsort(cause, kind="stable")
     found = []
@@ -459,5 +459,5 @@ def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> l
 
 def _badness(group: FailureGroup) -> tuple[Any, ...]:
     where = group.overloads[0], group.converter, group.backend, group.signature
-    kind = severity(group.outcome), not group.ordinary
+    kind = group.outcome.severity, not group.ordinary
     return group.blame == SPEC, -group.priority, *kind, -group.cases, *where

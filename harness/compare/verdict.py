@@ -42,7 +42,12 @@ class Outcome(StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether an operator item fails for it."""
-        return self in _FAILURES
+        return self in FAILURES
+
+    @property
+    def severity(self) -> int:
+        """0 for the worst failure; the greatest for what is not a failure."""
+        return FAILURES.index(self) if self.is_failure else len(FAILURES)
 
 
 CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
@@ -57,7 +62,9 @@ RUNS_AT = {
     Stage.COMPARE: UNKNOWN,
 }
 
-_FAILURES = frozenset({Outcome.MISMATCH, Outcome.UNSUPPORTED, Outcome.ERROR, Outcome.CRASH, Outcome.TIMEOUT})
+#: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it but is
+#: noticed; an error is noticed and explained; a declared gap comes last.
+FAILURES = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,7 +32,7 @@ class RunRequest:
         full: Whether it was to run every operator.
         operators: Those of which it was to run something; empty where the run does not say.
         converters: Empty where the run does not say; `backends` too.
-        shapes: ``static``, ``dynamic`` or ``both``.
+        shapes: ``static``, ``dynamic``, ``both`` or ``mixed``.
         sources: Where its cases came from.
         budget: The options that decide which cases are drawn, and the seed: those that were given.
     """
@@ -64,7 +64,7 @@ class RunRequest:
             "backend": self.backends,
             "dtype": _words(self.budget.get("dtype")),
             "source": {word.partition(":")[0] for word in self.sources},
-            "shape_mode": () if self.shapes == "both" else (self.shapes,),
+            "shape_mode": () if self.shapes in ("both", "mixed") else (self.shapes,),
         }
         asked = np.ones(rows.num_rows, dtype=bool)
         for name, some in wanted.items():

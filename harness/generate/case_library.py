@@ -79,7 +79,9 @@ def load_cases() -> Mapping[str, OperatorCase]:
     for name, overloads in budget.items():
         for overload in OPERATOR_CASES.keys() & set(overloads):
             case = OPERATOR_CASES[overload]
-            OPERATOR_CASES[overload] = replace(case, slow=name in _SLOW, share=_SHARES.get(name, 1.0))
+            OPERATOR_CASES[overload] = replace(
+                case, slow=name in _SLOW, share=_SHARES.get(name, 1.0), converted=name != "unconverted"
+            )
     return dict(sorted(OPERATOR_CASES.items()))
 
 

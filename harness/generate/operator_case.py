@@ -47,6 +47,7 @@ class OperatorCase:
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
+        converted: Whether a tested converter has a conversion for any of its calls.
         declared: File and line of the statement that declares it.
     """
 
@@ -60,6 +61,7 @@ class OperatorCase:
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0
+    converted: bool = True
     declared: tuple[str, int] = ("", 0)
 
 

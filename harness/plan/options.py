@@ -23,7 +23,7 @@ class Options:
         examples: Cases per operator, converter and shape mode.
         values: Value draws per exported structure; None for the usual number.
         seed: Of the draws.
-        shapes: ``static``, ``dynamic`` or ``both``.
+        shapes: ``static``, ``dynamic``, ``both``, or ``mixed``: static, and for operators some dynamic cases.
         opset: To emit, None for the converter's default.
         batch_size: Structures per export.
         blame: Find out whose defect each failure is.
@@ -47,7 +47,7 @@ class Options:
     examples: int = 256
     values: int | None = None
     seed: int = 0
-    shapes: str = "static"
+    shapes: str = "mixed"
     opset: int | None = None
     batch_size: int = 64
     public_api: bool = False

@@ -9,10 +9,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.causes.cause import SEVERITY
 from harness.causes.groups import FailureGroup
 from harness.causes.known_issues import NoLongerFailing
-from harness.compare.verdict import SPEC
+from harness.compare.verdict import FAILURES, SPEC
 from harness.core.documents import count, listed, plain, shown
 from harness.present.evidence import SPEECHLESS, fault_text, place_text
 
@@ -49,7 +48,7 @@ def _numbered(groups: Sequence[FailureGroup], limit: int | None, start: int) -> 
         yield from _block(number, group)
     hidden = Counter(group.outcome for group in groups[len(groups) if limit is None else limit :])
     if hidden:
-        kinds = ", ".join(f"{hidden[outcome]} {outcome}" for outcome in SEVERITY if hidden[outcome])
+        kinds = ", ".join(f"{hidden[outcome]} {outcome}" for outcome in FAILURES if hidden[outcome])
         yield Text(f"and {hidden.total()} more: {kinds}", style="bold")
 
 

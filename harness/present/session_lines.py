@@ -26,12 +26,16 @@ def header(plan: Plan, options: Options) -> list[str]:
     lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends)
     if plan.models:
         models = len({unit.word for unit in plan.models})
-        lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {options.shapes} shapes")
+        shapes = "static" if options.shapes == "mixed" else options.shapes
+        lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {shapes} shapes")
         return lines
     operators = len({unit.overload for unit in plan.units})
     if options.replay is None:
         lines.append(f"sources: {', '.join(plan.sources)}")
-        what = f"{options.examples} cases each, {options.shapes} shapes, seed {options.seed}"
+        dynamic = any(unit.shape_mode == "dynamic" for unit in plan.units)
+        mixed = "static shapes and some dynamic ones" if dynamic else "static shapes"
+        shapes = mixed if options.shapes == "mixed" else f"{options.shapes} shapes"
+        what = f"{options.examples} cases each, {shapes}, seed {options.seed}"
     else:
         what = f"{len(options.replay)} recorded cases"
     lines.append(f"plan: {operators} operator overload{'' if operators == 1 else 's'}, {what}")

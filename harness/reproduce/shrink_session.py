@@ -22,9 +22,8 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.causes.cause import SEVERITY
 from harness.causes.groups import FAILED
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.core.invocation import InvalidInvocation, Invocation
@@ -124,7 +123,7 @@ def _in_turn(found: Sequence[RecordedFailure]) -> Iterator[RecordedFailure]:
     def commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
         return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature
 
-    for outcome in SEVERITY:
+    for outcome in FAILURES:
         queues: defaultdict[str, list[RecordedFailure]] = defaultdict(list)
         for failure in sorted((f for f in found if f.outcome is outcome), key=commonest):
             queues[failure.overload].append(failure)

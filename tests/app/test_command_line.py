@@ -136,6 +136,27 @@ def test_collecting_runs_nothing_and_leaves_no_results(tmp_path: Path) -> None:
     assert not run.directory.exists()
 
 
+def test_a_default_run_has_dynamic_exports_of_what_converts(tmp_path: Path) -> None:
+    # No converter has a conversion for cholesky_solve.
+    asked = ("--op", "aten.relu.default", "--op", "aten.cholesky_solve.default", "--converter", "dynamo")
+    usual = Run(tmp_path / "usual", *asked, "--co", "-q").done.stdout
+    assert "[aten.relu.default-dynamo-dynamic]" in usual
+    assert "aten.cholesky_solve.default-dynamo]" in usual
+    assert "aten.cholesky_solve.default-dynamo-dynamic" not in usual
+    few = Run(tmp_path / "few", *asked, "--examples", "100", "--co", "-q").done.stdout
+    assert "aten.relu.default-dynamo]" in few
+    assert "dynamic" not in few
+
+
+def test_a_default_run_records_other_sizes_of_a_dynamic_export(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", "--op", "aten.relu.default", "--converter", "dynamo", "--record-only")
+    assert "static shapes and some dynamic ones" in run.done.stdout
+    dynamic = [row for row in run.rows("shape_mode", "exported_id", "case_id") if row["shape_mode"] == "dynamic"]
+    exports = {row["exported_id"] for row in dynamic}
+    assert len(exports) == 2
+    assert len({row["case_id"] for row in dynamic}) > 3 * len(exports)
+
+
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Two converters, two backends, both kinds of shapes, one dtype."""

@@ -125,7 +125,9 @@ def test_coordinates_of_no_place(mode: int, padding: int, coordinate: float, kep
         (6e-8, True),
     ],
 )
-def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(coordinate: float, other_pixel_is_right: bool) -> None:
+def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(
+    coordinate: float, other_pixel_is_right: bool
+) -> None:
     width = 2 if coordinate == 6e-8 else 3
     found = answer(
         "aten.grid_sampler_2d.default",

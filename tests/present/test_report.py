@@ -13,8 +13,7 @@ from harness_runs import row_of
 from rich.console import Console, RenderableType
 
 from harness.causes import groups as failures
-from harness.causes.cause import SEVERITY
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.core.documents import plain
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.present import matrix, run_counts, session_lines as progress
@@ -202,8 +201,8 @@ def test_silently_wrong_numbers_come_first_and_gaps_last() -> None:
         for n, outcome in enumerate(Outcome)
         for _ in range(n)
     ]
-    assert tuple(group.outcome for group in groups_of(*rows)) == SEVERITY
-    assert set(SEVERITY) == {outcome for outcome in Outcome if outcome.is_failure}
+    assert tuple(group.outcome for group in groups_of(*rows)) == FAILURES
+    assert set(FAILURES) == {outcome for outcome in Outcome if outcome.is_failure}
 
 
 def test_of_one_kind_failures_of_ordinary_use_come_first() -> None:

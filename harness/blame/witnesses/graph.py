@@ -472,7 +472,7 @@ def _divisor(tensor: onnx.TensorProto) -> int | None:
 
 
 def _with_divisor(model: onnx.ModelProto, tensor: onnx.TensorProto, divisor: int) -> onnx.ModelProto | None:
-    """`model` with `/ divisor` for every `* number`, and `* divisor` for every `/ number`; None where it has neither."""
+    """`model` with `/ divisor` for `* number`, and `* divisor` for `/ number`; None where it has neither."""
     divided = onnx.ModelProto()
     divided.CopyFrom(model)
     names = {tensor.name} | {

@@ -14,9 +14,6 @@ from harness.generate.regressions.corpus_store import Corpus, CorpusEntry, Corpu
 _OF_A_KIND = 3
 _OF_AN_OPERATOR = 16
 
-#: From what harms most to what is said openly.
-_SEVERITY = (Outcome.CRASH, Outcome.TIMEOUT, Outcome.MISMATCH, Outcome.ERROR, Outcome.UNSUPPORTED)
-
 #: Outcomes that show that a case no longer fails. A skipped one was not tried.
 _HEALED = (Outcome.PASS,)
 
@@ -123,8 +120,7 @@ def _trimmed(entries: Sequence[CorpusEntry]) -> list[CorpusEntry]:
         places.sort(key=lambda place: _size(entries[place]))
         for rank, place in enumerate(places[:_OF_A_KIND]):
             outcome = entries[place].outcome
-            severity = _SEVERITY.index(outcome) if outcome in _SEVERITY else len(_SEVERITY)
-            ranked.append((rank, severity, -place))
+            ranked.append((rank, outcome.severity if outcome else len(Outcome), -place))
     staying = {-place for *_, place in sorted(ranked)[:_OF_AN_OPERATOR]}
     return [entry for place, entry in enumerate(entries) if place in staying or not entry.converter]
 

@@ -9,6 +9,9 @@ from harness.generate.draws import draw_cases, draw_examples
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
 
+#: Structures drawn for each dynamic export: of some the sizes cannot change.
+_TRIES = 3
+
 
 @dataclass(frozen=True)
 class Generated:
@@ -35,5 +38,5 @@ class Generated:
             )
             return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
         exports = -(-request.examples // (1 + SIZES_PER_EXPORT))
-        drawn = draw_cases(case, seed=request.seed, structures=exports, values=1, dtypes=request.dtypes)
-        return SourceFinding(resized(request, [d.invocations[0] for d in drawn]))
+        drawn = draw_cases(case, seed=request.seed, structures=_TRIES * exports, values=1, dtypes=request.dtypes)
+        return SourceFinding(resized(request, [d.invocations[0] for d in drawn])[:exports])
