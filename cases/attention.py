@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from harness.compare.judge import ACCUMULATES, EXACT, Judge
+from harness.compare.judge import ACCUMULATES, EXACT, Allowance, Judge, Mask
 from harness.core.dtypes import ALL, FLOATS, Array
 from harness.core.invocation import TensorSpec
 from harness.generate.draw import OMIT, Draw, between
@@ -56,7 +57,37 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 
-@ops.case("scaled_dot_product_attention", dtypes=FLOATS)
+def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Queries with a score of which a term, or a sum of terms, leaves the range of the dtype.
+
+    PyTorch documents `query @ key.transpose(-2, -1) * scale`, and its kernels scale before, after, or both halfway.
+    """
+    query, key = arguments["query"], arguments["key"]
+    limit = float(ml_dtypes.finfo(query.dtype).max)
+    with np.errstate(all="ignore"):
+        wide = [np.abs(np.where(np.isfinite(a), a, 0).astype(np.longdouble)) for a in (query, key)]
+        if wide[0].ndim > 2 and wide[0].shape[-3] != wide[1].shape[-3]:
+            wide[1] = np.repeat(wide[1], wide[0].shape[-3] // max(wide[1].shape[-3], 1), axis=-3)
+        terms = wide[0] @ np.swapaxes(wide[1], -1, -2)
+        leaves = (terms * max(1.0, float(arguments.get("scale") or 1.0)) > limit).any(axis=-1)
+    found: list[Mask | None] = []
+    for output in expected:
+        mask = leaves[..., None] if output.ndim == leaves.ndim + 1 else leaves
+        fits = output.ndim >= leaves.ndim and output.shape[: leaves.ndim] == leaves.shape
+        found.append(np.broadcast_to(mask, output.shape) if fits else None)
+    return found
+
+
+_ATTENTION = Judge(
+    unsettled=Allowance(
+        "A score leaves the range on its way: whether it does depends on when the kernel multiplies by the scale, "
+        "and on the order in which it sums.",
+        _with_overflow,
+    )
+)
+
+
+@ops.case("scaled_dot_product_attention", dtypes=FLOATS, judge=_ATTENTION)
 def attention(d: Draw) -> Arguments:
     arguments, scores = _attention(d)
     causal = d.choose(OMIT, False, True)
@@ -71,12 +102,12 @@ def attention(d: Draw) -> Arguments:
     }
 
 
-@ops.case("_scaled_dot_product_attention_math", dtypes=FLOATS)
+@ops.case("_scaled_dot_product_attention_math", dtypes=FLOATS, judge=_ATTENTION)
 def attention_math(d: Draw) -> Arguments:
     return {**attention(d), "dropout_mask": d.choose(OMIT, None)}
 
 
-@ops.case("_scaled_dot_product_flash_attention_for_cpu", dtypes=FLOATS)
+@ops.case("_scaled_dot_product_flash_attention_for_cpu", dtypes=FLOATS, judge=_ATTENTION)
 def flash_attention(d: Draw) -> Arguments:
     batch, heads, width = d.size(1, 3), d.size(1, 3), d.choose(4, 1, 8, 16)
     queries, keys = d.choose(4, 1, 2, 7, 33), d.choose(4, 1, 3, 8, 33)

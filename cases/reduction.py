@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -230,11 +231,16 @@ def _averaged(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(arguments.get("dim") or ()) or None
 
 
-def _moments_in_long_double(arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Array | None]:
-    """Float64 results computed in the machine's long double: PyTorch's kernel updates a mean and a variance
-    element by element, and its error grows with their number."""
+def _in_long_double(
+    arguments: Mapping[str, Any], expected: Sequence[Array], root: bool = False
+) -> Sequence[Array | None]:
+    """Float64 variances, or their roots, of finite numbers, computed in the machine's long double.
+
+    PyTorch's kernel updates a mean and a variance element by element: its error grows with their number, and at
+    the ends of the range it is NaN.
+    """
     values = arguments["self"]
-    if values.dtype != np.float64 or not values.size or not np.isfinite(values).all():
+    if values.dtype != np.float64 or not values.size:
         return [None] * len(expected)
     dims = arguments.get("dim")
     axes = tuple(np.arange(values.ndim)) if dims is None or not np.size(dims) else tuple(np.ravel(dims))
@@ -244,12 +250,10 @@ def _moments_in_long_double(arguments: Mapping[str, Any], expected: Sequence[Arr
         mean = wide.mean(axis=axes, keepdims=True)
         count = values.size / max(mean.size, 1) - (1.0 if correction is None else correction)
         variance = ((wide - mean) ** 2).sum(axis=axes, keepdims=True) / max(count, 0.0)
-    return [variance.reshape(expected[0].shape).astype(np.float64), *([None] * (len(expected) - 1))]
-
-
-def _deviations_in_long_double(arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Array | None]:
-    variance, *rest = _moments_in_long_double(arguments, expected)
-    return [None if variance is None else np.sqrt(variance), *rest]
+        exact = (np.sqrt(variance) if root else variance).astype(np.float64)
+    finite = np.isfinite(values).all(axis=axes, keepdims=True)
+    first = np.where(finite, exact, expected[0].reshape(exact.shape))
+    return [first.reshape(expected[0].shape), *([None] * (len(expected) - 1))]
 
 
 #: The mean is a sum; deviations cancel in absolute inputs as they do in the inputs, so that nothing is gained
@@ -257,11 +261,11 @@ def _deviations_in_long_double(arguments: Mapping[str, Any], expected: Sequence[
 VARIANCE_AND_MEAN = Judge(
     accumulates=True,
     undefined=infinite_mean(_averaged, source="self", output=1),
-    alternatives=_moments_in_long_double,
+    alternatives=_in_long_double,
 )
-DEVIATION_AND_MEAN = replace(VARIANCE_AND_MEAN, alternatives=_deviations_in_long_double)
-VARIANCE = Judge(alternatives=_moments_in_long_double)
-DEVIATION = Judge(alternatives=_deviations_in_long_double)
+DEVIATION_AND_MEAN = replace(VARIANCE_AND_MEAN, alternatives=partial(_in_long_double, root=True))
+VARIANCE = Judge(alternatives=_in_long_double)
+DEVIATION = Judge(alternatives=partial(_in_long_double, root=True))
 
 
 @ops.case("var_mean", dtypes=FLOATS, judge=VARIANCE_AND_MEAN)

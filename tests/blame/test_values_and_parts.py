@@ -59,6 +59,10 @@ def test_a_wrong_result_of_an_invalid_node_is_the_converters() -> None:
     assert decide(failure, said).rule == "invalid-node"
 
 
+WIDE = TensorSpec((3,), "float64", (1,), 0, Literal((2.0, -1.0, 0.5)))
+LARGE = TensorSpec((2,), "complex64", (1,), 0, Literal((3.4e38 + 3.4e38j, 3.4e38 + 3.4e38j)))
+
+
 def reduced(axis: int) -> Invocation:
     """A call whose meta kernel does not normalise a negative axis."""
     data = TensorSpec((5, 1, 2), "float32", (2, 2, 1), 0, Literal(tuple(map(float, range(10)))))
@@ -95,6 +99,23 @@ def test_pytorch_is_asked_with_the_number_as_a_tensor() -> None:
     decision = examine(trial_of(call), frozenset(), lambda name: None)
     assert (decision.blame, decision.rule) == ("pytorch", "pytorch-contradicts-itself")
     assert "With the number given as a tensor (aten.pow.Tensor_Tensor), PyTorch itself gives" in words_of(decision)
+
+
+def test_a_number_that_a_tensor_would_round_is_not_given_as_one() -> None:
+    # 0.001 as a float32 is another number: what dynamo made of it is not what PyTorch was asked.
+    condition = TensorSpec((3,), "bool", (1,), 0, Literal((True, False, False)))
+    call = Invocation("aten.where.ScalarOther", (("condition", condition), ("self", WIDE), ("other", 0.001)))
+    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    assert (decision.blame, decision.rule) == ("converter", "fewer-bits")
+
+
+def test_pytorch_leaves_the_range_only_where_the_backend_has_the_truth() -> None:
+    # PyTorch's real part leaves the range; dynamo multiplies it by the real part of the factor alone.
+    call = Invocation("aten.rsub.Tensor", (("self", LARGE), ("other", LARGE), ("alpha", 0.1 + 2049j)))
+    context = trial_of(call)
+    assert np.isinf(context.reference.expected[0]).all()
+    decision = examine(context, frozenset(), lambda name: None)
+    assert (decision.blame, decision.rule) == ("converter", "graph-asks-otherwise")
 
 
 def test_two_independent_agreements_outvote_a_definition() -> None:

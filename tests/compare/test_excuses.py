@@ -213,3 +213,18 @@ def test_between_floats_the_areas_below_integers_do_not_leave_their_range(places
     heights, dtype = vector([2**40, 2], "int64"), "int64" if open_ else "float32"
     found = answer("aten.trapezoid.x", y=heights, x=vector(places, dtype), dim=-1)
     assert bool(judged(found, found.expected[0] * 2 + 1).unsettled) is open_
+
+
+@pytest.mark.parametrize(("key", "open_"), [(2e37, True), (1e36, False)])
+def test_attention_is_open_where_a_score_leaves_the_range(key: float, open_: bool) -> None:
+    """Whether 40 · 2·10³⁷ · 0.125 is finite depends on when a kernel scales."""
+    found = answer(
+        "aten.scaled_dot_product_attention.default",
+        query=tensor((1, 1, 1, 1), "float32", [40.0]),
+        key=tensor((1, 1, 2, 1), "float32", [key, -key]),
+        value=tensor((1, 1, 2, 1), "float32", [1.0, 2.0]),
+        scale=0.125,
+    )
+    judgement = judged(found, np.full_like(found.expected[0], 7.0))
+    assert judgement.problem
+    assert bool(judgement.unsettled) is open_

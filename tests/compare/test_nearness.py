@@ -288,3 +288,19 @@ def test_a_float64_variance_is_held_to_one_in_long_double() -> None:
     call = variance(values)
     assert against_pytorch(call, exact, judge_of(call)).problem is None
     assert against_pytorch(call, exact * (1 + 1e-11), judge_of(call)).problem == "values"
+
+
+def test_a_float64_variance_at_the_end_of_the_range_is_held_to_one_in_long_double() -> None:
+    """PyTorch's updates add infinities: its variance is NaN, the true one infinite. Rows with NaN have no other."""
+    rows = np.zeros((31, 15))
+    rows[:, 1:3] = 1.7976931348623157e308, -1.7976931348623157e308
+    rows[0, 5] = np.nan
+    spec = TensorSpec((31, 15), "float64", (15, 1), 0, Literal(tuple(rows.ravel().tolist())))
+    call = Invocation("aten.var.correction", (("self", spec), ("dim", (-1,)), ("correction", 1)))
+    assert np.isnan(run_reference(call).expected[0]).all()
+    exact = np.full(31, np.inf)
+    assert against_pytorch(call, exact, judge_of(call)).problem is not None
+    exact[0] = np.nan
+    assert against_pytorch(call, exact, judge_of(call)).problem is None
+    exact[1] = 1e308
+    assert against_pytorch(call, exact, judge_of(call)).problem is not None

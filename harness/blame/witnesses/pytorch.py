@@ -128,6 +128,9 @@ def _with_tensors(invocation: Invocation) -> Iterator[tuple[Invocation, list[tor
         like = tensors[0]
         own = like.is_floating_point() or isinstance(value, int)
         tensor = torch.full(like.shape, value, dtype=like.dtype if own else torch.get_default_dtype())
+        if not all(element == value for element in tensor.flatten()[:1].tolist()):
+            # Rounded, it is another number, and another call.
+            continue
         dtype = str(tensor.dtype).removeprefix("torch.")
         spec = TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), 0, Literal(()))
         arguments = tuple((n, spec if n == argument else v) for n, v in invocation.arguments)
