@@ -212,6 +212,10 @@ def test_other_kernels_of_the_same_version_close_no_gate() -> None:
     flushed = [*rows(0)[:15], replace(rows(0, fails=16)[15], signature="subnormals flushed to zero")]
     assert found(rows(0), flushed, "avx512") == [BaselineFinding.REGRESSION]
     assert found(rows(0), flushed, "avx2") == [BaselineFinding.MACHINE]
-    # A wrong value is wrong on any machine.
+    # Where numbers are wrong already, other kernels make others wrong. A new wrong number is wrong on any machine.
+    assert found(rows(0, fails=1), rows(0, fails=2), "avx512") == [BaselineFinding.REGRESSION]
+    assert found(rows(0, fails=1), rows(0, fails=2), "avx2") == [BaselineFinding.MACHINE]
     assert found(rows(0), rows(0, fails=1), "avx2") == [BaselineFinding.REGRESSION]
+    whole = [rows(0, fails=fails, dtype="int64") for fails in (1, 2)]
+    assert found(*whole, "avx2") == [BaselineFinding.REGRESSION]
     assert not BaselineFinding.MACHINE.fails

@@ -22,7 +22,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from harness.compare.output_comparison import FLUSHED
+from harness.compare.output_comparison import FLUSHED, VALUES
+from harness.compare.verdict import Outcome
+from harness.core.dtypes import PRECISION
 from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure, growths, largest, scope, together, word
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
@@ -145,17 +147,27 @@ def compare(before: Baseline, now: Baseline, *, whole: bool = False) -> list[Cel
             words = f"{cell.cases} cases of the baseline have no counterpart"
             found.append(CellDifference(BaselineFinding.GONE, cell, (key,), None, words))
     other_kernels = bool(before.kernels and now.kernels) and before.kernels != now.kernels
-    return [_of_kernels(difference) for difference in found] if other_kernels else found
+    return [_of_kernels(difference, before) for difference in found] if other_kernels else found
 
 
-def _of_kernels(difference: CellDifference) -> CellDifference:
-    """A difference that other kernels of the same version make: they sum in another order, and take subnormal
-    numbers for zeros or not. Nothing else is theirs."""
-    flushes = difference.failure is not None and difference.failure.signature == FLUSHED
-    if difference.finding is BaselineFinding.DRIFT or (difference.finding.fails and flushes):
+def _of_kernels(difference: CellDifference, before: Baseline) -> CellDifference:
+    """A difference that other kernels of the same version make: they sum in another order, take subnormal numbers
+    for zeros or not, and are as exact as they are. So of floats whose numbers were wrong before, others are wrong.
+    Nothing else is theirs."""
+    kernels = difference.failure is not None and (
+        difference.failure.signature == FLUSHED or _were_inexact(difference, difference.failure, before)
+    )
+    if difference.finding is BaselineFinding.DRIFT or (difference.finding.fails and kernels):
         words = f"{difference.what}; {difference.finding} on a machine with other kernels"
         return replace(difference, finding=BaselineFinding.MACHINE, what=words)
     return difference
+
+
+def _were_inexact(difference: CellDifference, failure: Failure, before: Baseline) -> bool:
+    """Whether the baseline has wrong numbers of the same cell, of a dtype whose numbers are rounded."""
+    known = (f.kind for key in difference.keys if key in before.cells for f in before.cells[key].failures)
+    inexact = failure.outcome == Outcome.MISMATCH and failure.signature == VALUES
+    return inexact and difference.cell.dtype in PRECISION and failure.kind in known
 
 
 def _are_others(expected: Failure, failure: Failure) -> bool:
