@@ -24,7 +24,7 @@ from harness.gate.baseline.recheck import Rechecked
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, comparison, reported
 from harness.gate.run_diff import version_changes
 from harness.plan.options import Options, UsageProblem
-from harness.present import gate_report as gate
+from harness.present import gate_report as gate, report as reports
 from harness.record.json_lines import write_flaky
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo
@@ -158,5 +158,5 @@ class Gate:
         parts: list[RenderableType] = []
         if self._known is not None and self._known.cells:
             advice = "" if given.update_baseline else "fix them, or accept them with --update-baseline"
-            parts.append(gate.render(self.comparison(run), "Compared with the baseline", advice))
+            parts.append(reports.render(gate.report(self.comparison(run), "Compared with the baseline", advice)))
         return [*parts, self._said] if self._said else parts

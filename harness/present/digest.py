@@ -20,7 +20,7 @@ from harness.compare.verdict import SPEC
 from harness.core.documents import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
-from harness.present import gate_report as gate, matrix, run_changes as changes
+from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
 from harness.present.run_counts import Fallback, fallbacks
 from harness.record import store
 from harness.record.json_lines import read_located, read_minimal
@@ -234,9 +234,9 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nNot all ran on the backend's device:\n"
         yield from (f"- {markdown_cell(one.sentence)}" for one in found.fallbacks)
     if isinstance(found.found, BaselineComparison):
-        yield "\n" + gate.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+        yield "\n" + reports.markdown(gate.report(found.found, f"Conformance: {found.against} → this run"), _ROWS)
     elif isinstance(found.found, Diff):
-        yield "\n" + changes.markdown(found.found, before=found.against, after="this run", limit=_ROWS)
+        yield "\n" + reports.markdown(changes.report(found.found, f"Conformance: {found.against} → this run"), _ROWS)
     yield from _failures(found)
 
 

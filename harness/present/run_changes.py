@@ -1,16 +1,14 @@
-"""A comparison of two runs, for a terminal and as Markdown."""
+"""A comparison of two runs, as a report and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from harness.core.documents import count, markdown_cell, plain
+from harness.core.documents import count
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import CaseChange, Diff, OverloadChanges
+from harness.present.report import Note, Report, Row, Section
 
 #: The kinds that are listed, most urgent first. Unchanged cases are only counted.
 ORDER = tuple(change for change in ChangeKind if change is not ChangeKind.UNCHANGED)
@@ -36,59 +34,27 @@ def not_requested(found: Diff) -> Iterator[str]:
             yield f"not requested in the {lacks} run: {count(number, 'case')} of the {has}"
 
 
-def render(found: Diff, title: str = "", limit: int = 20) -> RenderableType:
-    """The comparison for a terminal, with at most `limit` lines of each kind of change; `title` heads it."""
-    return Group(*_lines(found, title, limit))
+def report(found: Diff, title: str = "") -> Report:
+    """The changes by kind, most urgent first; `title` says what is compared."""
+    both = (Note(f"{count(found.compared, 'case')} in both"),) if title else ()
+    missing = (Note(f"not checked: {found.missing}", "bold red"),) if found.missing else ()
+    return Report(
+        title=title,
+        before=both,
+        differences={**found.options, **found.versions},
+        sections=tuple(_sections(found)),
+        after=(*missing, *map(Note, not_requested(found)), Note(summary(found))),
+    )
 
 
-def _lines(found: Diff, title: str, limit: int) -> Iterator[RenderableType]:
-    if title:
-        yield Text(f"{plain(title)}: {count(found.compared, 'case')} in both", style="bold")
-    for name, (before, after) in found.options.items():
-        yield Text(f"{name}: {plain(before)} → {plain(after)}")
-    for name, (before, after) in found.versions.items():
-        yield Text(f"{plain(name)}: {plain(before) or 'absent'} → {plain(after) or 'absent'}")
+def _sections(found: Diff) -> Iterator[Section]:
     for kind in ORDER:
         lines = [line for line in found.overloads if line.counts.get(kind)]
         if not lines:
             continue
-        yield Text(f"{kind}: {count(found.counts[kind], 'case')}", style=_STYLES.get(kind, "bold"))
-        for line in lines[:limit]:
-            why = f" [{plain(line.why, 200)}]" if line.why else ""
-            yield Text(f"  {line.counts[kind]:>4} {plain(_path(line))}{why}")
-            yield Text(f"       {plain(example(line.examples[kind]), 240)}")
-        if len(lines) > limit:
-            yield Text(f"  and {count(len(lines) - limit, 'more operator')}")
-    if found.missing:
-        yield Text(f"not checked: {plain(found.missing)}", style="bold red")
-    yield from map(Text, not_requested(found))
-    yield Text(summary(found))
-
-
-def markdown(found: Diff, *, before: str, after: str, limit: int = 50) -> str:
-    """The comparison of `before` and `after` for a pull request, at most `limit` rows of each kind."""
-    lines = [f"### Conformance: {markdown_cell(before)} → {markdown_cell(after)}", "", f"{summary(found)}."]
-    if found.missing:
-        lines += ["", f"**Not checked**: {markdown_cell(found.missing)}."]
-    for words in not_requested(found):
-        lines += ["", f"{words[0].upper()}{words[1:]}."]
-    if found.versions or found.options:
-        lines += ["", "| | before | after |", "| --- | --- | --- |"]
-        lines += [
-            f"| {markdown_cell(n)} | {markdown_cell(a)} | {markdown_cell(b)} |"
-            for n, (a, b) in (*found.options.items(), *found.versions.items())
-        ]
-    for kind in ORDER:
-        rows = [line for line in found.overloads if line.counts.get(kind)]
-        if rows:
-            lines += ["", f"#### {str(kind).capitalize()}: {found.counts[kind]:,}", ""]
-            lines += ["| cases | operator | example | why |", "| ---: | --- | --- | --- |"]
-            for row in rows[:limit]:
-                cells = (_path(row), example(row.examples[kind]), row.why)
-                lines.append(f"| {row.counts[kind]} | {' | '.join(map(markdown_cell, cells))} |")
-            if len(rows) > limit:
-                lines.append(f"\nand {count(len(rows) - limit, 'more operator')}")
-    return "\n".join(lines) + "\n"
+        rows = tuple(Row(_path(line), example(line.examples[kind]), line.why, line.counts[kind]) for line in lines)
+        title = f"{kind}: {count(found.counts[kind], 'case')}"
+        yield Section(title=title, rows=rows, style=_STYLES.get(kind, "bold"), noun="operator")
 
 
 def example(change: CaseChange) -> str:

@@ -22,7 +22,7 @@ from harness.execute.models.model_task import model_word
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
-from harness.present import matrix, run_changes as changes, run_counts
+from harness.present import matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
 from harness.present.run_counts import fallbacks
@@ -113,7 +113,7 @@ def _parts(
         found_by_rules = compare_runs(without, results_dir)
         regressed = regressed or _regressed(found_by_rules)
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
-        yield changes.render(found_by_rules)
+        yield reports.render(changes.report(found_by_rules))
         yield Text()
     defective = run_counts.rejections(rows, store.read(results_dir, run_counts.REJECTED_COLUMNS, run_counts.REJECTED))
     if defective:

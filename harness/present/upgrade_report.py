@@ -1,4 +1,4 @@
-"""What an upgrade changed: for a terminal, as Markdown and as JSON."""
+"""What an upgrade changed, as a report and as JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
-from harness.core.documents import count, markdown_cell, plain
+from harness.core.documents import count
 from harness.gate.after_upgrade import Goldens
 from harness.gate.diff_inputs import BaselineComparison
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange
 from harness.gate.golden.store import Ending
 from harness.present import gate_report as gate
+from harness.present.report import Note, Report, Row, Section
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,39 +39,36 @@ class Account:
         return found + (len(self.goldens.wrong) + len(self.goldens.failing) if self.goldens else 0)
 
 
-def render(account: Account, limit: int = 20) -> RenderableType:
-    """The account for a terminal, with at most `limit` lines of each kind."""
-    return Group(*_parts(account, limit))
-
-
-def _parts(account: Account, limit: int) -> Iterator[RenderableType]:
-    yield Text("Versions", style="bold")
-    for name, (before, now) in account.versions.items():
-        yield Text(f"  {plain(name)}: {plain(before) or 'absent'} → {plain(now) or 'absent'}")
-    if not account.versions:
-        yield Text("  the same as before")
-    if account.goldens is None:
-        yield Text("No goldens; `conformance golden record` makes them", style="bold")
-    else:
-        yield from _goldens(account.goldens, limit)
-    yield gate.render(account.sweep, "The cases of the baseline", limit=limit, versions=False)
-    if account.worse:
-        yield Text(f"{count(account.worse, 'finding')} worse than before", style="bold red")
-    else:
-        yield Text("Nothing is worse than before", style="bold green")
-
-
-def _goldens(goldens: Goldens, limit: int) -> Iterator[Text]:
-    yield Text(f"PyTorch: {pytorch(goldens)}", style="bold")
-    yield from _limited(
-        [f"{d.golden.name}: {d.what}{'' if d.is_wrong else ' (still right)'}" for d in _moved(goldens)], limit
+def report(account: Account) -> Report:
+    """The versions, the goldens, and the cases of the baseline."""
+    sweep = gate.report(account.sweep, "", versions=False)
+    compared = Section(title=f"The cases of the baseline: {sweep.before[0].text}")
+    worse = Note(f"{count(account.worse, 'finding')} worse than before", "bold red")
+    return Report(
+        title="What the upgrade changed",
+        before=() if account.versions else (Note("the versions are the same as before"),),
+        differences={**account.versions, **sweep.differences},
+        sections=(*_goldens(account.goldens), compared, *sweep.sections),
+        after=(
+            *sweep.before[1:],
+            *sweep.after,
+            worse if account.worse else Note("Nothing is worse than before", "bold green"),
+        ),
     )
+
+
+def _goldens(goldens: Goldens | None) -> Iterator[Section]:
+    if goldens is None:
+        yield Section(title="No goldens; `conformance golden record` makes them")
+        return
+    moved = (Row(d.golden.name, f"{d.what}{'' if d.is_wrong else ' (still right)'}") for d in _moved(goldens))
+    yield Section(title=f"PyTorch: {pytorch(goldens)}", rows=tuple(moved), noun="golden")
     for backend in goldens.backends:
-        yield Text(f"{backend}: {models(goldens, backend)}", style="bold")
-        some = [one for one in goldens.checked if one.backend == backend]
-        yield from _limited([in_words(one) for one in some if one.change in _CHANGED], limit)
+        changed = [one for one in goldens.checked if one.backend == backend and one.change in _CHANGED]
+        rows = tuple(Row(f"{one.golden.name}, {one.converter}", in_words(one)) for one in changed)
+        yield Section(title=f"{backend}: {models(goldens, backend)}", rows=rows, noun="golden")
     for name in goldens.left_out:
-        yield Text(f"{plain(name)} cannot run here, so its goldens were left out", style="yellow")
+        yield Section(title=f"{name} cannot run here, so its goldens were left out", style="yellow")
 
 
 _CHANGED = (GoldenChange.NEW, GoldenChange.OTHER, GoldenChange.FIXED)
@@ -103,36 +98,13 @@ def models(goldens: Goldens, backend: str) -> str:
 
 
 def in_words(one: CheckedGolden) -> str:
-    """One golden's model on one backend."""
+    """How one golden's model ended before and how it ends now."""
     before = "not recorded" if one.recorded is None else _ending(one.recorded)
-    return f"{one.golden.name}, {one.converter}: {before} → {_ending(one.now)}"
+    return f"{before} → {_ending(one.now)}"
 
 
 def _ending(ending: Ending) -> str:
     return f"{ending.outcome} at {ending.stage}" + (f" ({ending.signature})" if ending.signature else "")
-
-
-def _limited(lines: list[str], limit: int) -> Iterator[Text]:
-    for words in lines[:limit]:
-        yield Text(f"  {plain(words, 300)}")
-    if len(lines) > limit:
-        yield Text(f"  and {len(lines) - limit} more")
-
-
-def markdown(account: Account) -> str:
-    """The account for a pull request."""
-    lines = []
-    goldens = account.goldens
-    if goldens is not None:
-        lines += ["", "### Goldens", "", f"PyTorch: {pytorch(goldens)}."]
-        lines += [f"{markdown_cell(name)}: {models(goldens, name)}." for name in goldens.backends]
-        rows = [(d.golden.name, d.what) for d in _moved(goldens)]
-        changed = [one for one in goldens.checked if one.change in _CHANGED]
-        rows += [(f"{one.golden.name}, {one.backend}", in_words(one)) for one in changed]
-        if rows:
-            lines += ["", "| golden | what |", "| --- | --- |"]
-            lines += [f"| {markdown_cell(name)} | {markdown_cell(what)} |" for name, what in rows[:50]]
-    return gate.markdown(account.sweep, before="before", after="after the upgrade") + "\n".join(lines) + "\n"
 
 
 def as_json(account: Account) -> dict[str, Any]:

@@ -237,7 +237,7 @@ def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> No
     night.fetch_previous()
     (against,) = night.against()
     done = CliRunner().invoke(conformance, ["diff", str(against), str(run("now", celu, erf))])
-    assert done.output.endswith(" → now: 2 cases in both\n2 unchanged\n"), done.output
+    assert done.output.endswith(" → now: 2 cases in both\n  2 unchanged\n"), done.output
 
 
 @pytest.mark.parametrize("name", ["workflow.yml", "README.md", "Containerfile.cpu", "Containerfile.gpu"])

@@ -105,7 +105,7 @@ def test_the_command(runs: tuple[Path, Path]) -> None:
     gated = CliRunner().invoke(conformance, ["diff", before, after, "--fail-on", "regression"])
     assert gated.exit_code == 1
     same = CliRunner().invoke(conformance, ["diff", before, before, "--fail-on", "change"])
-    assert (same.exit_code, same.output) == (0, "a → a: 7 cases in both\n7 unchanged\n")
+    assert (same.exit_code, same.output) == (0, "a → a: 7 cases in both\n  7 unchanged\n")
     data = json.loads(CliRunner().invoke(conformance, ["diff", before, after, "--json"]).output)
     assert data["counts"]["regressed"] == 1
     assert data["versions"] == {"backend ort-cpu": {"before": "1.0", "after": "1.1"}}
@@ -219,7 +219,7 @@ def test_cases_of_a_larger_budget_are_not_gone(tmp_path: Path, fewer: dict[str, 
     done = diff(full, run(tmp_path / "b", of(RELU, 5), **{"op": [], "examples": 128, **fewer}))
     assert said in done.output
     assert "not requested in the second run: 3 cases of the first" in done.output
-    assert done.output.endswith("\n5 unchanged\n")
+    assert done.output.endswith("\n  5 unchanged\n")
 
 
 @pytest.mark.parametrize("kind", ["change", "regression"])

@@ -66,7 +66,7 @@ def command(
     from harness.gate.case_changes import ChangeKind
     from harness.gate.diff_inputs import compare_as_fits, find_sides
     from harness.gate.run_diff import Diff
-    from harness.present import gate_report as gate, run_changes as changes
+    from harness.present import gate_report as gate, report as reports, run_changes as changes
 
     first, second = find_sides(before, after)
     for side in (first, second):
@@ -77,17 +77,17 @@ def command(
         if as_json:
             print_json(changes.as_json(found))
         elif markdown:
-            click.echo(changes.markdown(found, before=first.name, after=second.name), nl=False)
+            click.echo(reports.markdown(changes.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
         else:
-            emit(changes.render(found, f"{first.name} → {second.name}"))
+            emit(reports.render(changes.report(found, f"{first.name} → {second.name}")))
         changed = any(n for change, n in found.counts.items() if change is not ChangeKind.UNCHANGED)
         ctx.exit(_status(fail_on, found, worse=found.regressed, changed=changed))
     if as_json:
         print_json(gate.as_json(found))
     elif markdown:
-        click.echo(gate.markdown(found, before=first.name, after=second.name), nl=False)
+        click.echo(reports.markdown(gate.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
     else:
-        emit(gate.render(found, f"{first.name} → {second.name}"))
+        emit(reports.render(gate.report(found, f"{first.name} → {second.name}")))
     ctx.exit(_status(fail_on, found, worse=found.worse > 0, changed=bool(found.differences)))
 
 

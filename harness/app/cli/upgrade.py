@@ -72,7 +72,7 @@ def command(
     from harness.gate.after_upgrade import confirmed, look, sweep
     from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
     from harness.plan.pytest_session import pytest_main
-    from harness.present import upgrade_report as upgrade
+    from harness.present import report as reports, upgrade_report as upgrade
     from harness.record import layout
     from harness.record.run_info import RunInfo
 
@@ -88,9 +88,9 @@ def command(
     if as_json:
         print_json({**upgrade.as_json(account), "run": str(run), "accepted": accept})
     elif markdown:
-        click.echo(upgrade.markdown(account), nl=False)
+        click.echo(reports.markdown(upgrade.report(account)), nl=False)
     else:
-        emit(upgrade.render(account))
+        emit(reports.render(upgrade.report(account)))
     if not accept:
         ctx.exit(int(account.worse > 0))
     write_baseline(baseline, updated(expected, of_run(run)))

@@ -1,0 +1,126 @@
+"""A report: notes, versions, and findings under headings, rendered for a terminal and as Markdown.
+
+What two runs, a baseline or an upgrade differ in is said once, in a `Report`, and looks the same everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from harness.core.documents import count, markdown_cell, plain
+
+
+@dataclass(frozen=True)
+class Note:
+    """A sentence without a full stop, and its style in a terminal."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finding.
+
+    Attributes:
+        where: The operator, converter and backend, or a name.
+        what: What differs.
+        why: The versions or rules that explain it; "" where nothing does.
+        number: How many cases; None where the finding is one.
+    """
+
+    where: str
+    what: str
+    why: str = ""
+    number: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Findings of one kind.
+
+    Attributes:
+        title: The kind and how many there are.
+        rows: Worst first; a rendering shows some of them.
+        noun: What a row is, where some are not shown.
+    """
+
+    title: str
+    rows: tuple[Row, ...] = ()
+    style: str = "bold"
+    noun: str = "finding"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Notes, what was compared, findings, and what to do.
+
+    Attributes:
+        title: What is compared with what.
+        before: Notes above the findings.
+        differences: Versions and options: name → (before, after).
+        after: Notes below the findings.
+    """
+
+    title: str
+    before: tuple[Note, ...] = ()
+    differences: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    sections: tuple[Section, ...] = ()
+    after: tuple[Note, ...] = ()
+
+
+def render(report: Report, limit: int = 20) -> RenderableType:
+    """The report for a terminal, with at most `limit` rows of each section."""
+    return Group(*_terminal(report, limit))
+
+
+def _terminal(report: Report, limit: int) -> Iterator[Text]:
+    first, *others = report.before or (Note(""),)
+    if report.title:
+        yield Text(f"{plain(report.title)}: {plain(first.text)}" if first.text else plain(report.title), style="bold")
+    for name, (before, after) in report.differences.items():
+        yield Text(f"  {plain(name)}: {plain(before) or 'absent'} → {plain(after) or 'absent'}")
+    yield from (Text(f"  {plain(note.text)}", style=note.style) for note in others)
+    for section in report.sections:
+        yield Text(f"  {plain(section.title)}", style=section.style)
+        for row in section.rows[:limit]:
+            number = "" if row.number is None else f"{row.number:>4} "
+            yield Text(f"    {number}{plain(row.where, 120)}: {plain(row.what, 300)}")
+            if row.why:
+                yield Text(f"      [{plain(row.why, 200)}]")
+        if len(section.rows) > limit:
+            yield Text(f"    and {count(len(section.rows) - limit, f'more {section.noun}')}")
+    yield from (Text(f"  {plain(note.text)}", style=note.style) for note in report.after)
+
+
+def markdown(report: Report, limit: int = 50) -> str:
+    """The report for a pull request, with at most `limit` rows of each section."""
+    return "\n".join(_markdown(report, limit)) + "\n"
+
+
+def _markdown(report: Report, limit: int) -> Iterator[str]:
+    if report.title:
+        yield f"### {markdown_cell(report.title)}"
+    for note in (*report.before, *report.after):
+        sentence = f"{note.text[:1].upper()}{note.text[1:]}."
+        yield from ("", f"**{markdown_cell(sentence)}**" if "red" in note.style else markdown_cell(sentence))
+    if report.differences:
+        yield from ("", "| | before | after |", "| --- | --- | --- |")
+        for name, (before, after) in report.differences.items():
+            yield f"| {' | '.join(map(markdown_cell, (name, before, after)))} |"
+    for section in report.sections:
+        yield from ("", f"#### {markdown_cell(section.title[:1].upper() + section.title[1:])}")
+        if not section.rows:
+            continue
+        numbered = any(row.number is not None for row in section.rows)
+        heads = (*(("cases",) if numbered else ()), "where", "what", "why")
+        yield from ("", f"| {' | '.join(heads)} |", f"| {'---: | ' if numbered else ''}--- | --- | --- |")
+        for row in section.rows[:limit]:
+            number = (str(row.number or ""),) if numbered else ()
+            yield f"| {' | '.join(map(markdown_cell, (*number, row.where, row.what, row.why)))} |"
+        if len(section.rows) > limit:
+            yield from ("", f"and {count(len(section.rows) - limit, f'more {section.noun}')}")
