@@ -298,7 +298,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 
 class _Hooks:
     @pytest.hookspec
-    def conformance_compared(self, comparison: BaselineComparison) -> None:
+    def pytest_conformance_compared(self, comparison: BaselineComparison) -> None:
         """Hears what there is to say of the run, given its baseline."""
 
 
@@ -324,7 +324,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
         compared = follower.gate.comparison(read_run_info(run.results_dir))
-        session.config.hook.conformance_compared(comparison=compared)
+        session.config.hook.pytest_conformance_compared(comparison=compared)
     ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
     if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)

@@ -736,7 +736,7 @@ def indices(subject: SurveyedOperator) -> Iterator[Point]:
         if not any(is_index(s) for sample in subject.samples for s in specs(sample, name)):
             continue
         for word, hit, change in (
-            ("repeated", _repeats_of_value_points, partial(_filled, value=0)),
+            ("repeated", _has_repeats, partial(_filled, value=0)),
             ("negative", lambda s: (computed(s) < 0).any(), partial(_filled, value=-1)),
             ("first", lambda s: (computed(s) == 0).any(), partial(_filled, value=0)),
             (
@@ -767,7 +767,7 @@ def _extent(spec: TensorSpec) -> int:
     return int(spec.values.domain[1])
 
 
-def _repeats_of_value_points(spec: TensorSpec) -> bool:
+def _has_repeats(spec: TensorSpec) -> bool:
     return spec.numel > 1 and len(np.unique(computed(spec))) < spec.numel
 
 

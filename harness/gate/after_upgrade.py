@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from typing import TypeAlias
 import harness
 from harness.convert.converter import find_converter
 from harness.core.plugins import UnknownName
-from harness.gate.baseline.file import of_run, read_baseline
+from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
@@ -126,7 +126,7 @@ class _Reader:
     def __init__(self) -> None:
         self.comparison: BaselineComparison | None = None
 
-    def conformance_compared(self, comparison: BaselineComparison) -> None:
+    def pytest_conformance_compared(self, comparison: BaselineComparison) -> None:
         """Keep it."""
         self.comparison = comparison
 
@@ -158,7 +158,7 @@ def sweep(
     options += [word for name in names for word in ("--op", name)]
     options += [word for name in sorted({key[2] for key in keys}) for word in ("--converter", name)]
     options += [word for name in sorted({key[3] for key in keys}) for word in ("--backend", name)]
-    options += ["--shapes", "both" if len(modes) > 1 else modes.pop()]
+    options += ["--shapes", _shapes(expected, modes)]
     reader = _Reader()
     with contextlib.redirect_stdout(sys.stderr):
         status = run_pytest([*options, *more], reader)
@@ -195,7 +195,7 @@ def confirmed(
     options = ["--baseline", str(baseline), "--results-dir", str(results_dir), "--record-only"]
     for option, name in (("--op", "overload"), ("--converter", "converter"), ("--backend", "backend")):
         options += [word for value in sorted({getattr(d, name) for d in worse}) for word in (option, value)]
-    options += ["--shapes", "both" if len({d.shape_mode for d in worse}) > 1 else worse[0].shape_mode]
+    options += ["--shapes", _shapes(read_baseline(baseline), {d.shape_mode for d in worse})]
     path = [*(str(release.directory) for release in installed), str(Path(harness.__file__).parents[1])]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")])}
     words = [sys.executable, "-m", "pytest", "harness", *options, *more]
@@ -212,6 +212,13 @@ def confirmed(
     releases_said = ", ".join(f"{name} {version}" for name, version in changed.items())
     same = [difference for difference in worse if _key(difference) in earlier]
     return _as_machines(found, same, f"{releases_said} does the same on this machine")
+
+
+def _shapes(expected: Baseline, modes: Set[str]) -> str:
+    """The option with which the cases of these modes are drawn as they were for the baseline."""
+    if expected.shapes == "mixed" and "dynamic" in modes:
+        return "mixed"
+    return "both" if len(modes) > 1 else min(modes)
 
 
 def _key(difference: ReportedDifference) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ def pair_tables(surveys: Sequence[Survey]) -> Iterator[RenderableType]:
     found = {one.overload: one.pairs for one in surveys if one.pairs is not None}
     if not found:
         return
-    yield _operators_of_pair_report(found)
+    yield _pairs_by_operator(found)
     yield from _totals(found)
     yield from _worst(found)
     undrawn = Counter[str]()
@@ -115,7 +115,7 @@ def pair_tables(surveys: Sequence[Survey]) -> Iterator[RenderableType]:
         yield Text(f"Structural pairs not drawn, most frequent first: {named}")
 
 
-def _operators_of_pair_report(found: dict[str, PairSurvey]) -> Table:
+def _pairs_by_operator(found: dict[str, PairSurvey]) -> Table:
     table = Table(
         box=None,
         pad_edge=False,

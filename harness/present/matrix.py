@@ -133,8 +133,8 @@ def percent_of(share: float) -> str:
 #: Converter and backend.
 Column: TypeAlias = tuple[str, str]
 
-_COUNTED_of_matrix = ("overload", "converter", "backend", "outcome", "blame")
-COLUMNS: tuple[str, ...] = (*_COUNTED_of_matrix, "ordinary")
+_CELL_COLUMNS = ("overload", "converter", "backend", "outcome", "blame")
+COLUMNS: tuple[str, ...] = (*_CELL_COLUMNS, "ordinary")
 
 
 @dataclass(frozen=True)
@@ -240,8 +240,8 @@ def matrix(verdicts: pa.Table) -> Matrix:
     """Count a record's rows; only `COLUMNS` are looked at, or what `with_ordinary` makes of these."""
     if "ordinary" not in verdicts.column_names:
         verdicts = with_ordinary(verdicts)
-    columns = verdicts.select([*_COUNTED_of_matrix, "ordinary"]).unify_dictionaries()
-    counted = columns.group_by([*_COUNTED_of_matrix, "ordinary"]).aggregate([([], "count_all")]).to_pylist()
+    columns = verdicts.select([*_CELL_COLUMNS, "ordinary"]).unify_dictionaries()
+    counted = columns.group_by([*_CELL_COLUMNS, "ordinary"]).aggregate([([], "count_all")]).to_pylist()
     overloads = {row["overload"] for row in counted}
     ordinary = [row for row in counted if row["ordinary"]]
     edge = [row for row in counted if not row["ordinary"]]

@@ -55,7 +55,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.mark.thorough
 def test_an_account_of_what_moved_and_taking_it_over(project: Path) -> None:
     done = conformance("upgrade", "--json", "--results-dir", "run", *OTHER, cwd=project)
     assert done.returncode == 1, done.stderr

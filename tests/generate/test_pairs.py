@@ -161,3 +161,18 @@ def test_what_follows_or_never_changes_makes_no_pair() -> None:
 def test_pairs_are_read_without_pytorch() -> None:
     program = "import sys, harness.generate.pairs.table; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], timeout=600, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((2, 3), "of the first shape"),
+        ((), "rank 0 beside a higher one"),
+        ((5, 3), "of another shape"),
+        ((1, 3), "broadcast"),
+        ((5, 2, 3), "larger than the first"),
+    ],
+)
+def test_a_later_tensor_has_a_shape_beside_the_first(shape: tuple[int, ...], words: str) -> None:
+    table = pair_table([call("aten.add.Tensor", self=ordinary((2, 3)), other=ordinary(shape))])
+    assert f"other {words}" in names(table)

@@ -125,7 +125,7 @@ def infer_form(context: FailureContext) -> Iterator[Testimony]:
     by_dtype = comparison.problem == "dtype"
     expected = [str(e.dtype) if by_dtype else e.shape for e in context.reference.expected]
     got = [str(g.dtype) if by_dtype else g.shape for g in context.got]
-    ruled = [_dtype(o) if by_dtype else _shape_of_inferred_form(o) for o in _inferred(context.model).graph.output]
+    ruled = [_dtype(o) if by_dtype else _inferred_shape(o) for o in _inferred(context.model).graph.output]
     if None in ruled:
         return
     facts = {"property": comparison.problem, "backend": context.failure.backend}
@@ -149,7 +149,7 @@ def _dtype(output: onnx.ValueInfoProto) -> str | None:
     return str(onnx.helper.tensor_dtype_to_np_dtype(element)) if element else None
 
 
-def _shape_of_inferred_form(output: onnx.ValueInfoProto) -> tuple[int, ...] | None:
+def _inferred_shape(output: onnx.ValueInfoProto) -> tuple[int, ...] | None:
     kind = output.type.tensor_type
     if not kind.HasField("shape") or not all(dim.HasField("dim_value") for dim in kind.shape.dim):
         return None
@@ -542,8 +542,6 @@ def _off_by(expected: Array, got: Array, moved: Array, by: float) -> float | Non
 _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Tensors of more elements are data, not the numbers of a call.
 _NUMBERS = 64
-#: The last 12 of float32's 23 stored bits: a number that has one of them set is not a round one.
-_LAST_BITS_of_narrowed_graph = 0xFFF
 
 
 @witness("the graph's precision", place=50)
@@ -661,5 +659,5 @@ def _in_float32(values: Array) -> Array:
 
 def _is_not_round(values: Array) -> Array:
     with np.errstate(over="ignore"):
-        bits = values.astype(np.float32).view(np.uint32) & _LAST_BITS_of_narrowed_graph
+        bits = values.astype(np.float32).view(np.uint32) & _LAST_BITS
     return np.asarray((bits != 0) & np.isfinite(values))

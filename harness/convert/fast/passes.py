@@ -95,9 +95,7 @@ _inferred: dict[tuple[Any, ...], tuple[tuple[Any, Any], ...]] = {}
 _dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
 #: So many take some ten megabytes.
 _MOST_INFERRED = 20_000
-_PLAIN_of_quick_inference = {
-    onnx_ir.AttributeType[name] for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")
-}
+_PLAIN_INFERENCE = {onnx_ir.AttributeType[name] for name in ("INT", "INTS", "FLOAT", "FLOATS", "STRING", "STRINGS")}
 
 
 class _Unlike_of_quick_inference(Exception):
@@ -150,7 +148,7 @@ def infer_node(folding: Any, node: onnx_ir.Node) -> None:
 
 
 def _attribute(attribute: onnx_ir.Attr) -> tuple[Any, ...]:
-    if attribute.is_ref() or attribute.type not in _PLAIN_of_quick_inference:
+    if attribute.is_ref() or attribute.type not in _PLAIN_INFERENCE:
         raise _Unlike_of_quick_inference
     value = attribute.value
     return attribute.type, tuple(value) if isinstance(value, Sequence) and not isinstance(value, str) else value

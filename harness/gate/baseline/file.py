@@ -44,12 +44,14 @@ class Baseline:
         options: `DRAWING` of that run, those that were given.
         kernels: What decided which kernels of these versions computed, as `RunInfo.basis` has it; "" for a
             baseline of an earlier version.
+        shapes: What ``--shapes`` of that run was; "" for a baseline of an earlier version.
     """
 
     cells: Mapping[CellKey, BaselineCell]
     versions: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, JSON] = field(default_factory=dict)
     kernels: str = ""
+    shapes: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ class _BaselineInfo:
     versions: Mapping[str, str]
     families: list[str]
     kernels: str = ""
+    shapes: str = ""
 
 
 def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
@@ -73,7 +76,9 @@ def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
 def expecting(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Baseline:
     """Cells of a run as expectations, with what the run says of itself."""
     kernels = str(info.basis.get(KERNELS, ""))
-    return Baseline(cells, info.versions, drawing(info.options, info.seed), kernels)
+    return Baseline(
+        cells, info.versions, drawing(info.options, info.seed), kernels, str(info.options.get("shapes") or "")
+    )
 
 
 def of_run(results_dir: Path) -> Baseline:
@@ -165,6 +170,7 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
         versions=dict(sorted(baseline.versions.items())),
         families=sorted(families),
         kernels=baseline.kernels,
+        shapes=baseline.shapes,
     )
     with layout.replacing(directory / INFO_FILE) as temporary:
         temporary.write_text(as_json(info, indent=2) + "\n", encoding="utf-8", newline="\n")
@@ -198,7 +204,7 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
                 f"the baseline was made with {name} {before}, this run with {now}, and it covers only a "
                 "part: update all of the baseline at once, or write another one"
             )
-    return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options, new.kernels)
+    return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options, new.kernels, new.shapes)
 
 
 def _said(value: JSON) -> str:
@@ -222,4 +228,4 @@ def _parsed(read: Callable[[str], str], where: str) -> Baseline:
                 cells[cell.key] = cell
         except ValueError as error:
             raise ResultsError(f"{where}/{family}{_SUFFIX}:{error}") from None
-    return Baseline(cells, info.versions, info.options, info.kernels)
+    return Baseline(cells, info.versions, info.options, info.kernels, info.shapes)

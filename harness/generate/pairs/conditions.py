@@ -369,7 +369,7 @@ def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Con
     for name, argument in arguments:
         held = held_tensors(argument)
         if isinstance(argument, tuple) and held:
-            yield from _of_list_of_of_tensors(name, argument, held)
+            yield from _of_tensor_list(name, argument, held)
         for spec in held[:1]:
             yield from _of_place(name, spec)
             if first is None:
@@ -383,9 +383,7 @@ def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Con
                 yield from _of_later(name, spec, first)
 
 
-def _of_list_of_of_tensors(
-    name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]
-) -> Iterator[Condition]:
+def _of_tensor_list(name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]) -> Iterator[Condition]:
     length = min(len(argument), _SEVERAL)
     yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} length", f"{length} {name}")
     if len(held) < len(argument):
@@ -423,7 +421,7 @@ def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condit
         kind = _kind_of(spec.dtype)
         word = f"other {kind}" if kind == _kind_of(first.dtype) else kind
     yield Condition(ConditionKind.PROMOTION, name, f"{name} dtype", f"{name} {word}")
-    yield Condition(ConditionKind.SHAPES, name, f"{name} shape", f"{name} {_beside(spec.shape, first.shape)}")
+    yield Condition(ConditionKind.SHAPES, name, f"{name} shape", f"{name} {_beside_first(spec.shape, first.shape)}")
     if not spec.numel or not first.numel:
         word = "empty" if not spec.numel else "not empty beside an empty one"
         yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {word}")
@@ -433,7 +431,7 @@ def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condit
         yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} several elements")
 
 
-def _beside_of_of_tensors(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
+def _beside_first(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
     if shape == first:
         return "of the first shape"
     if not shape:
