@@ -63,13 +63,13 @@ def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
     PyTorch documents `query @ key.transpose(-2, -1) * scale`, and its kernels scale before, after, or both halfway.
     """
     query, key = arguments["query"], arguments["key"]
-    limit = float(ml_dtypes.finfo(query.dtype).max)
+    limit = float(ml_dtypes.finfo(query.dtype).max)  # type: ignore[no-untyped-call]
     with np.errstate(all="ignore"):
         wide = [np.abs(np.where(np.isfinite(a), a, 0).astype(np.longdouble)) for a in (query, key)]
         if wide[0].ndim > 2 and wide[0].shape[-3] != wide[1].shape[-3]:
             wide[1] = np.repeat(wide[1], wide[0].shape[-3] // max(wide[1].shape[-3], 1), axis=-3)
         terms = wide[0] @ np.swapaxes(wide[1], -1, -2)
-        leaves = (terms * max(1.0, float(arguments.get("scale") or 1.0)) > limit).any(axis=-1)
+        leaves = np.asarray((terms * max(1.0, float(arguments.get("scale") or 1.0)) > limit).any(axis=-1))
     found: list[Mask | None] = []
     for output in expected:
         mask = leaves[..., None] if output.ndim == leaves.ndim + 1 else leaves

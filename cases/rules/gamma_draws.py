@@ -1,4 +1,4 @@
-"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.drawn.Placing` describes."""
+"""Output rules for gamma and Dirichlet variates, tested as `harness.compare.drawn.Fit` describes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cases.rules.random_draws import distributed
-from harness.compare.drawn import Drawn, Placing
+from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.core.dtypes import PRECISION, Array
 
@@ -73,8 +73,8 @@ def dirichlet(concentration: str) -> OutputRule:
     """Dirichlet variates along the last dim: each row adds up to 1, and the first of its elements, which is
     independent of the other rows, has the distribution Beta(α₀, Σα − α₀)."""
 
-    @Drawn
-    def rule(evidence: Evidence, output: int) -> Placing:
+    @DistributionTest
+    def rule(evidence: Evidence, output: int) -> Fit:
         got = evidence.got[output]
         x, alpha = got.astype(np.float64), evidence.arguments[concentration].astype(np.float64)
         unit = 2.0 ** -PRECISION[str(got.dtype)]
@@ -83,9 +83,9 @@ def dirichlet(concentration: str) -> OutputRule:
         n = x.shape[-1]
         wrong = wrong | (np.abs(x.sum(-1, keepdims=True) - 1.0) > 2.0 * n * unit)
         if n < 2 or not x.size:
-            return Placing(impossible=np.asarray(wrong))
+            return Fit(impossible=np.asarray(wrong))
         first, rest = alpha[..., 0], alpha[..., 1:].sum(-1)
         below, upto = (beta_cdf(first, rest, x[..., 0] + side * 4.0 * unit) for side in (-1, 1))
-        return Placing(impossible=np.asarray(wrong), below=below.ravel(), upto=upto.ravel())
+        return Fit(impossible=np.asarray(wrong), below=below.ravel(), upto=upto.ravel())
 
     return rule

@@ -1,4 +1,4 @@
-"""Output rules for random operators: the distribution of each, which `harness.compare.drawn.Placing` tests."""
+"""Output rules for random operators: the distribution of each, which `harness.compare.drawn.Fit` tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.compare.drawn import Drawn, Placing
+from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.compare.tolerances import DEFAULT
 from harness.core.dtypes import PRECISION, Array
@@ -28,7 +28,7 @@ Ends: TypeAlias = Callable[[Mapping[str, Any]], tuple[float, float]]
 def distributed(distribution: Distribution, ends: Ends | None = None) -> OutputRule:
     """Elements are drawn independently, each from its distribution, and between some ends."""
 
-    def place(evidence: Evidence, output: int) -> Placing:
+    def place(evidence: Evidence, output: int) -> Fit:
         got = evidence.got[output]
         x = got.astype(np.float64)
         # A number stands for all that round to it, in either direction; below 1 generators fill a grid.
@@ -37,9 +37,9 @@ def distributed(distribution: Distribution, ends: Ends | None = None) -> OutputR
         with np.errstate(all="ignore"):
             below, upto, impossible = distribution(evidence.arguments, x, spacing)
         impossible = np.broadcast_to(impossible, x.shape)
-        return Placing(impossible=impossible, below=np.ravel(below), upto=np.ravel(upto))
+        return Fit(impossible=impossible, below=np.ravel(below), upto=np.ravel(upto))
 
-    return Drawn(place, ends=ends)
+    return DistributionTest(place, ends=ends)
 
 
 def _continuous(
@@ -178,7 +178,7 @@ def poisson(rate: str = "self") -> OutputRule:
     return distributed(distribution)
 
 
-def _categories(evidence: Evidence, output: int) -> Placing:
+def _categories(evidence: Evidence, output: int) -> Fit:
     a, got = evidence.arguments, evidence.got[output]
     weights = np.atleast_2d(_number(a["self"]))
     index = np.atleast_2d(got)
@@ -191,32 +191,32 @@ def _categories(evidence: Evidence, output: int) -> Placing:
     share = weights / weights.sum(-1, keepdims=True)
     upto = np.take_along_axis(np.cumsum(share, -1), chosen, -1)
     below = upto - np.take_along_axis(share, chosen, -1)
-    return Placing(impossible=np.asarray(wrong).reshape(got.shape), below=below.ravel(), upto=upto.ravel())
+    return Fit(impossible=np.asarray(wrong).reshape(got.shape), below=below.ravel(), upto=upto.ravel())
 
 
 #: Indices into the last dimension of `self`, drawn in proportion to its weights, with or without
 #: `replacement`.
-categories = Drawn(_categories, distinct=lambda arguments: not arguments.get("replacement", False))
+categories = DistributionTest(_categories, distinct=lambda arguments: not arguments.get("replacement", False))
 
 
-@Drawn
-def permutation(evidence: Evidence, output: int) -> Placing:
+@DistributionTest
+def permutation(evidence: Evidence, output: int) -> Fit:
     """Each of 0 … n−1 once."""
     got = evidence.got[output]
     expected = np.arange(got.size)
-    return Placing(impossible=np.full(got.shape, not (np.sort(got.astype(np.float64)) == expected).all()))
+    return Fit(impossible=np.full(got.shape, not (np.sort(got.astype(np.float64)) == expected).all()))
 
 
 def dropped(independently: bool = True) -> OutputRule:
     """`dropout`: each element of `input` is zero with probability `p`, else divided by 1 − p. `independently`
     of the others, unless whole channels are dropped."""
 
-    @Drawn
-    def rule(evidence: Evidence, output: int) -> Placing:
+    @DistributionTest
+    def rule(evidence: Evidence, output: int) -> Fit:
         a = evidence.arguments
         data, got = _number(a["input"]), evidence.got[output].astype(np.float64)
         if a.get("train") is False or a["p"] == 0:
-            return Placing(impossible=np.asarray(~((got == data) | (np.isnan(got) & np.isnan(data)))))
+            return Fit(impossible=np.asarray(~((got == data) | (np.isnan(got) & np.isnan(data)))))
         scale = 1.0 / (1.0 - a["p"]) if a["p"] < 1 else 0.0
         # Products are rounded once or twice; beyond that they are as near as every other output must be.
         dtype = str(evidence.got[output].dtype)
@@ -229,10 +229,10 @@ def dropped(independently: bool = True) -> OutputRule:
         wrong = np.asarray(~(kept | (got == 0)))
         telling = np.isfinite(data) & (np.abs(data) > 1e-6)
         if not independently or a["p"] == 1:
-            return Placing(impossible=wrong)
+            return Fit(impossible=wrong)
         x, zero = (got[telling] != 0).astype(np.float64), a["p"]
         low, high = np.where(x == 0, 0.0, zero), np.where(x == 0, zero, 1.0)
-        return Placing(impossible=wrong, below=low, upto=high)
+        return Fit(impossible=wrong, below=low, upto=high)
 
     return rule
 
@@ -240,12 +240,12 @@ def dropped(independently: bool = True) -> OutputRule:
 def kept() -> OutputRule:
     """The mask beside `dropped`: which elements of output 0 were kept."""
 
-    @Drawn
-    def rule(evidence: Evidence, output: int) -> Placing:
+    @DistributionTest
+    def rule(evidence: Evidence, output: int) -> Fit:
         data, got = _number(evidence.arguments["input"]), evidence.got[output]
         # Zeros, and what 1 − p brings to zero, do not tell.
         telling = np.isfinite(data) & (np.abs(data) > 1e-6)
         wrong = telling & (got != (evidence.got[0].astype(np.float64) != 0))
-        return Placing(impossible=np.asarray(wrong))
+        return Fit(impossible=np.asarray(wrong))
 
     return rule

@@ -64,7 +64,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Resolve the options. Options that cannot be carried out end the session with status 4."""
+    """Resolve the options. Invalid options end the session with status 4."""
     if config.option.help:
         return
     try:

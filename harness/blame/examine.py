@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from harness.blame.decide import decide
-from harness.blame.examined_failures import may_change
+from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.witness import Turn, Witness
@@ -57,7 +57,7 @@ def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thoroug
 
 def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Testimony]) -> list[Witness]:
     roles = [w.role for w in asked if w.role is not None]
-    return [w for w in asked if w.role is None or may_change(outcome, heard, w.role, roles)]
+    return [w for w in asked if w.role is None or can_change_blame(outcome, heard, w.role, roles)]
 
 
 #: Stands for the failing backend itself, which is run again.

@@ -59,15 +59,15 @@ _Heard = frozenset[tuple[Role, Finding, bool]]
 _AT_ONCE = 2
 
 
-def may_change(outcome: Outcome, heard: Sequence[Testimony], role: Role, others: Iterable[Role]) -> bool:
+def can_change_blame(outcome: Outcome, heard: Sequence[Testimony], role: Role, others: Iterable[Role]) -> bool:
     """Whether a testimony of a witness in `role` may make another blame of `heard`, or of that and what
     witnesses in `others` may say."""
     known = frozenset((t.role, t.finding, t.independent) for t in heard)
-    return _may_change(outcome, known, role, frozenset(others) - {role})
+    return _can_change(outcome, known, role, frozenset(others) - {role})
 
 
 @cache
-def _may_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[Role]) -> bool:
+def _can_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[Role]) -> bool:
     others_too = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
     findings = telling_findings(outcome, role)
     return any(

@@ -34,8 +34,9 @@ from harness.compare.diagnosis import Finding
 from harness.compare.drawn import draws, same_kind
 from harness.compare.judge import CLOSE, Evidence, Mask
 from harness.compare.nearness import tolerance_of
-from harness.compare.output_comparison import OutputComparison, kind_of, showing
+from harness.compare.output_comparison import OutputComparison, elements_of_kind, kind_of
 from harness.compare.repeated import first_wrong
+from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.convert.converter import Converter, HasProgram, HasUnoptimised
 from harness.core.documents import describe_error
@@ -170,12 +171,8 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     return finding, accused
 
 
-#: How much nearer an answer is to the backend's than PyTorch's is, to be the same.
-_NEARER = 100
-
-
 @dataclass(frozen=True, eq=False)
-class ElementsInQuestion:
+class WrongElements:
     """The outputs and elements that a failure is about.
 
     Attributes:
@@ -251,7 +248,7 @@ class ElementsInQuestion:
                 continue
             with np.errstate(all="ignore"):
                 o, g, p = (a[mask].astype(np.float64) for a in (final, got, e))
-                near = (o == g) | (np.isnan(o) & np.isnan(g)) | (_NEARER * np.abs(o - g) <= np.abs(p - g))
+                near = (o == g) | (np.isnan(o) & np.isnan(g)) | (MUCH_NEARER * np.abs(o - g) <= np.abs(p - g))
             if 2 * int(near.sum()) <= near.size:
                 return False
         return True
@@ -307,7 +304,7 @@ class FailureContext:
         self.invocation = dict(failure.group.cases)[failure.case]
         self.model = onnx.load_model_from_string(failure.model)
         count = len(self.model.graph.output)
-        self.judge = judge_of(self.invocation).settled.restricted_to(failure.outputs, count)
+        self.judge = judge_of(self.invocation).without_unsettled.restricted_to(failure.outputs, count)
 
     @property
     def accused(self) -> Backend:
@@ -404,7 +401,7 @@ class FailureContext:
             return wrong
         wide = expected.astype(np.float64), got.astype(np.float64)
         with np.errstate(all="ignore"):
-            return showing(kind_of(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
+            return elements_of_kind(kind_of(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
 
     @cached_property
     def structure(self) -> Exportable:
@@ -571,10 +568,6 @@ def _short(error: Exception) -> str:
     return describe_error(error).partition("\ncaused by ")[0].replace("\n", " ")[:200]
 
 
-#: How much nearer another answer must be to count as the same.
-_NEARER_of_trial = 100
-
-
 def _form(array: Array) -> tuple[tuple[int, ...], str]:
     return array.shape, str(array.dtype)
 
@@ -601,7 +594,7 @@ def _is_rather(other: Array, one: Array, than: Array) -> Mask:
         o, a, e = (array.astype(np.float64).astype(np.longdouble) for array in (other, one, than))
         distance, apart = np.abs(o - a), np.abs(e - a)
         near = distance <= tolerance.allowed(a)
-        rather = (near & (2 * distance < apart)) | (_NEARER_of_trial * distance <= apart)
+        rather = (near & (2 * distance < apart)) | (MUCH_NEARER * distance <= apart)
         # From an infinity or NaN every number is as far: half of the digits must be the same.
         rather = np.where(np.isfinite(e), rather, distance <= np.abs(a) * 2.0 ** (-PRECISION[dtype] / 2))
         return np.asarray(same | (rather & np.isfinite(o) & np.isfinite(a)))

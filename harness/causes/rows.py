@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
 from harness.compare.diagnosis import Detail
-from harness.compare.output_comparison import problems_of
+from harness.compare.output_comparison import parse_problems
 from harness.core.documents import without_escapes
 from harness.record.dictionary_encoding import Numbers, numbered_column
 
@@ -43,7 +43,7 @@ def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
     origin: list[int] = []
     texts = rows[PROBLEMS].take(pa.array(with_more)).to_pylist()
     for place, text in zip(with_more.tolist(), texts, strict=True):
-        for problem in problems_of(text)[1:]:
+        for problem in parse_problems(text)[1:]:
             more.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
             origin.append(place)
     added = plain.take(pa.array(origin))

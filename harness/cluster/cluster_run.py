@@ -106,7 +106,7 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
         The exit status, and where the run is.
 
     Raises:
-        UsageProblem: it cannot be carried out as it was asked for.
+        UsageProblem: the options are invalid for a cluster.
         ResultsError: a place cannot be written or read.
     """
     given = cluster_options.parse(arguments)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
 
-# Who runs a conformance test does not mean to send reports of it.
+# Disable Ray's usage reports.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 # On a cluster of this process's own, shards are what the machine is for.
 os.environ.setdefault("RAY_worker_niceness", "0")
@@ -46,7 +46,7 @@ _LOOKING = 300.0
 _LOOK = 1.0
 #: Seconds after which what a node could not begin is begun again.
 _AGAIN = 3.0
-#: Seconds for which what attempts tell of is waited for.
+#: Timeout for reading progress, in seconds.
 _HEARING = 0.5
 #: Seconds until a cluster has to accept a connection.
 _KNOCKING = 10.0

@@ -44,7 +44,7 @@ class _Accountant:
                 self.keep()
 
     def pytest_exception_interact(self, call: pytest.CallInfo[Any]) -> None:
-        """Take note of an item that could not be carried out: that a case fails is another exception."""
+        """Note an item that raised; a failing case raises another exception."""
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):
             self._problem = self._problem or reason(call.excinfo.value)
 

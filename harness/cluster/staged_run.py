@@ -50,7 +50,7 @@ class ShardAccount:
     """What a shard's process reports in addition to its record.
 
     Attributes:
-        problem: Why an item could not be carried out, in one line; "" where all could.
+        problem: Why an item did not run, in one line; "" if all did.
     """
 
     cases: int = 0

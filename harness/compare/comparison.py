@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from harness.compare.diagnosis import Difference
-from harness.compare.drawn import Drawn, Placing
+from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
 from harness.compare.nearness import (
     Excuses,
@@ -34,9 +34,9 @@ from harness.compare.output_comparison import (
     OutputComparison,
     OutputProblem,
     distinct,
+    elements_of_kind,
     kind_of,
     merged,
-    showing,
 )
 from harness.compare.tolerances import Tolerance, needed_tolerance
 from harness.core.dtypes import PRECISION, Array
@@ -245,7 +245,7 @@ def _unsettled(why: str, output: int, e: Array, g: Array, open_: Mask, skip: Mas
 
 def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     rule, expected, got = judge.rules[output], evidence.expected[output], evidence.got[output]
-    if isinstance(rule, Drawn):
+    if isinstance(rule, DistributionTest):
         placing = rule.place(evidence, output)
         wrong, why = placing.wrong, "drawn at random"
         problem = _drawn(placing, got, output) if wrong.any() else None
@@ -286,7 +286,7 @@ def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Ma
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         problems: tuple[OutputProblem, ...] = ()
         if problem:
-            problems = (_first(problem, showing(problem, wrong, e, g), expected, got, output),)
+            problems = (_first(problem, elements_of_kind(problem, wrong, e, g), expected, got, output),)
         return OutputComparison(
             problems=problems,
             max_abs_error=float(errors.max()) if errors.size else None,
@@ -368,7 +368,7 @@ def _differing(kind: str, output: int, expected: Any, got: Any) -> OutputProblem
     return OutputProblem(kind, detail, (output,), expected=expected, got=got, difference=difference)
 
 
-def _drawn(placing: Placing, got: Array, output: int) -> OutputProblem:
+def _drawn(placing: Fit, got: Array, output: int) -> OutputProblem:
     """Numbers drawn at random that cannot be, or are spread in another way."""
     return OutputProblem(VALUES, placing.said(got, output), (output,), difference=Difference(output))
 

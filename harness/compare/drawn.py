@@ -29,7 +29,7 @@ _NOTHING = np.empty(0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Placing:
+class Fit:
     """Where the elements of an output lie in their distributions.
 
     Attributes:
@@ -86,7 +86,7 @@ class Placing:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DistributionTest:
     """An output rule for elements that are drawn at random, so that two right outputs need not be equal.
 
     A script that reproduces a failure compares how the elements are distributed over many runs.
@@ -98,7 +98,7 @@ class Drawn:
             rule knows such numbers: a script looks for elements beyond them.
     """
 
-    place: Callable[[Evidence, int], Placing]
+    place: Callable[[Evidence, int], Fit]
     distinct: Callable[[Mapping[str, Any]], bool] | None = None
     ends: Callable[[Mapping[str, Any]], tuple[float, float]] | None = None
 
@@ -109,7 +109,7 @@ class Drawn:
 
 def draws(judge: Judge) -> bool:
     """Whether an output of the operator is drawn at random, so that one run may be right by luck."""
-    return any(isinstance(rule, Drawn) for rule in judge.rules.values())
+    return any(isinstance(rule, DistributionTest) for rule in judge.rules.values())
 
 
 def same_kind(judge: Judge, one: Evidence, other: Evidence) -> bool:
@@ -124,7 +124,7 @@ def same_kind(judge: Judge, one: Evidence, other: Evidence) -> bool:
 
 def _kinds(judge: Judge, evidence: Evidence) -> Iterator[str]:
     for output, rule in judge.rules.items():
-        if not isinstance(rule, Drawn):
+        if not isinstance(rule, DistributionTest):
             continue
         placing = rule.place(evidence, output)
         yield "impossible" if placing.impossible.any() else "strays" if placing.strays else ""

@@ -126,7 +126,7 @@ class Judge:
         return replace(self, unused_outputs=lambda arguments: others | (before(arguments) if before else frozenset()))
 
     @property
-    def settled(self) -> Judge:
+    def without_unsettled(self) -> Judge:
         """The same without a look at what is unsettled."""
         if self.unsettled is None:
             return self

@@ -66,7 +66,7 @@ def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g:
     return OVERFLOW if left[wrong].sum() == infinite.sum() else INFINITIES
 
 
-def showing(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
+def elements_of_kind(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
     """Of the elements marked in `wrong` those that show the kind, for a message that names one."""
     if kind == NAN_POSITIONS:
         return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))
@@ -244,7 +244,7 @@ def problems_text(problems: Sequence[CaseProblem]) -> str:
     return as_json([{name: without_escapes(text) for name, text in asdict(one).items() if text} for one in problems])
 
 
-def problems_of(text: str) -> tuple[CaseProblem, ...]:
+def parse_problems(text: str) -> tuple[CaseProblem, ...]:
     """What `problems_text` wrote.
 
     Raises:

@@ -42,6 +42,9 @@ class Tolerance:
         return np.asarray(right)
 
 
+#: How many times nearer to one answer than to another a result must be to be taken for the first.
+MUCH_NEARER = 100
+
 #: `torch.testing.assert_close`'s defaults per dtype (its documentation has the table). They are the contract
 #: that PyTorch's own tests hold a kernel to.
 DEFAULT: dict[str, Tolerance] = {

@@ -88,9 +88,9 @@ _NO_CONVERSION = re.compile(r"No ONNX function found for (\w+\.\w+)|Exporting th
 _NO_NUMBER = re.compile(r".*(?:only one element tensors can be converted|iteration over a .*-d tensor).*")
 _NO_CONSTANT = re.compile(r"(expected a constant value of the '\w+' argument), got .*")
 _TENSOR_TYPE = re.compile(r": <dtype>\([^()]*\)")
-#: Kernel, strides, dilations: one list of an operator is given too short like the next.
+#: Kernel, strides, dilations: if one list has the wrong length, so do the others.
 _ATTRIBUTE_SIZE = re.compile(r"Attribute \w+ has incorrect size")
-#: One shape in which a model is wrong makes the next one wrong; which node is noticed first says nothing.
+#: A wrong shape propagates; the node that reports it is arbitrary.
 _SHAPES = re.compile(r"^InferenceError: (?!.*op_type:Reshape).*Inferred shape and existing shape differ.*")
 #: Which of two operands does not fit depends on the sizes.
 _SIDE = re.compile(r"\b(?:left|right) operand\b")
@@ -157,7 +157,7 @@ _MIXED_OPERANDS = re.compile(r"inconsistent type$|op_type:(?:And|Not|Or|Xor)\): 
 _MIXED = re.compile(r"\(op_type:\w+\): (?:inconsistent type$|\[TypeInferenceError\] .*\belement type\b)", re.I)
 #: A node that is not arithmetic infers its shape from an input that has the dtype, or asks for it.
 _WRONG_TYPE = re.compile(r"ParseData type mismatch|Only supports .* inputs|must be 1D tensor of type")
-#: One shape in which a model is wrong makes the next one wrong, of results or of operands, by the checker,
+#: A wrong shape propagates, of results or of operands, by the checker,
 #: when a model is loaded or when it is run, as sizes happen to be known.
 _UNFIT = re.compile(
     r"Inferred shape and existing shape differ|.*\[ShapeInferenceError\] Incompatible dimensions"
@@ -173,7 +173,7 @@ _RANKLESS = re.compile(
 #: While constants are folded or when the model is run.
 _DIVIDES = re.compile("Integer division by zero")
 _UNSUPPORTED = "unsupported type"
-#: Kernel, strides, dilations, of one operator and of its transpose: one list is too short like the next.
+#: Kernel, strides, dilations, of one operator and of its transpose: if one list has the wrong length, so do the others.
 _LIST = "An attribute has incorrect size"
 _OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
 _SCHEMA_INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")

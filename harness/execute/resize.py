@@ -25,7 +25,7 @@ _SIZED_DOMAINS = ("index", "signed_index", "unique")
 def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
     """At most `count` valid invocations that differ from `base` in tensor sizes alone.
 
-    One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes alike that were not, and
+    One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes made equal that differed, and
     one in several places that is not the same in all of them any more. Then more of them. Sizes that are 0
     or 1 in `base` keep their meaning and are not changed. Runs PyTorch.
     """
@@ -91,7 +91,7 @@ def _all_or_one(base: Invocation, size: int) -> Iterator[Invocation]:
 
 
 def _equal(base: Invocation) -> Iterator[Invocation]:
-    """Two sizes alike that were not."""
+    """Two sizes made equal that differed."""
     for one, other in itertools.combinations(_sizes(base), 2):
         yield _resized(base, {one: other})
         yield _resized(base, {other: one})

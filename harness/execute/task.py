@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How tasks are carried out; the same for a whole run.
+    """How tasks are executed; the same for a whole run.
 
     Attributes:
         opset: To emit; None for the converter's default.

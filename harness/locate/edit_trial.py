@@ -137,7 +137,7 @@ class TriedEdit:
 
     @property
     def repairs(self) -> bool:
-        """Whether all is well with it."""
+        """Whether every failing case passes and nothing breaks."""
         return len(self.passed) == self.every and not self.breaks
 
 

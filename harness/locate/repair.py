@@ -90,7 +90,7 @@ def _goes_with(edit: Edit, other: Edit) -> bool:
 _SINGLE = 0.6
 #: Statements that larger changes are tried of before others are changed at all.
 _FIRST = 3
-#: Changes with which only some cases pass that are told in the end.
+#: How many partial repairs to report.
 _PARTIAL = 3
 
 _Kind: TypeAlias = Callable[[Statement, SourceCode, int], Iterator[Edit]]

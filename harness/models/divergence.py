@@ -457,7 +457,8 @@ class Divergence:
             part_of = "" if self.operator == self.operators[0] else "part of "
             first += f" ({part_of}ONNX node {self.onnx_node})"
         if wrong:
-            return f"{first}. {' and '.join(wrong)} is wrong by itself, on the inputs that it has there."
+            alone = "is wrong by itself, even when given the exact inputs it receives in the model"
+            return f"{first}. {' and '.join(wrong)} {alone}."
         if unknown:
             return f"{first}. {' and '.join(unknown)} cannot be run by itself."
         if len(self.operators) > 1:

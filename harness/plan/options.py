@@ -8,7 +8,7 @@ from harness.generate.sources.recorded import Replayed
 
 
 class UsageProblem(Exception):
-    """Options that cannot be carried out; the message is one line for a person."""
+    """Invalid options; the message is one line for a person."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from harness.causes.groups import minimal_data
 from harness.causes.known_issues import KnownIssue, call
-from harness.compare.output_comparison import problems_of
+from harness.compare.output_comparison import parse_problems
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.documents import plain, shown
 from harness.core.invocation import InvalidInvocation, Invocation
@@ -153,7 +153,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
         "exported_invocation", "placement", "excused",
     )  # fmt: skip
-    problems = [_with_evidence(vars(problem)) for problem in problems_of(verdict.problems)]
+    problems = [_with_evidence(vars(problem)) for problem in parse_problems(verdict.problems)]
     why = {"evidence": evidence_of_row(vars(verdict)), "diagnosis": _parsed(verdict.diagnosis)}
     return {**{name: getattr(verdict, name) for name in names}, **why, "problems": problems}
 
@@ -266,13 +266,13 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     if verdict.placement:
         yield Padding(Text(plain(verdict.placement)), (0, 0, 0, 2))
     if verdict.excused:
-        yield Padding(shown(f"excused elements: {verdict.excused}"), (0, 0, 0, 2))
+        yield Padding(shown(f"accepted elements: {verdict.excused}"), (0, 0, 0, 2))
     if verdict.blame:
         yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
     why = evidence_of_row(vars(verdict))
     if why:
         yield Padding(Group(*map(shown, why.splitlines())), (0, 0, 0, 4))
-    for problem in problems_of(verdict.problems)[1:]:
+    for problem in parse_problems(verdict.problems)[1:]:
         yield Padding(Text(f"also: {problem.outcome} at {problem.stage}"), (1, 0, 0, 2))
         yield Padding(shown(problem.message, limit=400), (0, 0, 0, 4))
         yield Padding(Text(f"blame: {problem.blame}", style="bold"), (0, 0, 0, 4))

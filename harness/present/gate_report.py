@@ -51,7 +51,7 @@ def summary(found: BaselineComparison) -> str:
 
 
 def _counts(found: BaselineComparison) -> dict[BaselineFinding, int]:
-    return {finding: n for finding, n in found.counts.items() if finding is not BaselineFinding.NEW_FINDING}
+    return {finding: n for finding, n in found.counts.items() if finding is not BaselineFinding.WITHIN_CHANCE}
 
 
 def _sections(found: BaselineComparison) -> Iterator[Section]:
@@ -73,7 +73,7 @@ def _conclusions(found: BaselineComparison, advice: str) -> Iterator[Note]:
         yield Note(f"{found.worse} worse than expected" + (f": {advice}" if advice else ""))
     elif found.compared and not found.missing and not _counts(found):
         yield Note("nothing differs", "green")
-    chance = found.counts.get(BaselineFinding.NEW_FINDING, 0)
+    chance = found.counts.get(BaselineFinding.WITHIN_CHANCE, 0)
     if chance:
         yield Note(f"{count(chance, 'further kind')} of failure in cases new to the baseline: within chance")
 

@@ -323,15 +323,13 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row], seen: SeenPairs | None) -
         yield Text(f"and {count(failing, 'more operator')} with failures", style="red")
     if len(hidden) > failing:
         number = count(len(hidden) - failing, "more operator")
-        yield Text(f"and {number} without failures, but not all cases passed", style="yellow")
+        yield Text(f"and {number} with only skipped or undecided cases", style="yellow")
     passing = [row for row in rows if row.passing]
     if passing:
         # Passing is evidence and no proof: the number of cases belongs to it, and how various they are.
         cases = sum(max(cell.total for cell in row.cells.values()) for row in passing)
-        found = f"no failure found in {count(cases, 'case')}"
-        if seen is not None and seen.possible:
-            found += f", {seen}"
-        yield Text(f"{count(len(passing), 'operator')} not shown: {found}", style="green")
+        covered = f" ({seen} covered)" if seen is not None and seen.possible else ""
+        yield Text(f"{count(len(passing), 'operator')} passed all {count(cases, 'case')}{covered}", style="green")
 
 
 def _summed(cells: Iterable[MatrixCell]) -> tuple[int, int, int]:

@@ -221,7 +221,7 @@ _SHOWN = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ExcuseCount:
-    """How often one rule excused elements that are not PyTorch's but for the last places.
+    """How often one rule accepted elements that differ from PyTorch's by more than the last places.
 
     Attributes:
         rule: Its words, as in the column ``excused``.
@@ -281,5 +281,5 @@ def render_excuses(found: Sequence[ExcuseCount]) -> RenderableType:
     for one in found:
         operators = listed([short(name) for name in one.operators], _SHOWN)
         table.add_row(plain(one.rule), f"{one.cases:,}", f"{one.elements:,}", plain(operators), one.example)
-    title = f"{count(len(found), 'rule')} excused elements that are not PyTorch's but for the last places"
+    title = f"{count(len(found), 'rule')} accepted elements that differ from PyTorch's by more than the last places"
     return Group(Text(title), Text(), table)

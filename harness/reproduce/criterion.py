@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.compare.drawn import FALSE_ALARM, Drawn
+from harness.compare.drawn import FALSE_ALARM, DistributionTest
 from harness.compare.judge import Judge, Mask, anything
 from harness.compare.nearness import SCALES, term_magnitudes, tolerance_of
 from harness.compare.repeated import RUNS
@@ -31,7 +31,7 @@ def near(got, expected, truth, terms, rtol, atol):
     return right | (truth.isfinite() & ((g - truth).abs() <= slack))
 '''
 
-#: The two-sample form of the inequality that `harness.compare.drawn.Placing` rests on: by that of Dvoretzky,
+#: The two-sample form of the inequality that `harness.compare.drawn.Fit` rests on: by that of Dvoretzky,
 #: Kiefer, Wolfowitz and Massart for each of them, either sample of n strays by more than ε / 2 with a
 #: probability of at most 2·exp(−nε² / 2). The limit is for one false alarm in 10⁹ over all elements.
 _DISTANCE = '''\
@@ -66,7 +66,7 @@ def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, 
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
-    drawn = [i for i, rule in judge.rules.items() if isinstance(rule, Drawn)]
+    drawn = [i for i, rule in judge.rules.items() if isinstance(rule, DistributionTest)]
     if drawn:
         return _distributed(judge, reference, drawn)
     undefined = judge.undefined(reference.arguments, expected) if judge.undefined else [None] * len(expected)
@@ -124,7 +124,7 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
                 f'assert apart <= {alone:.4f}, f"elements of output {i} depend on each other: {{apart:.4f}}"',
             ]
         rule = judge.rules[i]
-        if not isinstance(rule, Drawn):
+        if not isinstance(rule, DistributionTest):
             continue
         if rule.ends is not None:
             low, high = rule.ends(reference.arguments)

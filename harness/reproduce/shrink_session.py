@@ -215,7 +215,7 @@ def shrink_run(
 ) -> Iterator[Minimal]:
     """Shrink failures until there are no more or the time is over; each is written as it is found.
 
-    What an earlier call finished is left alone, and what it began is gone on with.
+    Cases that an earlier call finished are left alone; the ones that it began are continued.
 
     Args:
         results_dir: The run.

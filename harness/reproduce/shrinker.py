@@ -213,7 +213,7 @@ class Test:
 
     Attributes:
         lethal: Whether each failing candidate costs a worker process.
-        way: What was gone on with, plainer and plainer.
+        way: Accepted reductions, in order.
     """
 
     __test__ = False  # Not for pytest.
@@ -257,7 +257,7 @@ class Test:
         return bool(self.failing([subject])) and self.confirmed(subject)
 
     def confirmed(self, subject: ShrinkSubject) -> bool:
-        """Whether a failing candidate may be gone on with: always, unless blame is asked for step by step."""
+        """Whether to continue from a failing candidate: always, unless blame is asked for at each step."""
         return not self.careful or self.is_blamed_alike(subject)
 
     def is_blamed_alike(self, subject: ShrinkSubject) -> bool:

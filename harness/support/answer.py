@@ -64,7 +64,7 @@ class CallSupport:
         """One line for people: ``aten.celu.default: partly: 3 of 40 ordinary cases fail; …``."""
         name = str(self.call) if self.call.dtypes or self.call.attributes else self.call.overload
         if not self.cases:
-            return f"{name}: unknown: no case of it is in the record"
+            return f"{name}: unknown: not in the record"
         fail = "fails" if self.cases == 1 else "fail"
         words = [f"{self.failures} of {count(self.cases, 'case')} {fail}"]
         if not self.failures:

@@ -31,7 +31,7 @@ def test_the_committed_baseline_is_green(setting: dict[str, str], tmp_path: Path
     chosen = (*operators, "--converter", "dynamo", "--backend", "ort-cpu", "--baseline", str(BASELINE))
     words = command(*chosen, "--results-dir", tmp_path / "run")
     done = subprocess.run(
-        words, cwd=ROOT, env=environment(**setting), timeout=300, capture_output=True, text=True, check=False
+        words, cwd=ROOT, env={**environment(), **setting}, timeout=300, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, output(done)
     assert "Compared with the baseline" in done.stdout

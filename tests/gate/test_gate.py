@@ -136,7 +136,7 @@ def test_flaky_cases_are_neither_worse_nor_better() -> None:
 
 
 def test_chance_is_no_regression_and_no_improvement() -> None:
-    assert findings(rows(0), rows(1, fails=3), OTHER_SEED) == [BaselineFinding.NEW_FINDING]
+    assert findings(rows(0), rows(1, fails=3), OTHER_SEED) == [BaselineFinding.WITHIN_CHANCE]
     assert findings(rows(0, fails=8), rows(1, fails=3), OTHER_SEED) == []
     assert findings(rows(0, fails=3), rows(1, fails=8), OTHER_SEED) == []
     # One structure of a dtype with a large error, as cancellation has it.
@@ -155,25 +155,25 @@ def test_what_chance_does_not_explain_counts_with_other_cases() -> None:
     kinds = [replace(v, signature=f"kind {i % 8}") for i, v in enumerate(rows(1, fails=16))]
     found = findings(rows(0), kinds, OTHER_SEED)
     assert BaselineFinding.REGRESSION in found
-    assert set(found) == {BaselineFinding.REGRESSION, BaselineFinding.NEW_FINDING}
+    assert set(found) == {BaselineFinding.REGRESSION, BaselineFinding.WITHIN_CHANCE}
 
 
 def test_few_structures_are_enough_where_all_of_them_change() -> None:
-    for count, found in ((8, [BaselineFinding.REGRESSION]), (4, [BaselineFinding.NEW_FINDING])):
+    for count, found in ((8, [BaselineFinding.REGRESSION]), (4, [BaselineFinding.WITHIN_CHANCE])):
         assert findings(rows(0, count), unsupported(rows(1, count)), OTHER_SEED) == found
     assert findings(unsupported(rows(0, 8)), rows(1, 8), OTHER_SEED) == [BaselineFinding.IMPROVEMENT]
-    assert findings(rows(0, 8), rows(1, 8, fails=7), OTHER_SEED) == [BaselineFinding.NEW_FINDING]
+    assert findings(rows(0, 8), rows(1, 8, fails=7), OTHER_SEED) == [BaselineFinding.WITHIN_CHANCE]
 
 
 def test_the_values_of_one_structure_and_the_sizes_of_one_export_count_once() -> None:
     """Eight cases that fail for one reason are one event."""
     exported = unary("aten.relu.default", [1.0] * 999).json
     alike = [replace(v, structure_id="one") for v in rows(1, 8, fails=8)]
-    assert findings(rows(0), [*alike, *rows(1)[8:]], OTHER_SEED) == [BaselineFinding.NEW_FINDING]
+    assert findings(rows(0), [*alike, *rows(1)[8:]], OTHER_SEED) == [BaselineFinding.WITHIN_CHANCE]
     dynamic = [replace(v, shape_mode="dynamic", exported_invocation=v.invocation) for v in rows(0)]
     sizes = [replace(v, shape_mode="dynamic", exported_invocation=exported) for v in rows(1, 16, fails=16)]
     other = [replace(v, exported_invocation=v.invocation, shape_mode="dynamic") for v in rows(2)]
-    assert findings(dynamic, [*sizes, *other], OTHER_SEED) == [BaselineFinding.NEW_FINDING]
+    assert findings(dynamic, [*sizes, *other], OTHER_SEED) == [BaselineFinding.WITHIN_CHANCE]
 
 
 def test_with_another_budget_only_all_or_nothing_counts() -> None:
@@ -216,6 +216,6 @@ def test_other_kernels_of_the_same_version_close_no_gate() -> None:
     assert found(rows(0, fails=1), rows(0, fails=2), "avx512") == [BaselineFinding.REGRESSION]
     assert found(rows(0, fails=1), rows(0, fails=2), "avx2") == [BaselineFinding.MACHINE]
     assert found(rows(0), rows(0, fails=1), "avx2") == [BaselineFinding.REGRESSION]
-    whole = [rows(0, fails=fails, dtype="int64") for fails in (1, 2)]
-    assert found(*whole, "avx2") == [BaselineFinding.REGRESSION]
+    first, second = (rows(0, fails=fails, dtype="int64") for fails in (1, 2))
+    assert found(first, second, "avx2") == [BaselineFinding.REGRESSION]
     assert not BaselineFinding.MACHINE.fails

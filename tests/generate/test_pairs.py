@@ -174,5 +174,5 @@ def test_pairs_are_read_without_pytorch() -> None:
     ],
 )
 def test_a_later_tensor_has_a_shape_beside_the_first(shape: tuple[int, ...], words: str) -> None:
-    table = pair_table([call("aten.add.Tensor", self=ordinary((2, 3)), other=ordinary(shape))])
+    table = pair_table([[call("aten.add.Tensor", self=ordinary((2, 3)), other=ordinary(shape))]])
     assert f"other {words}" in names(table)

@@ -358,7 +358,7 @@ def test_findings_name_the_argument_that_the_failures_share() -> None:
 
     calls = [call(n, n % 3 == 0, 1 + n % 4, n % 3 == 0) for n in range(24)]
     found = findings(calls)
-    assert found[0].sentence == "fails this way exactly with ceil_mode=True"
+    assert found[0].sentence == "fails if and only if called with ceil_mode=True"
     assert (found[0].fails, found[0].cases, found[0].other_fails, found[0].other_cases) == (8, 8, 0, 16)
     # Many draws of one structure are one call.
     assert findings([RecordedCall("s", one.invocation, one.fails) for one in calls]) == []

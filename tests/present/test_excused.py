@@ -70,11 +70,11 @@ def test_the_tolerance_report_counts_excuses_by_rule(run: Path) -> None:
     assert tie["example"] == CALLS[1].case_id
     assert (truth["rule"], truth["elements"]) == ("nearness 2 (near the truth)", 3)
     assert truth["operators"] == ["aten.celu.default"]
-    assert "2 rules excused elements" in typed("tolerance", run)
+    assert "2 rules accepted elements" in typed("tolerance", run)
 
 
 def test_a_case_shows_its_excuses_and_all_its_problems(run: Path) -> None:
-    assert "excused elements: 5: a tie" in typed("show", CALLS[1].case_id, "--run", run)
+    assert "accepted elements: 5: a tie" in typed("show", CALLS[1].case_id, "--run", run)
     text = typed("show", CALLS[2].case_id, "--run", run)
     assert "also: mismatch at compare" in text
     assert "values: 2" in text

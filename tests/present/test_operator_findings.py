@@ -21,12 +21,12 @@ def test_calls_that_fail_in_another_way_are_not_taken_for_calls_that_pass() -> N
     record = [*rows("float64", 12, **failing), *rows("float32", 13), *rows("float16", 9, **refused)]
     found = operator_data("aten.celu.default", decoded(to_table(record, "run")), Beside())["findings"]
     [wrong] = [one for one in found if one["stage"] == "compare"]
-    assert wrong["sentence"] == "fails this way exactly with self of float64"
+    assert wrong["sentence"] == "fails if and only if called with self of float64"
     assert (wrong["signature"], wrong["backends"]) == ("values", ["ort-cpu"])
     counts = ("fails", "cases", "other_fails", "other_cases", "apart")
     assert [wrong[name] for name in counts] == [11, 11, 0, 12, 8]
     [load] = [one for one in found if one["stage"] == "load"]
-    assert load["sentence"] == "fails this way exactly with self of float16"
+    assert load["sentence"] == "fails if and only if called with self of float16"
     assert load["apart"] == 11
 
 

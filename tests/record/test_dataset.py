@@ -23,7 +23,7 @@ from writers import add_to_dataset
 
 from harness.app.cli._group import conformance
 from harness.record import layout, store
-from harness.record.archive.archive import ArchiveContents, ArchivedRun, Became, Dataset
+from harness.record.archive.archive import AddResult, ArchiveContents, ArchivedRun, Dataset
 from harness.record.archive.place import Location
 from harness.record.run_info import RunInfo, write_run_info
 from harness.record.writer import RunWriter
@@ -254,7 +254,7 @@ def test_jobs_that_add_at_the_same_time_do_no_harm(tmp_path: Path) -> None:
             if list(Path(dataset).glob("run_id=*/verdicts.parquet")):
                 connection.sql(f"SELECT count(*) FROM '{dataset}/run_id=*/verdicts.parquet'").fetchall()
         became = [future.result() for future in pending]
-    assert set(became) <= {Became.ADDED, Became.UPDATED, Became.UNCHANGED}
+    assert set(became) <= {AddResult.ADDED, AddResult.UPDATED, AddResult.UNCHANGED}
     assert sorted(ids(dataset)) == sorted(run.name for run in (shared, *others))
     assert cli("check", dataset).exit_code == 0
     assert not Location(dataset).files("adding")
@@ -264,7 +264,7 @@ def test_threads_of_one_process_may_add_to_one_dataset(tmp_path: Path) -> None:
     dataset = Dataset(url("memory", tmp_path))
     runs = [make_run(tmp_path) for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        assert {one.became for one in pool.map(dataset.add, runs)} == {Became.ADDED}
+        assert {one.became for one in pool.map(dataset.add, runs)} == {AddResult.ADDED}
     assert len(dataset.contents().runs) == 6
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from threading import Barrier
 
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
-from harness.record.archive.archive import Became, Dataset
+from harness.record.archive.archive import AddResult, Dataset
 
 
-def add_to_dataset(dataset: str, run: Path) -> Became:
+def add_to_dataset(dataset: str, run: Path) -> AddResult:
     """Add a run, and say what became of it."""
     return Dataset(dataset).add(run).became
 

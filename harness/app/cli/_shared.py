@@ -73,7 +73,7 @@ def example(*lines: str) -> str:
 
 def statuses(text: str) -> str:
     """The exit statuses at the end of a help text."""
-    return f"\n\nExit status: {text}; 2 if the command line cannot be carried out."
+    return f"\n\nExit status: {text}; 2 if the command line is invalid."
 
 
 def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:

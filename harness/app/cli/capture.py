@@ -33,7 +33,7 @@ SECTION = "dig"
 @click.option("--run", metavar="DIR", help="The run to look up. Default: the newest in results/.")
 @json_option
 def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: bool) -> None:
-    """Run models once in PyTorch and keep every kind of operator call that they make.
+    """Run models once in PyTorch and record each distinct operator call.
 
     MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs); or a FILE.pt2 that
     torch.export.save wrote; or the name of a model in cases/models; or `all` of these. Shapes, dtypes,

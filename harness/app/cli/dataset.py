@@ -16,9 +16,9 @@ from harness.record.archive.archive import (
     Addition,
     ArchiveContents,
     ArchivedRun,
-    Aside,
     DamagedRun,
     Dataset,
+    Quarantined,
     require_run,
 )
 from harness.record.layout import ResultsError
@@ -302,7 +302,7 @@ def _addition_data(one: Addition) -> dict[str, Any]:
     return {"run": str(one.run), "run_id": one.run_id, "became": str(one.became), "why": one.why}
 
 
-def _aside_data(aside: Aside) -> dict[str, Any]:
+def _aside_data(aside: Quarantined) -> dict[str, Any]:
     return {
         "name": aside.name,
         "reason": aside.reason,

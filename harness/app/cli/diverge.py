@@ -38,7 +38,7 @@ SECTION = "dig"
 @click.option("--opset", type=int, metavar="N", help="Opset to emit.")
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=4.0, show_default=True, metavar="GIB", help="Memory of the worker.")
-@click.option("--keep/--no-keep", default=True, help="Whether to add the guilty call to the corpus.")
+@click.option("--keep/--no-keep", default=True, help="Add the failing call to the corpus.")
 @json_option
 @click.pass_context
 def command(

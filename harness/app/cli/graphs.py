@@ -31,7 +31,7 @@ SECTION = "dig"
 )
 @run_argument
 @op_option("Only these operators.")
-@click.option("--again", is_flag=True, help="Make again what is there already.")
+@click.option("--again", is_flag=True, help="Regenerate existing graphs.")
 @timeout_option(60.0, "Seconds for each graph and script.")
 @json_option
 def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_json: bool) -> None:

@@ -69,7 +69,7 @@ def command(
         emit(Text(f"set aside: {plain(said, 300)}", style="bold red"))
     for part in there.parts:
         if part.state is not ShardState.COMPLETE:
-            lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} lack verdicts"
+            lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} have no results"
             names = f": {listed(part.unfinished, 6)}" if part.unfinished else ""
             said = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"
             emit(Text(said, style="bold red"))

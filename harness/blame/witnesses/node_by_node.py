@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.blame.failure_context import ElementsInQuestion, FailureContext
+from harness.blame.failure_context import FailureContext, WrongElements
 from harness.blame.nodes.definition import Definition, not_of_rank, out_of_range
 from harness.blame.nodes.judged_nodes import overflown
 from harness.blame.nodes.kernel_fault import node_facts, wrong_node
@@ -43,7 +43,7 @@ def ask_nodes(context: FailureContext) -> Iterator[Testimony]:
 
 
 def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
-    question = ElementsInQuestion.of(context)
+    question = WrongElements.of(context)
     if question is None or not question.names or (draws(context.judge) and not question.of_form):
         return
     graph = _towards(context, question.names)
@@ -125,19 +125,19 @@ def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
 
 
-def _helps(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
+def _helps(context: FailureContext, question: WrongElements, found: Walk) -> bool:
     """Whether most elements in question are right with the definition's results: a node that is a little off
     is not what a graph is wrong by that stays wrong without it."""
     return 2 * sum(question.left(found)) < sum(question.counts)
 
 
-def _stay_wrong(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
+def _stay_wrong(context: FailureContext, question: WrongElements, found: Walk) -> bool:
     """Whether most elements in question are wrong with the definitions' results, too: all, of each output."""
     left, asked = question.left(found), question.counts
     return left == asked or (bool(found.wrong) and 2 * sum(left) > sum(asked))
 
 
-def _leaves_range(context: FailureContext, question: ElementsInQuestion, found: Walk) -> bool:
+def _leaves_range(context: FailureContext, question: WrongElements, found: Walk) -> bool:
     """Whether it is PyTorch that leaves the range of its dtype on its way, in all elements in question.
 
     The graph's result must be finite and so large or small that a step more leaves the range, PyTorch's must
@@ -174,7 +174,7 @@ def _is_near_truth(context: FailureContext, output: int, values: Array, mask: Ma
     return bool((error <= bound).all())
 
 
-def _leaves_range_in_a_sum(context: FailureContext, question: ElementsInQuestion, graph: SteppedGraph) -> bool:
+def _leaves_range_in_a_sum(context: FailureContext, question: WrongElements, graph: SteppedGraph) -> bool:
     """Whether PyTorch's infinities and NaN are caused by another order of summation in one of the nodes."""
     pairs = zip(question.expected, question.masks, strict=True)
     if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
@@ -209,7 +209,7 @@ _NEAR_END = 64
 
 
 def _decisive(
-    context: FailureContext, question: ElementsInQuestion, graph: SteppedGraph, found: Walk, attempts: Attempts
+    context: FailureContext, question: WrongElements, graph: SteppedGraph, found: Walk, attempts: Attempts
 ) -> WrongStep:
     """Of several wrong nodes the first whose definition makes most elements right by itself."""
     if len(found.wrong) == 1:

@@ -28,6 +28,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
 from harness.compare.judge import CLOSE, Mask
 from harness.compare.nearness import tolerance_of
+from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.core.documents import first_line
 from harness.core.dtypes import PRECISION, Array
@@ -254,11 +255,6 @@ def _takes_part(context: FailureContext) -> bool:
         return True
 
 
-#: PyTorch bears witness against a backend that is off so many times as far as PyTorch itself, and float64
-#: against PyTorch where that is so much further off than a backend that has half of the digits.
-_FAR_NEARER = 100
-
-
 @witness("float64", place=20)
 def ask_float64(context: FailureContext) -> Iterator[Testimony]:
     """The same call in float64, element by element where the backend is wrong."""
@@ -287,9 +283,9 @@ def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: s
     with np.errstate(all="ignore"):
         our_error, their_error = (np.abs(v.astype(np.float64) - truth) for v in (expected, got))
         # Inexact as one of them is, it cannot be taken for the other's kind of wrong.
-        ours |= _FAR_NEARER * our_error < their_error
+        ours |= MUCH_NEARER * our_error < their_error
         has_half = their_error <= np.abs(truth) * 2.0 ** (-PRECISION[dtype] / 2)
-        theirs |= has_half & ~(our_error <= _FAR_NEARER * their_error)
+        theirs |= has_half & ~(our_error <= MUCH_NEARER * their_error)
     facts = {
         "backend": backend,
         "pytorch_ulps": _ulps(dtype, expected, truth),

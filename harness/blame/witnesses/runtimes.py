@@ -21,6 +21,7 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.judge import Mask
+from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
 from harness.execute.submodel import subgraphs
@@ -64,8 +65,6 @@ def _installed(settings: Settings) -> Iterator[Witness]:
 _TYPES = frozenset({"to", "dtype", "output_dtype"})
 #: Answers count as different if they differ by more than this: a thousand roundings of float32.
 _APART = 2.0**-13
-#: How much nearer to one answer than the answers are to each other.
-_NEARER = 100
 _LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -202,7 +201,7 @@ def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
     with np.errstate(all="ignore"):
         close = (distance == 0) | (distance <= _APART * np.abs(one))
     # From an infinity or NaN every number is far.
-    near = np.where(np.isfinite(apart), _NEARER * distance <= apart, close)
+    near = np.where(np.isfinite(apart), MUCH_NEARER * distance <= apart, close)
     return np.asarray(near & np.isfinite(distance))
 
 

@@ -207,7 +207,7 @@ class _Attempt:
 
 
 class Stopped(BaseException):
-    """There is nothing left to be translated. The exporter prints the program where an `Exception` passes."""
+    """Raised to stop the export: all calls have failed. The exporter prints the program if it is an `Exception`."""
 
 
 class Translation:

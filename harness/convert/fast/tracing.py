@@ -4,7 +4,7 @@ What operators return for tensors without values, without the work that only spe
 
 At each call PyTorch looks for constants, symbols, tensors of other kinds and rules of its own, or for the
 same call in a cache. That takes longer than to find the result. Here a call whose tensors are all without
-values, on the CPU and of known sizes goes at once the way that it would go in the end.
+values, on the CPU and of known sizes takes the final dispatch path directly.
 
 What pointwise operators return for tensors of any sizes, known from one call for others of its kind.
 
@@ -362,7 +362,7 @@ def traced_quickly(
     return recorder.graph_of(results)
 
 
-#: What is called for the device of a tensor from C++.
+#: Called from C++ to query a tensor's device.
 _DEVICE = torch.ops.prim.device.default
 _METADATA = overload("aten._assert_tensor_metadata.default")
 

@@ -44,7 +44,7 @@ class BaselineFinding(StrEnum):
 
     `REGRESSION`: cases that passed fail, or more of them fail as some did. `NEW_FAILURE`: cases that failed
     fail in a way of their own. `DRIFT`: they pass, and errors have grown by more than the factor `DRIFT`.
-    `FLAKY`: the same case ended in two ways. `IMPROVEMENT`: an expected failure passes. `NEW_FINDING`:
+    `FLAKY`: the same case ended in two ways. `IMPROVEMENT`: an expected failure passes. `WITHIN_CHANCE`:
     failures of cases that the baseline never ran, which chance explains. `NEW_CELL`, `GONE`: one of the two
     has no such cases. `MACHINE`: what the versions of the baseline do on this machine, too, or what other kernels of
     the same version do.
@@ -58,7 +58,7 @@ class BaselineFinding(StrEnum):
     NEW_CELL = "not in the baseline"
     GONE = "no longer run"
     MACHINE = "this machine"
-    NEW_FINDING = "within chance"
+    WITHIN_CHANCE = "within chance"
 
     @property
     def fails(self) -> bool:
@@ -228,7 +228,7 @@ def _by_chance(
     def said(
         finding: BaselineFinding, failure: Failure | None, words: str, bound: float | None = None
     ) -> CellDifference:
-        if finding is not BaselineFinding.NEW_FINDING and drawn is Draws.SAME:
+        if finding is not BaselineFinding.WITHIN_CHANCE and drawn is Draws.SAME:
             words += "; other cases are drawn than were for the baseline"
         return CellDifference(finding, now, keys, failure, words, bound, _rules(before, now))
 
@@ -254,7 +254,7 @@ def _by_chance(
             lost = commoner(before.failing, now.failing, chance)
             yield said(BaselineFinding.REGRESSION if lost else BaselineFinding.NEW_FAILURE, failure, words)
         elif expected is None:
-            yield said(BaselineFinding.NEW_FINDING, failure, words)
+            yield said(BaselineFinding.WITHIN_CHANCE, failure, words)
     fewer = commoner(before.structures - before.passing, now.structures - now.passing)
     more_fail = commoner(before.failing, now.failing)
     if not worse and (stuck or (same_budget and (fewer or more_fail))):

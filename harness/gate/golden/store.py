@@ -122,7 +122,7 @@ class Golden:
     @property
     def judge(self) -> Judge:
         """The operator case's, as it is today; the default where none covers the overload."""
-        return judge_of(self.invocation).settled
+        return judge_of(self.invocation).without_unsettled
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:

@@ -117,7 +117,7 @@ def _finding(word: str, having: _Counts, rest: _Counts) -> FailingProperty | Non
     if having.fails / having.cases - rest.fails / rest.cases < _DIFFERENCE and by_chance > _CHANCE:
         return None
     if having.fails == having.cases:
-        how = "fails this way exactly with" if not rest.fails else "always fails this way with"
+        how = "fails if and only if called with" if not rest.fails else "always fails this way with"
     else:
         how = "fails this way only with" if not rest.fails else "mostly fails this way with"
     return FailingProperty(

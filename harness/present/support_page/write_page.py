@@ -183,7 +183,7 @@ _SIGNS = {
     SupportLevel.UNKNOWN: "–",
 }
 _LEGEND = (
-    "<p>✓ supported: no failure found in so many cases, which is evidence and no proof. ◐ partly: so many of "
+    "<p>✓ supported: all of so many cases pass, which is evidence, not proof. ◐ partly: so many of "
     "so many cases fail. ✗ unsupported: all of so many fail. Cases of everyday values decide, and edge cases "
     "only where there are no others. The dtype is that of the first tensor. An empty cell has no case.</p>"
 )

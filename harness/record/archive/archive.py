@@ -51,7 +51,7 @@ class DamagedRun:
 
 
 @dataclass(frozen=True)
-class Aside:
+class Quarantined:
     """A run that was set aside.
 
     Attributes:
@@ -69,7 +69,7 @@ class ArchiveContents:
 
     runs: tuple[ArchivedRun, ...]
     damaged: tuple[DamagedRun, ...]
-    aside: tuple[Aside, ...]
+    aside: tuple[Quarantined, ...]
 
     def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[ArchivedRun]:
         """Runs by id, or by an unambiguous beginning of it; the newest `last`; or all. Oldest first.
@@ -113,7 +113,7 @@ def age(entry: ArchivedRun) -> tuple[str, str]:
     return entry.info.started, entry.info.run_id
 
 
-def complaint(run: Path) -> str | None:
+def why_invalid(run: Path) -> str | None:
     """Why the run in a local directory is to be set aside; None for a sound one. Reads all of it."""
     try:
         info = read_run_info(run)
@@ -156,7 +156,7 @@ _TAIL = 65_536
 _THREADS = 16
 
 
-class Became(StrEnum):
+class AddResult(StrEnum):
     """What became of a run that was to be added."""
 
     ADDED = "added"
@@ -168,7 +168,7 @@ class Became(StrEnum):
     @property
     def is_there(self) -> bool:
         """Whether the dataset has the run now."""
-        return self not in (Became.SET_ASIDE, Became.REFUSED)
+        return self not in (AddResult.SET_ASIDE, AddResult.REFUSED)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Addition:
 
     run: Path
     run_id: str
-    became: Became
+    became: AddResult
     why: str = ""
 
 
@@ -240,7 +240,7 @@ class Dataset:
             ResultsError: the directory holds nothing of a run.
         """
         require_run(run)
-        why = complaint(run)
+        why = why_invalid(run)
         if why is not None:
             return self._put_aside(run, why)
         run_id = read_run_info(run).run_id
@@ -249,7 +249,7 @@ class Dataset:
         rows = f"{partition}/{layout.VERDICTS_FILE}"
         same = rows in there and self._same(run / layout.VERDICTS_FILE, rows, there[rows])
         if rows in there and not same and not replace and self._readable(rows):
-            return Addition(run, run_id, Became.REFUSED, "the dataset has other rows of that run; see --replace")
+            return Addition(run, run_id, AddResult.REFUSED, "the dataset has other rows of that run; see --replace")
         changed = False
         for file in _files(run):
             name = f"{partition}/{file.relative_to(run).as_posix()}"
@@ -263,8 +263,8 @@ class Dataset:
         aside = f"{SET_ASIDE}/{run_id}"
         self.place.remove(list(self.place.files(aside)), aside)
         if rows not in there:
-            return Addition(run, run_id, Became.ADDED)
-        return Addition(run, run_id, Became.UPDATED if changed or not same else Became.UNCHANGED)
+            return Addition(run, run_id, AddResult.ADDED)
+        return Addition(run, run_id, AddResult.UPDATED if changed or not same else AddResult.UNCHANGED)
 
     def fetch(self, entry: ArchivedRun, out: Path) -> Path:
         """A copy of a run in the local directory ``out/RUN_ID``, checked; one that is there is kept.
@@ -339,7 +339,7 @@ class Dataset:
         for name in names:
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             self.place.download(f"{PARTITION}{run_id}/{name}", directory / name)
-        why = complaint(directory)
+        why = why_invalid(directory)
         if why is not None:
             return why.replace(f"{directory}/", "")
         found = read_run_info(directory).run_id
@@ -364,14 +364,14 @@ class Dataset:
             return DamagedRun(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
         return ArchivedRun(info, rows, files)
 
-    def _aside(self, files: Sequence[str]) -> list[Aside]:
+    def _aside(self, files: Sequence[str]) -> list[Quarantined]:
         found = []
         for name in sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")}):
             try:
                 said = json.loads(self.place.read(f"{SET_ASIDE}/{name}/{REASON_FILE}"))
-                found.append(Aside(name, str(said["reason"]), datetime.fromisoformat(said["since"])))
+                found.append(Quarantined(name, str(said["reason"]), datetime.fromisoformat(said["since"])))
             except (ValueError, KeyError, TypeError, ResultsError):
-                found.append(Aside(name, f"no {REASON_FILE} says why", None))
+                found.append(Quarantined(name, f"no {REASON_FILE} says why", None))
         return found
 
     def _same(self, file: Path, name: str, size: int) -> bool:
@@ -399,7 +399,7 @@ class Dataset:
         for file in _files(run):
             self.place.upload(file, f"{aside}/{file.relative_to(run).as_posix()}")
         self.place.write(_reason(why), f"{aside}/{REASON_FILE}")
-        return Addition(run, run_id, Became.SET_ASIDE, why)
+        return Addition(run, run_id, AddResult.SET_ASIDE, why)
 
 
 def require_run(run: Path) -> None:

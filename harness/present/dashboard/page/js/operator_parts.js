@@ -111,7 +111,7 @@
         "span.small",
         `${words.number(one.fails)} of ${words.number(one.cases)} with, ` +
           `${words.number(one.other_fails)} of ${words.number(one.other_cases)} without` +
-          (one.apart ? `; ${words.number(one.apart)} that fail otherwise are not counted` : ""),
+          (one.apart ? `; ignoring ${words.number(one.apart)} other failures` : ""),
       ),
       el(
         "span.quiet.small",

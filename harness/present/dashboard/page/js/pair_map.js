@@ -34,7 +34,7 @@
         `${words.percent(compared, possible)} of ${words.count(possible, "pair")} of conditions were compared. `,
         el(
           "span.quiet",
-          "Two conditions that PyTorch takes apart and not together count as not drawn, too: " +
+          "Pairs that PyTorch rejects in combination are also counted as not covered: " +
             "the record cannot tell, but ",
           el("code", "pytest harness --generator-report"),
           " can.",

@@ -24,7 +24,7 @@
     async update(asked) {
       const { index } = this;
       if (index.runs.length < 2)
-        return fill(this.body, el("h1", "Compare"), el("p.panel", "One run is here; two are needed."));
+        return fill(this.body, el("h1", "Compare"), el("p.panel", "Add a second run to compare."));
       const at = (name, otherwise) => {
         const found = runs.place(index, asked.params.get(name));
         return found >= 0 ? found : otherwise;

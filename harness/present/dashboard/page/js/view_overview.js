@@ -258,7 +258,7 @@
         open,
       ),
       marks.some(Boolean) &&
-        el("p.small.quiet", "A hollow circle is an incomplete run or one of other operators."),
+        el("p.small.quiet", "Hollow: incomplete, or a different operator set."),
       others > 0 &&
         el(
           "p.small.quiet",
