@@ -25,7 +25,7 @@ from harness.convert.converter import (
 )
 from harness.convert.graph_lines import graph_lines
 from harness.core.documents import describe_error, with_causes
-from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import bind, build_tensors
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted
@@ -171,6 +171,22 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     by_overload = {groups[index].exported.overload: batched[index, case] for index, case in batched}
     assert by_overload[stuck][:2] == (Stage.CHECK, Outcome.ERROR)
     assert all(by_overload[overload][:2] == (Stage.COMPARE, Outcome.PASS) for overload in free)
+
+
+def test_an_operator_that_only_torchscript_has_is_left_to_pytorch() -> None:
+    # kron asks for sizes by TorchScript's aten::size, of which the dispatcher knows nothing.
+    def spec(*shape: int) -> TensorSpec:
+        return TensorSpec(shape, "float32", contiguous_strides(shape), 0, Recipe(("any",), "plain", 0))
+
+    exported, other = (Invocation("aten.kron.default", (("self", spec(n, 2)), ("other", spec(3, n)))) for n in (3, 4))
+    structure = Exportable.of(exported, (exported, other), outputs=1)
+    raised = []
+    for public in (False, True):
+        with pytest.raises(Exception, match="export") as caught:
+            find_converter("dynamo").create(public).convert(export_request([structure], opset=None, dynamic=True))
+        raised.append(describe_error(caught.value))
+    assert "conflicts between user-specified ranges and inferred ranges" in raised[0]
+    assert normalise(raised[0]) == normalise(raised[1])
 
 
 #: How often a case is repeated to see whether its ending is chance.

@@ -199,7 +199,11 @@ def _by_decomposition(func: Any) -> Any:
             return None
     if func.namespace == "prims":
         return func.prim_meta_impl if hasattr(func, "prim_meta_impl") else None
-    return False if part("has_meta")(func) else None
+    try:
+        return False if part("has_meta")(func) else None
+    except RuntimeError:
+        # The dispatcher does not have what only TorchScript has, such as `aten::size`.
+        return None
 
 
 #: Shape, strides and dtype of a new tensor.
