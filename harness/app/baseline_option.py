@@ -140,12 +140,18 @@ class Gate:
         """A case of each difference that closes the gate; None without a baseline."""
         if self._known is None:
             return None
-        return list(dict.fromkeys(one.case_id for one in self._differences if one.finding.fails and one.case_id))
+        return list(
+            dict.fromkeys(
+                difference.case_id
+                for difference in self._differences
+                if difference.finding.fails and difference.case_id
+            )
+        )
 
     @property
     def regressed(self) -> ReportedDifference | None:
         """The first difference that closes the gate and has a case that fails; None for none."""
-        failing = (one for one in self._differences if one.finding.fails and one.case_id)
+        failing = (difference for difference in self._differences if difference.finding.fails and difference.case_id)
         return next((one for one in failing if one.finding is not BaselineFinding.DRIFT), None)
 
     def comparison(self, run: RunInfo) -> BaselineComparison:

@@ -71,9 +71,9 @@ def _can_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[R
     others_too = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
     findings = telling_findings(outcome, role)
     return any(
-        _blame(outcome, known | {*some, (role, finding, True)}) != _blame(outcome, known | {*some})
+        _blame(outcome, known | {*combination, (role, finding, True)}) != _blame(outcome, known | {*combination})
         for count in range(_AT_ONCE + 1)
-        for some in combinations(others_too, count)
+        for combination in combinations(others_too, count)
         for finding in findings
     )
 

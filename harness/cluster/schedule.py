@@ -155,7 +155,7 @@ def cut(
         left, place = heapq.heappop(room)
         units[place].append(name)
         heapq.heappush(room, (left + seconds[name], place))
-    shards = [MicroShard(tuple(sorted(some)), sum(seconds[n] for n in some)) for some in units if some]
+    shards = [MicroShard(tuple(sorted(unit)), sum(seconds[n] for n in unit)) for unit in units if unit]
     return tuple(sorted(shards, key=lambda shard: (-shard.seconds, shard.units)))
 
 

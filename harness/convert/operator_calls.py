@@ -38,7 +38,7 @@ class OperatorCalls(torch.nn.Module):
         """All outputs, in the order of the calls."""
         outputs: list[torch.Tensor] = []
         start = 0
-        for one in self.calls:
-            outputs.extend(output_tensors(one.call(tensors[start : start + one.tensors])))
-            start += one.tensors
+        for call in self.calls:
+            outputs.extend(output_tensors(call.call(tensors[start : start + call.tensors])))
+            start += call.tensors
         return tuple(outputs)

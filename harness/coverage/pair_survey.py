@@ -233,7 +233,7 @@ def survey_pairs(
 
 def _drawn(case: OperatorCase, seed: int, examples: int, values: int | None) -> list[list[Invocation]]:
     """As a run draws them, structure by structure."""
-    return [list(one.invocations) for one in draw_examples(case, seed=seed, examples=examples, values=values)]
+    return [list(example.invocations) for example in draw_examples(case, seed=seed, examples=examples, values=values)]
 
 
 def _taken(structures: Sequence[Sequence[Invocation]], asker: Asker) -> list[Sequence[Invocation]]:

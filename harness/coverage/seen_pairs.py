@@ -246,6 +246,6 @@ def _of_operator(name: str, pairs: TriedPairs) -> Collection[str]:
         counts = "".join(f"{int((either[place] == state).sum()) or '':>13}" for state, _ in _COLUMNS)
         lacking = [pairs.names[i] for i in np.flatnonzero(either[place] == Tried.NOT_DRAWN).tolist()]
         more = f", {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-        said = f"  {', '.join(lacking[:_NAMED])}{more}" if lacking else ""
-        lines.append(f"  {condition:<{width}}{counts}{said}")
+        message = f"  {', '.join(lacking[:_NAMED])}{more}" if lacking else ""
+        lines.append(f"  {condition:<{width}}{counts}{message}")
     return lines

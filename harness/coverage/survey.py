@@ -180,12 +180,12 @@ def _reachable(
     missed: dict[str, tuple[Point, Missed]] = {}
     bases = _varied([call for call, _ in taken])
     answered = dict(taken)
-    for some in _batches(bases):
+    for batch in _batches(bases):
         questions = [
             (group, point, base, variant)
             for group, point in unhit
             if point.name not in missed
-            for base in some
+            for base in batch
             for variant in point.variants(base)
             if sum(spec.numel for spec in variant.tensors()) <= _ELEMENTS
         ]
@@ -217,5 +217,5 @@ def _dynamic(calls: Sequence[Invocation], asker: Asker, subject: SurveyedOperato
     """The point that a call stays valid with other sizes, which PyTorch must be asked."""
     calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
     if calls:
-        found = any(any(asker.resizable(some)) for some in _batches(calls))
+        found = any(any(asker.resizable(batch)) for batch in _batches(calls))
         yield Point(name=DYNAMIC, hit=lambda call: found, variants=lambda base: calls[:1])

@@ -185,8 +185,8 @@ class Supervisor:
                 message = self._worker.receive(_shortened(limit, _BRIEFLY) if in_doubt else limit)
             except ProcessDied as died:
                 outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
-                said = died.account + _OPTIONS.get(died.limit, "")
-                yield Death(outcome, said, self._board.read())
+                sentence = died.account + _OPTIONS.get(died.limit, "")
+                yield Death(outcome, sentence, self._board.read())
                 return
             if isinstance(message, Step):
                 in_doubt = isinstance(task, Task) and message.backend in task.hung

@@ -60,8 +60,8 @@ def _overloads(found: Explanation) -> Iterator[RenderableType]:
         yield _indented(shown(overload.signature.schema, style="cyan"), 2)
         yield _indented(shown(", ".join(words)), 4)
     if not found.overloads:
-        said = "no overload of it is functional: exporters put functional operators in its place first"
-        yield _indented(Text(said), 2)
+        message = "no overload of it is functional: exporters put functional operators in its place first"
+        yield _indented(Text(message), 2)
     if found.operator.others:
         yield _indented(shown(f"not shown: {', '.join(found.operator.others)}"), 2)
 
@@ -184,7 +184,7 @@ def _backends(found: Explanation) -> Iterator[RenderableType]:
         return
     yield Text(f"  the operator itself, from {found.source}")
     for about in found.overloads:
-        for converter in dict.fromkeys(one.converter for one in about.outcomes):
+        for converter in dict.fromkeys(outcome.converter for outcome in about.outcomes):
             yield Text(f"    {about.overload.name} → {converter}")
             said = ""
             for one in (o for o in about.outcomes if o.converter == converter):

@@ -163,18 +163,18 @@ def outcomes(verdicts: Sequence[Verdict]) -> list[Outcomes]:
 
 def _outcomes(overload: str, converter: str, backend: str, verdicts: Sequence[Verdict]) -> Outcomes:
     failures = Counter(v.signature for v in verdicts if v.outcome.is_failure)
-    said = ""
+    message = ""
     if failures:
         signature = failures.most_common(1)[0][0]
         first = next(v for v in verdicts if v.signature == signature)
-        said = plain(f"{first.outcome} at {first.stage}: {first.message}", 240)
+        message = plain(f"{first.outcome} at {first.stage}: {first.message}", 240)
     return Outcomes(
         overload=overload,
         converter=converter,
         backend=backend,
         counts=dict(Counter(str(v.outcome) for v in verdicts)),
         converted=sum(v.stage in _CONVERTED for v in verdicts),
-        refusal=said,
+        refusal=message,
     )
 
 
@@ -301,8 +301,8 @@ def run_spec_tests(operator: str, names: Sequence[str]) -> list[SpecResult]:
                 results.append(process.call(_run, name, operator, tests))
             except Exception as error:
                 # The message about a process that died says all.
-                said = str(error) if isinstance(error, ProcessDied) else f"{type(error).__name__}: {error}"
-                results.append(SpecResult(backend=name, tests=len(tests), problem=plain(said, 240)))
+                message = str(error) if isinstance(error, ProcessDied) else f"{type(error).__name__}: {error}"
+                results.append(SpecResult(backend=name, tests=len(tests), problem=plain(message, 240)))
     return results
 
 
@@ -374,7 +374,7 @@ def _load(backend: Any, operator: str, model: onnx.ModelProto) -> tuple[Any, int
     newest = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     versions = [v.opset for v in onnx_operator.find(operator).versions]
     ends = [version - 1 for version in versions[1:]]
-    said = ""
+    message = ""
     for opset in sorted({newest, *(v for v in (*versions, *ends) if v <= newest)}, reverse=True):
         for entry in model.opset_import:
             if entry.domain in ("", "ai.onnx"):
@@ -389,8 +389,8 @@ def _load(backend: Any, operator: str, model: onnx.ModelProto) -> tuple[Any, int
         try:
             return backend.load(model, None), opset, ""
         except Exception as error:
-            said = said or f"{type(error).__name__}: {error}"
-    return None, 0, said
+            message = message or f"{type(error).__name__}: {error}"
+    return None, 0, message
 
 
 def _disagreement(session: Any, model: onnx.ModelProto, test: _Test) -> str:

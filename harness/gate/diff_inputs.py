@@ -222,10 +222,10 @@ def _chosen(parent: Path, like: Path | None, later: bool) -> Path:
     else:
         known = requested(like)
         if later:
-            others = [one for one in requests if one.started > known.started]
-            found = shown_first([one for one in others if known.same_kind(one)] or others)
+            others = [request for request in requests if request.started > known.started]
+            found = shown_first([other for other in others if known.same_kind(other)] or others)
         else:
-            others = [one for one in requests if one.started < known.started]
+            others = [request for request in requests if request.started < known.started]
             found = last_alike(known, others) or shown_first(others)
     if found is None:
         which = "" if like is None else f" that is {'later' if later else 'earlier'} than {like}"

@@ -133,7 +133,7 @@ def shown_first(requests: Iterable[RunRequest]) -> RunRequest | None:
 
 def last_alike(like: RunRequest, others: Iterable[RunRequest]) -> RunRequest | None:
     """The newest run of the same kind that began before `like`; None without any."""
-    earlier = (one for one in others if one.started < like.started and like.same_kind(one))
+    earlier = (other for other in others if other.started < like.started and like.same_kind(other))
     return max(earlier, key=lambda one: one.started, default=None)
 
 

@@ -228,8 +228,8 @@ class OfExportedSlices:
             try:
                 done = Slice(self._run(part, names, held))
             except Exception as error:
-                said = f"{part[0].name} … {part[-1].name}: {first_line(error)}"
-                done = Slice(self._computed(part, names, held), said)
+                message = f"{part[0].name} … {part[-1].name}: {first_line(error)}"
+                done = Slice(self._computed(part, names, held), message)
             yield done
             found = done.values
             strides = self._graph.strides

@@ -193,18 +193,18 @@ def _lines(found: Catalogue) -> Iterator[str]:
     yield from ("", *_runs(found), "")
     yield "| component | root causes | places | operators | cases | declared gaps |"
     yield "| --- | --- | --- | --- | --- | --- |"
-    for one in components:
-        places = {group_place(entry.group) for entry in one.defects}
-        operators = {name for entry in one.defects for name in entry.group.overloads}
-        cases = sum(entry.group.cases for entry in one.defects)
+    for component in components:
+        places = {group_place(entry.group) for entry in component.defects}
+        operators = {name for entry in component.defects for name in entry.group.overloads}
+        cases = sum(entry.group.cases for entry in component.defects)
         # As GitHub makes one of a heading: of `dynamo, torchscript` the comma goes.
-        link = re.sub(r"[^\w -]", "", one.name.lower()).replace(" ", "-")
+        link = re.sub(r"[^\w -]", "", component.name.lower()).replace(" ", "-")
         yield (
-            f"| [{one.name}](#{link}) | {len(one.defects):,} | {len(places):,} | {len(operators):,} "
-            f"| {cases:,} | {len(one.gaps) or ''} |"
+            f"| [{component.name}](#{link}) | {len(component.defects):,} | {len(places):,} | {len(operators):,} "
+            f"| {cases:,} | {len(component.gaps) or ''} |"
         )
-    for one in components:
-        yield from _page(one, several=len(found.runs) > 1)
+    for component in components:
+        yield from _page(component, several=len(found.runs) > 1)
 
 
 def _components(entries: Sequence[CatalogueEntry]) -> list[_Component]:

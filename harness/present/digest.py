@@ -144,7 +144,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
     there = completeness(run)
     columns = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS})
     rows = store.read(run, columns, encoded=True, made=with_ordinary).unify_dictionaries()
-    weighted = {(one.converter, one.backend): one.ordinary for one in matrix.weighted_rates(rows)}
+    weighted = {(rate.converter, rate.backend): rate.ordinary for rate in matrix.weighted_rates(rows)}
     groups = failures.failure_groups(
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),
@@ -232,7 +232,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
     if found.fallbacks:
         yield "\nNot all ran on the backend's device:\n"
-        yield from (f"- {markdown_cell(one.sentence)}" for one in found.fallbacks)
+        yield from (f"- {markdown_cell(fallback.sentence)}" for fallback in found.fallbacks)
     if isinstance(found.found, BaselineComparison):
         yield "\n" + reports.markdown(gate.report(found.found, f"Conformance: {found.against} → this run"), _ROWS)
     elif isinstance(found.found, Diff):
@@ -308,7 +308,11 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
 def _worse(found: Digest) -> list[str]:
     """What is worse, a line each."""
     if isinstance(found.found, BaselineComparison):
-        return [f"{one.where}: {one.what}" for one in found.found.differences if one.finding.fails]
+        return [
+            f"{difference.where}: {difference.what}"
+            for difference in found.found.differences
+            if difference.finding.fails
+        ]
     if isinstance(found.found, Diff):
         return [
             f"{line.overload}, {line.converter} → {line.backend}: {number:,} {change}"
@@ -351,7 +355,7 @@ def as_json(found: Digest) -> dict[str, Any]:
             for column in found.columns
         ],
         "failures": len(found.groups),
-        "fallbacks": [one.to_data() for one in found.fallbacks],
+        "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
         "reused": found.info.reused,
         "against": found.against,
         "worse": found.worse,

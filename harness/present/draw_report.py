@@ -39,29 +39,29 @@ def _operators(surveys: Sequence[Survey]) -> Table:
     for name in ("draws", "taken", "structures", "points", "missed", "excused"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("ranks 0–5", no_wrap=True)
-    for one in surveys:
-        reached = sum(map(len, one.hit.values()))
+    for survey in surveys:
+        reached = sum(map(len, survey.hit.values()))
         table.add_row(
-            one.overload,
-            str(one.draws),
-            f"{one.accepted / max(one.asked, 1):.1%}",
-            str(one.structures),
-            f"{reached}/{reached + len(one.missed)}",
-            str(len(one.missed) or ""),
-            str(len(one.excused) or ""),
-            " ".join(str(one.ranks.get(rank, 0)) for rank in range(6)),
-            style="red" if one.defects else "",
+            survey.overload,
+            str(survey.draws),
+            f"{survey.accepted / max(survey.asked, 1):.1%}",
+            str(survey.structures),
+            f"{reached}/{reached + len(survey.missed)}",
+            str(len(survey.missed) or ""),
+            str(len(survey.excused) or ""),
+            " ".join(str(survey.ranks.get(rank, 0)) for rank in range(6)),
+            style="red" if survey.defects else "",
         )
     return table
 
 
 def _groups(surveys: Sequence[Survey]) -> Table:
     hit, missed, operators = Counter[str](), Counter[str](), Counter[str]()
-    for one in surveys:
-        for group, points in one.hit.items():
+    for survey in surveys:
+        for group, points in survey.hit.items():
             hit[group] += len(points)
-        missed.update(miss.group for miss in one.missed)
-        operators.update({*one.hit, *(miss.group for miss in one.missed)})
+        missed.update(miss.group for miss in survey.missed)
+        operators.update({*survey.hit, *(miss.group for miss in survey.missed)})
     table = Table(box=None, pad_edge=False, header_style="bold", title="Points by group", title_justify="left")
     table.add_column("group", no_wrap=True)
     for name in ("operators", "reached", "missed"):
@@ -72,9 +72,9 @@ def _groups(surveys: Sequence[Survey]) -> Table:
 
 
 def _defects(surveys: Sequence[Survey]) -> Iterator[Text]:
-    defective = [one for one in surveys if one.defects]
-    taken = sum(one.accepted for one in surveys) / max(sum(one.asked for one in surveys), 1)
-    enough = sum(one.accepted >= ACCEPTED * one.asked for one in surveys)
+    defective = [survey for survey in surveys if survey.defects]
+    taken = sum(survey.accepted for survey in surveys) / max(sum(survey.asked for survey in surveys), 1)
+    enough = sum(survey.accepted >= ACCEPTED * survey.asked for survey in surveys)
     yield Text(
         f"PyTorch accepts {taken:.2%} of the draws, and at least {ACCEPTED:.0%} for {enough} of "
         f"{count(len(surveys), 'operator')}; {len(surveys) - len(defective)} have no defect"
@@ -87,8 +87,8 @@ def _defects(surveys: Sequence[Survey]) -> Iterator[Text]:
 
 
 def _stale(surveys: Sequence[Survey], excuses: Sequence[Excuse], whole: bool) -> Iterator[Text]:
-    used = {place for one in surveys for _, place in one.excused}
-    used |= {place for one in surveys if one.pairs for _, place in one.pairs.excused}
+    used = {place for survey in surveys for _, place in survey.excused}
+    used |= {place for survey in surveys if survey.pairs for _, place in survey.pairs.excused}
     for place, excuse in enumerate(excuses):
         if whole and place not in used:
             names = f"{', '.join(excuse.overloads)}: {', '.join((*excuse.points, *excuse.pairs))}"
@@ -101,7 +101,7 @@ _NAMED = 10
 
 def pair_tables(surveys: Sequence[Survey]) -> Iterator[RenderableType]:
     """A row per operator, totals, the worst operators and the most frequent kinds of pairs not drawn."""
-    found = {one.overload: one.pairs for one in surveys if one.pairs is not None}
+    found = {survey.overload: survey.pairs for survey in surveys if survey.pairs is not None}
     if not found:
         return
     yield _pairs_by_operator(found)
@@ -148,12 +148,12 @@ def _totals(found: dict[str, PairSurvey]) -> Iterator[Text]:
         if not reachable:
             continue
         drawn = sum(share.drawn for share in shares)
-        said = f"{drawn / reachable:.1%} of {reachable:,} {name} are drawn in the default budget"
+        message = f"{drawn / reachable:.1%} of {reachable:,} {name} are drawn in the default budget"
         if all(share.drawn_at_ten is not None for share in shares):
             at_ten = sum(share.drawn_at_ten or 0 for share in shares)
-            said += f", {at_ten / reachable:.1%} in {TIMES} times as much"
+            message += f", {at_ten / reachable:.1%} in {TIMES} times as much"
         each = [share.drawn / share.reachable for share in shares if share.reachable]
-        yield Text(f"{said}; the mean of {count(len(each), 'operator')} is {sum(each) / len(each):.1%}")
+        yield Text(f"{message}; the mean of {count(len(each), 'operator')} is {sum(each) / len(each):.1%}")
 
 
 def _worst(found: dict[str, PairSurvey]) -> Iterator[Text]:
@@ -164,8 +164,8 @@ def _worst(found: dict[str, PairSurvey]) -> Iterator[Text]:
     }
     named = sorted(shares, key=lambda overload: (shares[overload], overload))[:_NAMED]
     if len(shares) > 1:
-        said = ", ".join(f"{overload} {shares[overload]:.0%}" for overload in named)
-        yield Text(f"Fewest structural pairs drawn: {said}")
+        message = ", ".join(f"{overload} {shares[overload]:.0%}" for overload in named)
+        yield Text(f"Fewest structural pairs drawn: {message}")
     for overload in named[:1]:
         if found[overload].examples:
             yield Text(f"  {overload} lacks {'; '.join(found[overload].examples)}")

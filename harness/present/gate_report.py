@@ -56,7 +56,7 @@ def _counts(found: BaselineComparison) -> dict[BaselineFinding, int]:
 
 def _sections(found: BaselineComparison) -> Iterator[Section]:
     for finding, number in _counts(found).items():
-        rows = tuple(_row(one) for one in found.differences if one.finding is finding)
+        rows = tuple(_row(difference) for difference in found.differences if difference.finding is finding)
         yield Section(title=f"{finding}: {number:,}", rows=rows, style=_STYLES.get(finding, "bold"), noun="difference")
 
 

@@ -56,8 +56,8 @@ class Fallback:
         if self.fell_back:
             names = [f"{plain(name)} ({number:,})" for name, number in self.operators.most_common(_NAMED)]
             more = len(self.operators) - _NAMED
-            said = ", ".join([*names, count(more, "more operator")] if more > 0 else names)
-            parts.append(f"{count(self.fell_back, 'case')} fell back to the CPU, in part or wholly: {said}")
+            message = ", ".join([*names, count(more, "more operator")] if more > 0 else names)
+            parts.append(f"{count(self.fell_back, 'case')} fell back to the CPU, in part or wholly: {message}")
         if self.folded:
             parts.append(f"{count(self.folded, 'case')} {FOLDED}")
         if self.not_told:

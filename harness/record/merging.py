@@ -252,16 +252,16 @@ def _worst(statuses: Sequence[int]) -> int:
 
 def _together(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
     """All versions of each name: one, where the shards agree."""
-    names = dict.fromkeys(name for some in versions for name in some)
-    return {n: ", ".join(dict.fromkeys(some[n] for some in versions if n in some)) for n in names}
+    names = dict.fromkeys(name for version in versions for name in version)
+    return {n: ", ".join(dict.fromkeys(version[n] for version in versions if n in version)) for n in names}
 
 
 def _shared(facts: Sequence[Mapping[str, Any]], own: bool = False) -> dict[str, Any]:
     """What all shards say alike; with `own` also what only some have anything to say of."""
-    names = dict.fromkeys(name for some in facts for name in some)
+    names = dict.fromkeys(name for fact in facts for name in fact)
     found = {}
     for name in names:
-        said = [some[name] for some in facts if name in some]
+        said = [fact[name] for fact in facts if name in fact]
         if all(value == said[0] for value in said) and (own or len(said) == len(facts)):
             found[name] = said[0]
     return found

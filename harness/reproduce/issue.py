@@ -115,7 +115,7 @@ class Report:
     @property
     def _places(self) -> list[str]:
         """The suspected lines, with a heading if there are any."""
-        said = [f"- `{one.text}` in `{one.function}`, {one.file}:{one.line}. {one.reason}" for one in self.lines]
+        said = [f"- `{line.text}` in `{line.function}`, {line.file}:{line.line}. {line.reason}" for line in self.lines]
         return ["", "Likely source lines, most suspicious first:", "", *said] if said else []
 
     def _named(self, evidence: str) -> str:

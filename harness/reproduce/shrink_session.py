@@ -297,8 +297,8 @@ def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Eva
     if verdict is None:
         return "no time is left for it"
     if not _fails_again(failure, verdict):
-        said = f" ({verdict.signature})" if verdict.signature else ""
-        return f"it does not fail again as it was recorded: {verdict.outcome} at {verdict.stage}{said}"
+        message = f" ({verdict.signature})" if verdict.signature else ""
+        return f"it does not fail again as it was recorded: {verdict.outcome} at {verdict.stage}{message}"
     start = original
     if before is not None and Test(evaluator, verdict, careful=True).fails(_subject(before)):
         start = _subject(before)

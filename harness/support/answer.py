@@ -131,20 +131,20 @@ class Support:
             "standing": str(self.standing),
             "calls": [
                 {
-                    "overload": one.call.overload,
-                    "dtypes": dict(one.call.dtypes),
-                    "attributes": dict(one.call.attributes),
-                    "standing": str(one.standing),
-                    "these_attributes": one.exact,
-                    "cases": one.cases,
-                    "failures": one.failures,
-                    "edge_cases": one.edge_cases,
-                    "edge_failures": one.edge_failures,
-                    "by_dtypes": {name: str(answer) for name, answer in one.dtypes.items()},
-                    "how": one.how,
-                    "case_id": one.case_id,
+                    "overload": call.call.overload,
+                    "dtypes": dict(call.call.dtypes),
+                    "attributes": dict(call.call.attributes),
+                    "standing": str(call.standing),
+                    "these_attributes": call.exact,
+                    "cases": call.cases,
+                    "failures": call.failures,
+                    "edge_cases": call.edge_cases,
+                    "edge_failures": call.edge_failures,
+                    "by_dtypes": {name: str(answer) for name, answer in call.dtypes.items()},
+                    "how": call.how,
+                    "case_id": call.case_id,
                 }
-                for one in self.calls
+                for call in self.calls
             ],
             "unmapped": list(self.unmapped),
             "loading": None if self.loading is None else {"loads": self.loading.loads, "words": self.loading.words},

@@ -61,7 +61,7 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
         save_directory(path, entries)
     else:
         save_file(path, entries)
-    uses = [operator_uses(one, looked_up) for one in captures]
+    uses = [operator_uses(capture, looked_up) for capture in captures]
     if as_json:
         found = [capture_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
         print_json({"saved": str(path), "entries": len(entries), "models": found})

@@ -141,8 +141,8 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
         emit(line(f"{run.info.run_id}  {'kept' if run.info.run_id in kept else verb}"))
     size = _size(sum(run.bytes for run in sides["removed"]))
     runs = count(len(sides["removed"]), "run")
-    said = f"{runs} {verb}, {size}{'' if delete else ': add --delete'}"
-    emit(Text(said if sides["removed"] else "nothing to remove"))
+    message = f"{runs} {verb}, {size}{'' if delete else ': add --delete'}"
+    emit(Text(message if sides["removed"] else "nothing to remove"))
 
 
 @command.command(

@@ -65,14 +65,14 @@ def command(
             }
         )
         ctx.exit(int(not there.complete))
-    for said in merged.set_aside:
-        emit(Text(f"set aside: {plain(said, 300)}", style="bold red"))
+    for message in merged.set_aside:
+        emit(Text(f"set aside: {plain(message, 300)}", style="bold red"))
     for part in there.parts:
         if part.state is not ShardState.COMPLETE:
             lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} have no results"
             names = f": {listed(part.unfinished, 6)}" if part.unfinished else ""
-            said = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"
-            emit(Text(said, style="bold red"))
+            message = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"
+            emit(Text(message, style="bold red"))
     emit(
         Text(
             f"{count(len(there.operators) - len(there.unfinished), 'operator')} of "

@@ -161,11 +161,11 @@ class PartialExport:
         self._inputs: list[tuple[str, ...]] = []
         self._outputs: list[tuple[str, ...]] = []
         taken = given = 0
-        for one in request.program.calls:
-            self._inputs.append(request.input_names[taken : taken + one.tensors])
-            self._outputs.append(request.output_names[given : given + one.results])
-            taken += one.tensors
-            given += one.results
+        for call in request.program.calls:
+            self._inputs.append(request.input_names[taken : taken + call.tensors])
+            self._outputs.append(request.output_names[given : given + call.results])
+            taken += call.tensors
+            given += call.results
 
     def run(self) -> Iterator[PartialResult]:
         """What becomes of the calls."""

@@ -196,10 +196,10 @@ class ModelExecutor:
         failure: StepFailure,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        said = describe_error(failure.error)
+        message = describe_error(failure.error)
         more = {"blame": failure.blame, **(facts or {})}
         for index in cases:
-            self._report(index, backend, failure.stage, failure.outcome, said, **more)
+            self._report(index, backend, failure.stage, failure.outcome, message, **more)
 
     def _report(
         self, index: int, backend: str | None, stage: Stage, outcome: Outcome, message: str, **more: Any

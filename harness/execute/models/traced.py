@@ -94,8 +94,8 @@ def explanations(
                 if confirmed is None:
                     confirmed = _passes_alone(model, references[index], converter, backends[backend], task)
                 if confirmed:
-                    said = "A static export at these sizes passes."
-                    yield Traced(case=index, backend=backend, what=SIZES, evidence=said)
+                    message = "A static export at these sizes passes."
+                    yield Traced(case=index, backend=backend, what=SIZES, evidence=message)
 
 
 def _refused(model: LoadedModel, failed: Mapping[tuple[int, str], Result]) -> Iterator[Traced]:
@@ -105,8 +105,8 @@ def _refused(model: LoadedModel, failed: Mapping[tuple[int, str], Result]) -> It
         way = other_path(model, example.invocation, other.invocation)
         if way:
             for index, backend in failed:
-                said = f"With {other.change}, {way}."
-                yield Traced(case=index, backend=backend, what=CONTROL_FLOW, evidence=said)
+                message = f"With {other.change}, {way}."
+                yield Traced(case=index, backend=backend, what=CONTROL_FLOW, evidence=message)
             return
 
 

@@ -350,8 +350,8 @@ def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes
             index, structure = member.group.index, member.structure
             if isinstance(found, NotConverted):
                 failure = found.failure
-                said = describe_error(failure.error)
-                endings[index] = Ending(failure.stage, failure.outcome, normalise(said), said)
+                message = describe_error(failure.error)
+                endings[index] = Ending(failure.stage, failure.outcome, normalise(message), message)
             else:
                 overload = references[index].invocation.overload
                 part = standalone(found.model, structure.input_names, structure.output_names, overload)

@@ -148,8 +148,8 @@ def _history(built: SiteModel) -> list[list[list[int]]]:
 def _linked(built: SiteModel, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
     """Operator → case ids that other views of a run link to: outliers, and what changed last."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
-    for one in tolerances:
-        wanted[one.overload][one.worst_case] = None
+    for tolerance in tolerances:
+        wanted[tolerance.overload][tolerance.worst_case] = None
     found = built.compared(run)
     if found is not None:
         after = built.coded[run]

@@ -83,7 +83,7 @@ def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
     def counts(rows: Numbers) -> Iterator[_Counts]:
         both = (np.sum(some @ of_structure > 0, axis=1) for some in (rows, rows * (fails > 0)))
         numbers = (rows @ cases, rows @ fails, *both)
-        return itertools.starmap(_Counts, zip(*(one.tolist() for one in numbers), strict=True))
+        return itertools.starmap(_Counts, zip(*(number.tolist() for number in numbers), strict=True))
 
     found: list[tuple[FailingProperty, bytes]] = []
     for word, row, with_it, without in zip(places, having, counts(having), counts(1 - having), strict=True):

@@ -99,7 +99,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
     data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     smallest = data["smallest"]
     minimal = group.minimal
-    said = minimal.message if minimal else group.message
+    message = minimal.message if minimal else group.message
     source = minimal.case_id if minimal else group.case_id
     converter, backend = (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
     script = _script(beside.scripts, source, converter, backend)
@@ -112,7 +112,7 @@ def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
         "ordinary": group.ordinary
         and {"cases": group.ordinary.cases, "case": group.ordinary.case_id, "call": group.ordinary.call},
         "torch": _torch(minimal.invocation if minimal else group.invocation),
-        "message": said[:_WORDS],
+        "message": message[:_WORDS],
         "evidence": (evidence_of_row(vars(minimal)) if minimal else group_evidence(group))[:_WORDS],
         "expected": difference.expected[:_WORDS],
         "got": difference.got[:_WORDS],

@@ -65,7 +65,7 @@ class SupportCatalog:
     def callers(self, name: str) -> int:
         """How many models call an overload, or one of those whose cases are an ONNX operator's."""
         cells = self.onnx.get(name)
-        overloads = {name} if cells is None else {one for cell in cells for one in cell.overloads}
+        overloads = {name} if cells is None else {overload for cell in cells for overload in cell.overloads}
         return len(frozenset[int]().union(*map(self.use.callers_of, overloads)))
 
     def to_data(self) -> dict[str, Any]:
@@ -316,9 +316,9 @@ def _short(cell: SupportCell | None) -> str:
 
 def _operator(catalog: SupportCatalog, name: str, cells: Sequence[SupportCell]) -> Iterator[str]:
     yield f"<p>{escape(_use(catalog, name))}</p>"
-    overloads = sorted({one for cell in cells for one in cell.overloads})
+    overloads = sorted({overload for cell in cells for overload in cell.overloads})
     if overloads:
-        links = (f'<a href="{operator_file("aten", one)}">{escape(one)}</a>' for one in overloads)
+        links = (f'<a href="{operator_file("aten", overload)}">{escape(overload)}</a>' for overload in overloads)
         yield f"<p>Judged by the cases of {', '.join(links)}.</p>"
     for column in catalog.columns:
         mine = _of_column(cells, column)
@@ -348,5 +348,5 @@ def _use(catalog: SupportCatalog, name: str) -> str:
     usual = (
         f"{argument} {listed(list(values), 3)}" for argument, values in catalog.use.attributes.get(name, {}).items()
     )
-    said = "; ".join(usual)
-    return f"{callers} of {models} call it{f', with {said}' if said else ''}."
+    message = "; ".join(usual)
+    return f"{callers} of {models} call it{f', with {message}' if message else ''}."
