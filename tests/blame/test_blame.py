@@ -55,6 +55,7 @@ COLUMNS = (
     "backend",
     "stage",
     "outcome",
+    "signature",
     "blame",
     "blame_rule",
     "evidence",
@@ -103,6 +104,9 @@ def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     found = defaultdict(list)
     wrong = record(tmp_path / "run", operators, KERNELS_METADATA, *few, "--converter", "planted-torch")
     for row in wrong:
+        if row["signature"] == "infinities":
+            # The plant is in float64, too: where it leaves the range of float32, float64 does not bear PyTorch out.
+            continue
         # Elsewhere the exporter and the runtime have defects of their own in these operators: two at once
         # where the kernel is wrong, too, of which a case that was not examined may inherit the other.
         inherited = INHERITED.match(row["evidence"] or "")
@@ -148,17 +152,15 @@ def test_an_invalid_model_is_the_converters() -> None:
     assert evidence_of_row(vars(verdict))
 
 
-NAN_ARGSORT = Invocation(
-    "aten.argsort.default", (("self", tensor((4,), [2.0, float("nan"), 1.0, 3.0])), ("descending", True))
-)
+NAN_SIGN = Invocation("aten.sign.default", (("self", tensor((4,), [2.0, float("nan"), -1.0, 3.0])),))
 
 
 def test_what_the_specification_leaves_open_is_nobodys_failure(tmp_path: Path) -> None:
-    (verdict,) = verdicts_of(NAN_ARGSORT)
+    (verdict,) = verdicts_of(NAN_SIGN)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
-    assert "The specification of ONNX TopK" in evidence_of_row(vars(verdict))
+    assert "The specification of ONNX Sign" in evidence_of_row(vars(verdict))
     assert "does not mention NaN" in evidence_of_row(vars(verdict))
-    replay = record_of(tmp_path / "record", [NAN_ARGSORT])
+    replay = record_of(tmp_path / "record", [NAN_SIGN])
     done = run_harness("--replay", replay, "--results-dir", tmp_path / "run")
     assert done.returncode == 0, output(done)
     assert "open" in done.stdout
