@@ -90,7 +90,12 @@ class _Row:
 
 _NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
 _INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
-_INVALID_NODE = _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),))
+_DECOMPOSES_WRONGLY = "decomposition-fails"
+_INVALID_NODE = (
+    # PyTorch's own decomposition may ask for what the node's text does not allow.
+    _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.NODES, F.INVALID), (R.PROGRAM, F.REFUSES))),
+    _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),)),
+)
 _INVENTED = _Row(
     CONVERTER,
     "rests-on-open-question",
@@ -103,7 +108,6 @@ _BY_OPTIMISATION = "graph-optimisation"
 
 _FEWER_BITS = "fewer-bits"
 _DECOMPOSES = "decomposition-gives-it"
-_DECOMPOSES_WRONGLY = "decomposition-fails"
 _ASKS_OTHERWISE = "graph-asks-otherwise"
 _LEFT_OPEN = "left-open"
 _OFF = "pytorch-is-off"
@@ -129,7 +133,7 @@ _SETTLED = _Row(
 _MISMATCH = (
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
-    _INVALID_NODE,
+    *_INVALID_NODE,
     # A definition is run in one order of its terms: an independent runtime and PyTorch's own decomposition that agree
     # with the backend are two others.
     _Row(PYTORCH, _DISAGREE, ((R.NODES, F.WRONG), _SAME, _DECOMPOSED)),
@@ -208,7 +212,7 @@ _REFUSAL = (
     _NO_REPEAT,
     _INVALID,
     _INVENTED,
-    _INVALID_NODE,
+    *_INVALID_NODE,
 )
 _UNSUPPORTED = (
     *_REFUSAL,
