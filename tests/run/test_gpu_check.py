@@ -50,7 +50,10 @@ def test_without_a_gpu_all_that_needs_none_is_run(tmp_path: Path) -> None:
             "sweep of 3 operators",
             "a simulated fault, and what follows",
         ),
-        *(f"trt-rtx: {what}" for what in ("start", "static shapes", "dynamic shapes", "whose the failures are", "times")),
+        *(
+            f"trt-rtx: {what}"
+            for what in ("start", "static shapes", "dynamic shapes", "whose the failures are", "times")
+        ),
         "trt-rtx: memory after sessions",
     }
     unmade = {row["check"]: row["note"] for row in rows if row["result"] == "not run"}

@@ -31,8 +31,8 @@ class Prepared:
 
     def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
         """One output per output of the model."""
-        outputs: list[np.ndarray] = self._evaluator.run(None, dict(zip(self._names, inputs, strict=True)))
-        return outputs
+        outputs = self._evaluator.run(None, dict(zip(self._names, inputs, strict=True)))
+        return [np.asarray(output) for output in outputs]
 
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **more: Any) -> Prepared:
