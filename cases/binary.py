@@ -144,11 +144,13 @@ def _lerp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> 
     """Where the documented start + weight·(end - start) and the equal end - (end - start)·(1 - weight), which
     the kernel takes for the greater weights, run into different infinities or NaN."""
     with np.errstate(all="ignore"):
-        start, end = arguments["self"].astype(np.float64), arguments["end"].astype(np.float64)
-        weight = np.asarray(arguments["weight"]).astype(np.float64)
+        start, end, weight = (
+            array if array.dtype.kind == "c" else array.astype(np.float64)
+            for array in (np.asarray(arguments[name]) for name in ("self", "end", "weight"))
+        )
         documented, other = start + weight * (end - start), end - (end - start) * (1.0 - weight)
     unlike = ~(np.isfinite(documented) & np.isfinite(other)) & (documented != other)
-    return [np.broadcast_to(unlike & ~(np.isnan(documented) & np.isnan(other)), expected[0].shape)]
+    return [np.asarray(unlike & ~(np.isnan(documented) & np.isnan(other)))]
 
 
 LERP = Judge(

@@ -28,7 +28,7 @@ import numpy as np
 
 from cases.rules.right_answers import equal
 from harness.compare.judge import Evidence, Mask, OutputRule
-from harness.core.dtypes import PRECISION, Array
+from harness.core.dtypes import PARTS, PRECISION, Array
 
 #: From a case's evidence, one array with a matrix in its last two dims.
 Matrices: TypeAlias = Callable[[Evidence], Array]
@@ -37,12 +37,12 @@ Matrices: TypeAlias = Callable[[Evidence], Array]
 def backward_error(shape: tuple[int, ...], dtype: str) -> float:
     """p·u for matrices of `shape`."""
     m, n = shape[-2:]
-    return 4.0 * max(m * n, 1) * math.sqrt(max(m, n, 1)) * 2.0 ** -PRECISION[dtype]
+    return 4.0 * max(m * n, 1) * math.sqrt(max(m, n, 1)) * 2.0 ** -PRECISION[PARTS.get(dtype, dtype)]
 
 
 def wide(array: Array) -> Array:
-    """In float64."""
-    return array.astype(np.float64)
+    """In float64, complex numbers in complex128."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def complex_of(pairs: Array) -> Array:

@@ -82,11 +82,14 @@ def infinite_mean(
     """
 
     def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-        data = np.atleast_1d(arguments[source].astype(np.float64))
+        given = np.atleast_1d(arguments[source])
+        data = given if given.dtype.kind == "c" else given.astype(np.float64)
         along = axes(arguments)
         open_ = np.isinf(data).any(axis=along) & ~np.isnan(data).any(axis=along)
         marks: list[Mask | None] = [None] * len(expected)
-        marks[output] = np.asarray(open_, dtype=bool).reshape(expected[output].shape)
+        # Complex means are pairs of real numbers.
+        shape = expected[output].shape[: -1 if data.dtype.kind == "c" else None]
+        marks[output] = np.asarray(open_, dtype=bool).reshape(shape)
         return marks
 
     return Allowance("the mean of a slice with infinities", undefined)

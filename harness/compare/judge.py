@@ -56,8 +56,12 @@ class Allowance:
     marks: Marks
 
     def __call__(self, arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Mask | None]:
-        """As any `Marks`."""
-        return self.marks(arguments, expected)
+        """As any `Marks`; a mark of a complex number is one of both its parts."""
+        marks = self.marks(arguments, expected)
+        return [
+            np.stack([mask, mask], -1) if mask is not None and (*mask.shape, 2) == array.shape else mask
+            for mask, array in zip(marks, expected, strict=True)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

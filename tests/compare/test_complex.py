@@ -7,9 +7,12 @@ import pytest
 
 from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison
+from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec
 from harness.execute.reference import run_reference
+from harness.execute.torch_call import CallRejected
 from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_cases
 from harness.generate.operator_case import judge_of
 
 INF, NAN = float("inf"), float("nan")
@@ -105,3 +108,28 @@ def test_neither_zero_of_a_part_is_wrong_where_numbers_are_computed() -> None:
     one = vector(1 + 0j)
     assert not judged("aten.mul.Tensor", [[1.0, -0.0]], self=one, other=one).problem
     assert judged("aten.flip.default", [[1.0, -0.0]], self=one, dims=(0,)).problem
+
+
+@pytest.mark.parametrize(
+    "overload",
+    [
+        "aten.cross.default",
+        "aten.lerp.Scalar",
+        "aten.lerp.Tensor",
+        "aten.linalg_cross.default",
+        "aten.linalg_matrix_rank.default",
+        "aten.std_mean.correction",
+        "aten.var_mean.dim",
+    ],
+)
+def test_marks_of_complex_numbers_are_those_of_both_parts(overload: str) -> None:
+    case = load_cases()[overload]
+    compared = 0
+    for found in draw_cases(case, seed=0, structures=12, values=1, dtypes=COMPLEX):
+        try:
+            reference = run_reference(found.invocations[0])
+        except CallRejected:
+            continue
+        assert not compare(case.judge, reference, reference.expected).problem
+        compared += 1
+    assert compared

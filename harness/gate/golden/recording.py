@@ -129,8 +129,9 @@ def _score(candidate: _Candidate, seen: set[tuple[str, str]]) -> float:
 
 
 def drawn(case: OperatorCase, seed: int) -> Iterator[Invocation]:
-    """The calls that goldens are chosen among."""
-    for held in draw_cases(case, seed=seed, structures=_STRUCTURES, values=_VALUES):
+    """The calls that goldens are chosen among: those of dtypes that some converter takes."""
+    dtypes = [dtype for dtype in case.dtypes if dtype not in case.gaps]
+    for held in draw_cases(case, seed=seed, structures=_STRUCTURES, values=_VALUES, dtypes=dtypes):
         yield from held.invocations
 
 
