@@ -268,7 +268,14 @@ class Session:
 
 
 def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:
-    task = DivergeTask(word=unit.word, converter=unit.converter, backend=backend, settings=unit.settings, case=case)
+    task = DivergeTask(
+        word=unit.word,
+        converter=unit.converter,
+        backend=backend,
+        settings=unit.settings,
+        case=case,
+        variant=unit.variant,
+    )
     return find_divergence(task, supervisor)
 
 

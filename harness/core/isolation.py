@@ -198,7 +198,13 @@ class IsolatedProcess:
             ProcessDied: no process can be started.
         """
         if self._connection is None:
-            self._launch()
+            try:
+                self._launch()
+            except ProcessDied as died:
+                if died.limit:
+                    raise
+                # What was killed as it started, the fork server perhaps, is started once more.
+                self._launch()
         assert self._connection is not None
         self.served += 1
         # Receiving says how it died.

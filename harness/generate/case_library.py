@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -25,8 +26,13 @@ FURTHER_DTYPES = "dtypes.toml"
 COMPLEX_FORMS = "complex.toml"
 #: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds.
 BUDGET = "budget.toml"
+#: Which models call which operators, in which dtypes; `ci/operator_use.py` writes it.
+USE = "operator_use.json"
+#: Conditions under which an operator is refused; `ci/refusals.py` writes it.
+REFUSALS = "refusals.toml"
 #: List there → how many cases a run draws of its operators, as a multiple of the others'.
 _SHARES = {"quick": 1.25, "slowest": 0.625, "unconverted": 0.5}
+_SHARE_OF_USED = 1.25
 _SLOW = ("slow", "slowest")
 
 
@@ -82,7 +88,23 @@ def load_cases() -> Mapping[str, OperatorCase]:
             OPERATOR_CASES[overload] = replace(
                 case, slow=name in _SLOW, share=_SHARES.get(name, 1.0), converted=name != "unconverted"
             )
+    _add_use()
     return dict(sorted(OPERATOR_CASES.items()))
+
+
+def _add_use() -> None:
+    """What models call, and what nothing takes."""
+    use = json.loads((cases_directory() / USE).read_text(encoding="utf-8"))["operators"]
+    for overload in OPERATOR_CASES.keys() & use.keys():
+        models = use[overload]["calls"]
+        dtypes = tuple(sorted(models, key=lambda dtype: (-len(models[dtype]), dtype)))
+        case = OPERATOR_CASES[overload]
+        if case.converted:
+            OPERATOR_CASES[overload] = replace(case, used=dtypes, share=1.0 if case.slow else _SHARE_OF_USED)
+    refusals = tomllib.loads((cases_directory() / REFUSALS).read_text(encoding="utf-8"))
+    for overload in OPERATOR_CASES.keys() & refusals.keys():
+        case = OPERATOR_CASES[overload]
+        OPERATOR_CASES[overload] = replace(case, refused=frozenset(refusals[overload]))
 
 
 def _package(name: str) -> ModuleType:

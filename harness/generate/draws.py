@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import accumulate, count, cycle
+from itertools import accumulate, count, cycle, islice
 
 from hypothesis import strategies as st
 
@@ -14,8 +15,10 @@ from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import overload
 from harness.generate import provider
+from harness.generate.call_traits import is_ordinary
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
+from harness.generate.pairs.table import structure_conditions
 from harness.generate.promotion import promoted
 from harness.generate.shapes import respelled
 from harness.generate.value_draws import ValueDraws
@@ -85,6 +88,8 @@ def _frozen(argument: object) -> Argument:
 
 #: Value draws of a structure where no number is asked for; and at most, where its export is slow.
 VALUES, _MOST_VALUES = 4, 8
+#: Value draws of a structure of an operator that models call: what its structures show, models meet.
+_VALUES_OF_USED = 2
 #: Structures that every operator has before a slow one has more values of each, and each its share of cases.
 _ENOUGH = 32
 
@@ -99,33 +104,46 @@ def draw_examples(
 ) -> list[DrawnCase]:
     """Draw about so many cases of one operator, as a run does.
 
+    The operator's dtypes come as often as models use them, ordinary calls come first, and few structures are of the
+    kinds that no exporter or runtime takes (`OperatorCase.used`, `OperatorCase.refused`). A large budget has the
+    cases of a small one.
+
     Args:
         case: The operator.
         seed: Any integer.
         examples: Cases at most. Fewer come where no more exist, and where values cannot vary.
         values: Value draws per structure. None for what serves the operator best: of more than 128 cases it
-            has its share, and a slow one has more values and fewer structures, but 32.
+            has its share; one that models call has more structures with fewer values; a slow one has more values
+            and fewer structures, but 32.
         dtypes: Restrict to these.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
     if values is None:
-        values = min(max(examples // _ENOUGH, VALUES), _MOST_VALUES) if case.slow else VALUES
+        values = _VALUES_OF_USED if case.used else VALUES
+        if case.slow and not case.used:
+            values = min(max(examples // _ENOUGH, VALUES), _MOST_VALUES)
         if examples > _ENOUGH * VALUES:
             examples = max(int(examples * case.share), _ENOUGH * VALUES)
     structures = -(-examples // values)
-    found = draw_cases(case, seed=seed, structures=structures, values=values, dtypes=dtypes)
+    found = draw_cases(case, seed=seed, structures=structures, values=values, dtypes=dtypes, by_use=True)
     if all(len(one.invocations) == 1 for one in found):
         # Nothing but structures: they have to do what values do for others.
         structures = min(2 * structures, examples)
-        found = draw_cases(case, seed=seed, structures=structures, values=1, dtypes=dtypes)
+        found = draw_cases(case, seed=seed, structures=structures, values=1, dtypes=dtypes, by_use=True)
     left = [examples - count for count in accumulate((len(one.invocations) for one in found), initial=0)]
     return [DrawnCase(one.invocations[:rest]) for one, rest in zip(found, left, strict=False) if rest > 0]
 
 
 def draw_cases(
-    case: OperatorCase, *, seed: int, structures: int, values: int, dtypes: Sequence[str] | None = None
+    case: OperatorCase,
+    *,
+    seed: int,
+    structures: int,
+    values: int,
+    dtypes: Sequence[str] | None = None,
+    by_use: bool = False,
 ) -> list[DrawnCase]:
     """Draw the cases of one operator: the same ones for the same arguments, everywhere.
 
@@ -136,6 +154,7 @@ def draw_cases(
         values: Value draws per structure, the first included. Structures without tensors, whose
             values cannot vary, have one.
         dtypes: Restrict to these; dtypes take turns, so that few structures still visit each.
+        by_use: Draw what models use more often, as `draw_examples` does.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
@@ -144,14 +163,17 @@ def draw_cases(
     if structures < 1:
         return []
     drawn_values = ValueDraws(f"{seed}/{case.overload}")
-
-    def add(drawn: Invocation) -> bool:
+    # Some draws repeat an earlier structure, some are passed over.
+    draws = _draws(case, seed, structures * 2, dtypes)
+    if by_use:
+        draws = _ordinary_first(
+            _few_refused(case, _draws(case, seed, structures * 4 + _ORDINARY * _LOOK, dtypes, by_use=True))
+        )
+    for drawn in draws:
         if drawn.structure_id not in found:
             found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, values))
-        return len(found) == structures
-
-    # Some draws repeat an earlier structure.
-    _collect(case, seed, structures * 2, dtypes, add)
+        if len(found) == structures:
+            break
     return list(found.values())
 
 
@@ -174,36 +196,68 @@ def draw_invocations(
         TypeError: the operator case names an argument that the schema lacks.
     """
     found: list[Invocation] = []
-
-    def add(drawn: Invocation) -> bool:
+    for drawn in _draws(case, seed, count, None):
         found.append(drawn)
-        return enough(drawn) or len(found) == count
-
-    _collect(case, seed, count, None, add)
+        if enough(drawn):
+            break
     return found
 
 
-def _collect(
-    case: OperatorCase,
-    seed: int,
-    count: int,
-    dtypes: Sequence[str] | None,
-    add: Callable[[Invocation], bool],
-) -> None:
-    """Draw `count` times, or until `add` has enough."""
+def _draws(
+    case: OperatorCase, seed: int, count: int, dtypes: Sequence[str] | None, *, by_use: bool = False
+) -> Iterator[Invocation]:
+    """Draw `count` times."""
     allowed = [d for d in case.dtypes if dtypes is None or d in dtypes]
     if not allowed:
         return
     name = f"{seed}/{case.overload}"
-    about = _dtypes_in_turn(allowed, case.rare, name, case.gaps)
+    about = _dtypes_by_use(allowed, case, name) if by_use else _dtypes_in_turn(allowed, case.rare, name, case.gaps)
 
     # The plainest call first. Hypothesis, which shrinks these calls, would draw five times as slowly.
     with provider.stream(name) as stream:
         for turn in range(count):
             dtype = next(about)
             stream.begin(dtype)
-            if add(_invocation(stream.below if turn else _plainest, case, dtype)):
-                return
+            yield _invocation(stream.below if turn else _plainest, case, dtype)
+
+
+#: How the names of conditions of the main dtype begin.
+_DTYPE = "dtype "
+#: Of so many structures one may be of a kind that nothing takes: enough to report it.
+_PER_REFUSED = 10
+
+
+def _few_refused(case: OperatorCase, draws: Iterator[Invocation]) -> Iterator[Invocation]:
+    """The draws without most of those that an exporter or runtime refuses."""
+    # Dtypes have their turns.
+    conditions = {name for name in case.refused if not name.startswith(_DTYPE)}
+    refused = kept = 0
+    for drawn in draws:
+        if conditions and not conditions.isdisjoint(c.name for c in structure_conditions(drawn)):
+            if refused * _PER_REFUSED > kept:
+                continue
+            refused += 1
+        kept += 1
+        yield drawn
+
+
+#: Ordinary calls that come first, each followed by any other; draws among which the next is looked for.
+_ORDINARY, _LOOK = 12, 24
+
+
+def _ordinary_first(draws: Iterator[Invocation]) -> Iterator[Invocation]:
+    """The draws in another order: small budgets try what models do."""
+    waiting: deque[Invocation] = deque()
+    for _ in range(_ORDINARY):
+        for drawn in islice(draws, _LOOK):
+            if is_ordinary(drawn):
+                yield drawn
+                break
+            waiting.append(drawn)
+        if waiting:
+            yield waiting.popleft()
+    yield from waiting
+    yield from draws
 
 
 def _plainest(bound: int) -> int:
@@ -216,13 +270,51 @@ def _plainest(bound: int) -> int:
 _RARELY = 16
 #: One draw of so many is about a dtype that no converter takes: one answer is all that there is to say.
 _FOR_A_GAP = 64
+#: The same of the draws in any dtype of an operator that models call, which are a quarter of its draws; these dtypes
+#: are then those, too, that no runtime takes.
+_FOR_A_REFUSAL = 4
+
+
+#: The share of dtypes of an operator that models call: of 12 draws four are in float32 where models call it so, two
+#: each in the short floats that ``.half()`` and ``.bfloat16()`` make of them, one in the other dtypes in which models
+#: call it, and three in any dtype.
+_FLOAT32, _HALF, _BRAIN, _USED, _OTHER = range(5)
+_BY_USE = (_FLOAT32, _HALF, _OTHER, _FLOAT32, _BRAIN, _USED, _FLOAT32, _HALF, _OTHER, _FLOAT32, _BRAIN, _OTHER)
+
+
+def _dtypes_by_use(dtypes: Sequence[str], case: OperatorCase, name: str) -> Iterator[str]:
+    """The dtypes without end, as often as models use them; those that nothing takes come rarely."""
+    refused = [d for d in dtypes if _DTYPE + d in case.refused]
+    taken = [d for d in dtypes if d not in refused] or list(dtypes)
+    gaps = (*case.gaps, *(d for d in refused if d not in case.gaps))
+    used = [d for d in case.used if d in taken]
+    all_in_turn = _dtypes_in_turn(
+        [*taken, *(d for d in refused if d not in taken)],
+        case.rare,
+        name,
+        gaps,
+        _FOR_A_REFUSAL if used else _FOR_A_GAP,
+    )
+    if not used:
+        yield from all_in_turn
+    rest = [d for d in used if d not in ("float32", "float16", "bfloat16")]
+    short = "float32" in used
+    turns = {
+        _FLOAT32: cycle(["float32"]) if short else cycle(used),
+        _HALF: cycle(["float16"]) if short and "float16" in taken else all_in_turn,
+        _BRAIN: cycle(["bfloat16"]) if short and "bfloat16" in taken else all_in_turn,
+        _USED: cycle(rest) if rest else all_in_turn,
+        _OTHER: all_in_turn,
+    }
+    for kind in cycle(_BY_USE):
+        yield next(turns[kind])
 
 
 def _dtypes_in_turn(
-    dtypes: Sequence[str], rare: Collection[str], name: str, gaps: Collection[str] = ()
+    dtypes: Sequence[str], rare: Collection[str], name: str, gaps: Collection[str] = (), every: int = _FOR_A_GAP
 ) -> Iterator[str]:
     """The dtypes in turn, without end; rare ones of a kind share one turn in `_RARELY`, or in half of that, and those
-    that no converter takes one in `_FOR_A_GAP`.
+    that no converter takes one in `every`.
 
     Args:
         dtypes: At least one.
@@ -237,7 +329,7 @@ def _dtypes_in_turn(
         others = _dtypes_in_turn([dtype for dtype in dtypes if dtype not in gaps], rare, name)
         missing = cycle(_rotated(lacking, start))
         for turn in count(1):
-            yield next(missing if turn % _FOR_A_GAP == _RARELY - 1 else others)
+            yield next(missing if turn % every == min(every, _RARELY) - 1 else others)
     common = [dtype for dtype in dtypes if dtype not in rare]
     if not common or len(common) == len(dtypes):
         yield from cycle(dtypes)

@@ -44,6 +44,8 @@ class OperatorCase:
         judge: Which outputs are right (`harness.compare.judge`).
         rare: Those of `dtypes` that few draws are about: few models have them and few kernels take them.
         gaps: Those of `dtypes` that no tested converter takes: one draw in many is about them.
+        used: Dtypes in which real models call it, the commonest first; none where no model does.
+        refused: Names of conditions (`harness.generate.pairs`) under which no tested exporter and runtime takes it.
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
@@ -58,6 +60,8 @@ class OperatorCase:
     judge: Judge = CLOSE
     rare: tuple[str, ...] = WIDE_UNSIGNED
     gaps: tuple[str, ...] = ()
+    used: tuple[str, ...] = ()
+    refused: frozenset[str] = frozenset()
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0

@@ -746,6 +746,6 @@ def carry_out(task: DivergeTask, worker: WorkerProcess) -> None:
     backend = worker.start(task.backend)
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        worker.send(diverge(task, load_model(task.word), converter, backend, worker.send))
+        worker.send(diverge(task, load_model(task.word, task.variant), converter, backend, worker.send))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from harness.execute.models.model_task import AS_MADE, Variant
 from harness.execute.task import Settings
 
 
@@ -19,3 +20,4 @@ class DivergeTask:
     backend: str
     settings: Settings
     case: int
+    variant: Variant = AS_MADE

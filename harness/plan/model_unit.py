@@ -19,6 +19,7 @@ from harness.core.documents import as_json
 from harness.core.invocation import Invocation
 from harness.execute.models.model_loading import ModelProblem
 from harness.execute.models.model_task import (
+    AS_MADE,
     PREFIX,
     Growth,
     ModelCase,
@@ -26,6 +27,7 @@ from harness.execute.models.model_task import (
     ModelTask,
     NoModel,
     Traced,
+    Variant,
     model_name,
 )
 from harness.execute.supervisor import Death, Supervisor, WorkerFailed
@@ -70,6 +72,7 @@ class ModelUnit:
     backends: tuple[str, ...]
     shape_mode: str = "static"
     settings: Settings = field(default_factory=Settings)
+    variant: Variant = AS_MADE
 
     @property
     def overload(self) -> str:
@@ -116,7 +119,13 @@ def run_model_unit(unit: ModelUnit, supervisor: Supervisor, locate: Locate | Non
     `locate` is asked where each backend's first wrong result begins. Raises as `run_unit` does.
     """
     found = _Found()
-    task = ModelTask(word=unit.word, converter=unit.converter, backends=unit.backends, settings=unit.settings)
+    task = ModelTask(
+        word=unit.word,
+        converter=unit.converter,
+        backends=unit.backends,
+        settings=unit.settings,
+        variant=unit.variant,
+    )
     while True:
         death, step = _once(task, supervisor, found)
         if death is None:

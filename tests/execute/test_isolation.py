@@ -461,3 +461,29 @@ def test_a_fork_server_that_ends_while_it_imports_is_said(tmp_path: Path) -> Non
         check=False,
     )
     assert done.stdout.startswith("no worker process can be started: "), output(done)
+
+
+_KILLED_SERVER = """
+import os, signal, threading
+from harness.core.isolation import IsolatedCalls
+
+with IsolatedCalls(fork=True) as process:
+    server = process.call(os.getppid)
+    process.stop()
+    # It takes the next request and is killed before it answers.
+    os.kill(server, signal.SIGSTOP)
+    threading.Timer(0.5, os.kill, (server, signal.SIGKILL)).start()
+    print(process.call(abs, -1), process.call(os.getppid) != server)
+"""
+
+
+def test_a_fork_server_that_is_killed_is_replaced() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _KILLED_SERVER],
+        env={**environment(), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "1 True\n", output(done)

@@ -7,7 +7,7 @@ Which pass of an optimiser breaks a graph that is right before it: the runtime's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import onnx
 
@@ -16,6 +16,7 @@ from harness.blame.witness import Turn, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
+from harness.core.fewest import fewest
 from harness.execute.program import export_request
 from harness.run.backend import Backend, HasGraphPasses
 
@@ -39,7 +40,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
         return
     if context.plain is None or context.find(context.plain)[0] is not Finding.RIGHT:
         return
-    guilty = _fewest(accused.passes(), lambda names: _is_right(context, accused.without(names), context.model))
+    guilty = fewest(accused.passes(), lambda names: _is_right(context, accused.without(names), context.model))
     if guilty:
         facts = {"backend": context.failure.backend, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
@@ -66,7 +67,7 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
             return False
         return _is_right(context, context.accused, model)
 
-    guilty = _fewest(changing, is_right_without)
+    guilty = fewest(changing, is_right_without)
     if guilty:
         facts = {"converter": converter.name, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
@@ -74,29 +75,3 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
 
 def _is_right(context: FailureContext, backend: Backend, model: onnx.ModelProto) -> bool:
     return context.find(context.ask(backend, model))[0] is Finding.RIGHT
-
-
-def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """A name, or the few, without which all is right; none where leaving out all does not help.
-
-    Halves of what helps are tried until neither half helps.
-    """
-    left = tuple(dict.fromkeys(names))
-    if not left or not helps(left):
-        return ()
-    while len(left) > 1:
-        middle = len(left) // 2
-        half = next((part for part in (left[:middle], left[middle:]) if helps(part)), None)
-        if half is None:
-            return _without_needless(left, helps)
-        left = half
-    return left
-
-
-def _without_needless(names: tuple[str, ...], helps: Callable[[Sequence[str]], bool]) -> tuple[str, ...]:
-    """The names without those that need not be left out."""
-    for name in names:
-        fewer = tuple(other for other in names if other != name)
-        if helps(fewer):
-            names = fewer
-    return names

@@ -16,7 +16,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -25,28 +25,14 @@ import torch
 
 from harness.core.plugins import UnknownName
 from harness.core.torch_operators import pytree
-from harness.execute.models.model_task import PREFIX, split_word
+from harness.execute.models.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, split_word
 
-#: What a user's function returns: a module and its example inputs, positional.
-ModelAndInputs: TypeAlias = "tuple[torch.nn.Module, tuple[Any, ...]]"
+#: What a user's function returns: a module and its example inputs, positional; or these with `dynamic_shapes` as
+#: `torch.export.export` takes them.
+ModelAndInputs: TypeAlias = "tuple[torch.nn.Module, tuple[Any, ...]] | tuple[torch.nn.Module, tuple[Any, ...], Any]"
 
 #: Makes the weights and the example inputs of every model definite.
 SEED = 20261121
-
-
-@dataclass(frozen=True)
-class Axis:
-    """A size that may differ from one run of an exported model to the next.
-
-    Attributes:
-        name: For people: ``batch``, ``height``.
-        where: Input name → the dimension that has it.
-        others: Sizes to run a dynamic export at, beside the exported one.
-    """
-
-    name: str
-    where: Mapping[str, int]
-    others: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,20 +172,38 @@ def check_word(word: str) -> None:
         raise ModelProblem(f"--model {word}: say which function makes the model: {file}:make_model")
 
 
-def load_model(word: str) -> LoadedModel:
+def load_model(word: str, variant: Variant = AS_MADE) -> LoadedModel:
     """The model that `word` names, with the weights and inputs that `SEED` gives.
 
     Raises:
         UnknownName: see `check_word`.
-        ModelProblem: there is none, or the file or its function fails or returns something else.
+        ModelProblem: there is none, or the file or its function fails or returns something else, or there is no
+            such variant of it.
     """
     check_word(word)
     file, function = split_word(word)
     if file is None:
-        return _made(load_models()[word], word)
-    if file.suffix == ".pt2":
-        return _saved(file)
-    return _made(_entry_in(file, function), word)
+        model = _made(load_models()[word], word)
+    elif file.suffix == ".pt2":
+        model = _saved(file)
+    else:
+        model = _made(_entry_in(file, function), word)
+    return _varied(model, variant, word)
+
+
+def _varied(model: LoadedModel, variant: Variant, word: str) -> LoadedModel:
+    if variant.axes:
+        own = {axis.name: axis for axis in model.axes}
+        model = replace(model, axes=tuple({**own, **{axis.name: axis for axis in variant.axes}}.values()))
+        _check_axes(model, word)
+    if not variant.dtype:
+        return model
+    if model.exported is not None:
+        raise ModelProblem(f"{word} is an exported program, whose dtypes cannot be changed: export the module in them")
+    dtype = getattr(torch, variant.dtype)
+    model.program.to(dtype)
+    inputs = tuple(t.to(dtype) if t.is_floating_point() else t for t in model.inputs)
+    return replace(model, inputs=inputs)
 
 
 def _entry_in(file: Path, function: str) -> ModelEntry:
@@ -234,14 +238,70 @@ def _made(entry: ModelEntry, word: str) -> LoadedModel:
             made = entry.make()
         except Exception as error:
             raise ModelProblem(f"{word} fails: {type(error).__name__}: {error}") from error
-    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], torch.nn.Module)):
-        raise ModelProblem(f"{word} must return (module, example inputs), not {type(made).__name__}")
-    module, arguments = made
+    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], torch.nn.Module)):
+        raise ModelProblem(
+            f"{word} must return (module, example inputs) or (module, example inputs, dynamic_shapes), "
+            f"not {type(made).__name__}"
+        )
+    module, arguments, *shapes = made
     arguments = (arguments,) if isinstance(arguments, torch.Tensor) else tuple(arguments)
     names = [p.name for p in inspect.signature(module.forward).parameters.values()]
     model = _flat(entry.name, module.eval(), arguments, names, entry.axes)
+    if shapes:
+        model = replace(model, axes=axes_of_shapes(model, names, arguments, shapes[0], word))
     _check_axes(model, word)
     return model
+
+
+def axes_of_shapes(
+    model: LoadedModel, parameters: Sequence[str], arguments: Sequence[Any], shapes: Any, word: str
+) -> tuple[Axis, ...]:
+    """The axes that `dynamic_shapes` declare: a dict by parameter, or a sequence in their order.
+
+    Dimensions of one `torch.export.Dim`, or of one name, are one axis. Its range says which sizes are tried.
+
+    Raises:
+        ModelProblem: they do not fit the inputs.
+    """
+    if isinstance(shapes, Mapping):
+        unknown = set(shapes) - set(parameters)
+        if unknown:
+            raise ModelProblem(
+                f"{word}: dynamic_shapes name {sorted(unknown)[0]!r}; parameters: {', '.join(parameters)}"
+            )
+        shapes = [shapes.get(name) for name in parameters[: len(arguments)]]
+    if not isinstance(shapes, list | tuple) or len(shapes) != len(arguments):
+        raise ModelProblem(f"{word}: dynamic_shapes must have one entry for each of the {len(arguments)} inputs")
+    per_tensor = [dims for argument, given in zip(arguments, shapes, strict=True) for dims in _dims_of(argument, given)]
+    where: dict[str, dict[str, int]] = {}
+    ranges: dict[str, tuple[int, int, int]] = {}
+    for name, tensor, dims in zip(model.input_names, model.inputs, per_tensor, strict=True):
+        for dim, declared in dims.items():
+            if declared is None or isinstance(declared, int):
+                continue
+            label = declared if isinstance(declared, str) else getattr(declared, "__name__", f"{name}:{dim}")
+            where.setdefault(label, {})[name] = dim
+            low, high = getattr(declared, "min", None), getattr(declared, "max", None)
+            ranges[label] = int(low or 1), int(min(high or sys.maxsize, sys.maxsize)), tensor.shape[dim]
+    return tuple(Axis(label, dims, sizes_in(*ranges[label])) for label, dims in where.items())
+
+
+def _dims_of(argument: Any, given: Any) -> list[dict[int, Any]]:
+    """What is declared of each tensor in an argument, by dimension."""
+    if isinstance(argument, torch.Tensor):
+        if given is None:
+            return [{}]
+        return [dict(given) if isinstance(given, Mapping) else dict(enumerate(given))]
+    if isinstance(argument, list | tuple):
+        parts = given if isinstance(given, list | tuple) else [None] * len(argument)
+        return [dims for part, its in zip(argument, parts, strict=True) for dims in _dims_of(part, its)]
+    return [{} for leaf in pytree.tree_leaves(argument) if isinstance(leaf, torch.Tensor)]
+
+
+def sizes_in(low: int, high: int, size: int) -> tuple[int, ...]:
+    """Sizes to try of an axis whose exported size is `size`: the least, a neighbour, and about twice as much."""
+    wanted = (low, size + 1, size - 1, min(2 * size + 1, high))
+    return tuple(dict.fromkeys(n for n in wanted if low <= n <= high and n != size))[:3]
 
 
 def _saved(file: Path) -> LoadedModel:
@@ -257,7 +317,29 @@ def _saved(file: Path) -> LoadedModel:
     if keywords:
         raise ModelProblem(f"{file} takes keyword arguments ({', '.join(keywords)}); export it without")
     names = [f"input{i}" for i in range(len(arguments))]
-    return _flat(file.stem, program.module(), tuple(arguments), names, (), program)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = _flat(file.stem, program.module(), tuple(arguments), names, (), program)
+    return replace(model, axes=_axes_of_program(model, program))
+
+
+def _axes_of_program(model: LoadedModel, program: torch.export.ExportedProgram) -> tuple[Axis, ...]:
+    """The axes that an exported program leaves open: its symbols, by their range constraints."""
+    given = set(program.graph_signature.user_inputs)
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
+    values = [value for node in nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
+    where: dict[str, dict[str, int]] = {}
+    sizes: dict[str, tuple[int, ...]] = {}
+    for name, tensor, value in zip(model.input_names, model.inputs, values, strict=True):
+        for dim, size in enumerate(value.shape):
+            symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+            if symbol is None or symbol not in program.range_constraints:
+                continue
+            limits = program.range_constraints[symbol]
+            high = int(limits.upper) if limits.upper.is_finite else sys.maxsize
+            where.setdefault(str(symbol), {})[name] = dim
+            sizes[str(symbol)] = sizes_in(max(int(limits.lower), 1), high, tensor.shape[dim])
+    return tuple(Axis(symbol, dims, sizes[symbol]) for symbol, dims in where.items())
 
 
 def _flat(

@@ -63,7 +63,7 @@ class ModelExecutor:
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         self._step(Step(Stage.REFERENCE, None, ()))
-        self._model = load_model(self._task.word)
+        self._model = load_model(self._task.word, self._task.variant)
         cases = cases_of(self._model, self._task.settings.dynamic)
         self._send(ModelCases(cases))
         for index, case in enumerate(cases):

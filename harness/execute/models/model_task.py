@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -14,6 +14,38 @@ from harness.record.run_info import read_run_info
 
 #: A case's index, and a backend's name: what a verdict is on.
 ModelCaseKey = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A size that may differ from one run of an exported model to the next.
+
+    Attributes:
+        name: For people: ``batch``, ``height``.
+        where: Input name → the dimension that has it.
+        others: Sizes to run a dynamic export at, beside the exported one.
+    """
+
+    name: str
+    where: Mapping[str, int]
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What is asked for of a model beyond what its function makes.
+
+    Attributes:
+        dtype: Of its floating parameters, buffers and inputs; "" for its own.
+        axes: In addition to its own; one of the same name takes the place of its own.
+    """
+
+    dtype: str = ""
+    axes: tuple[Axis, ...] = ()
+
+
+#: A model as it is made.
+AS_MADE = Variant()
 
 
 @dataclass(frozen=True)
@@ -44,6 +76,7 @@ class ModelTask:
     converter: str
     backends: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
+    variant: Variant = AS_MADE
     done: frozenset[ModelCaseKey] = frozenset()
 
 

@@ -111,7 +111,7 @@ def pair_table(
         known: Conditions that come first, in this order, so that counts of several tables can be added.
     """
     groups = [list(group) for group in structures if group]
-    of_group = [_of_structure(group[0]) for group in groups]
+    of_group = [structure_conditions(group[0]) for group in groups]
     names = sorted(
         {name for group in groups for name, _ in group[0].arguments}
         | {condition.subject for condition in known if condition.kind is ConditionKind.PRESENCE}
@@ -138,7 +138,8 @@ def pair_table(
     return PairTable(tuple(places), has, faced)
 
 
-def _of_structure(call: Invocation) -> list[Condition]:
+def structure_conditions(call: Invocation) -> list[Condition]:
+    """The conditions of a call that do not depend on the values of its tensors, omitted arguments left out."""
     found = [*tensor_conditions(call.arguments), *argument_conditions(call), *window_conditions(call)]
     if next(call.tensors(), None) is None:
         found.append(dtype_condition(call.dtype))

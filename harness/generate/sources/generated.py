@@ -38,5 +38,7 @@ class Generated:
             )
             return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
         exports = -(-request.examples // (1 + SIZES_PER_EXPORT))
-        drawn = draw_cases(case, seed=request.seed, structures=_TRIES * exports, values=1, dtypes=request.dtypes)
+        drawn = draw_cases(
+            case, seed=request.seed, structures=_TRIES * exports, values=1, dtypes=request.dtypes, by_use=True
+        )
         return SourceFinding(resized(request, [d.invocations[0] for d in drawn])[:exports])

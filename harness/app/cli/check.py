@@ -1,0 +1,135 @@
+"""`conformance check`: whether a model survives the trip, and if not, where it breaks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.app.cli._shared import emit, example, json_option, print_json, statuses, timeout_option
+
+if TYPE_CHECKING:
+    from harness.execute.models.model_task import Axis
+
+SECTION = "run"
+
+
+@click.command(
+    short_help="Say whether a model survives, and where it breaks.",
+    epilog=example(
+        "conformance check my_model.py:make_model",
+        "conformance check my_model.py:make_model --axis x:0=1..8 --also float16",
+        "conformance check exported.pt2 --converter torchscript --backend openvino",
+        "conformance check model.onnx --inputs inputs.npz",
+    )
+    + statuses("0 if the model survives every way; 1 if it does not"),
+)
+@click.argument("word", metavar="MODEL")
+@click.option(
+    "--converter", "converters", multiple=True, metavar="NAME", help="Converter. Repeatable. Default: dynamo."
+)
+@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Backend. Repeatable. Default: ort-cpu.")
+@click.option(
+    "--shapes",
+    type=click.Choice(["static", "dynamic", "both"]),
+    help="Default: both where the model or --axis names an open size, or else static.",
+)
+@click.option(
+    "--axis", "axes", multiple=True, metavar="INPUT:DIM=SIZES", help="An open size: x:0=1..8, x:2=7,12. Repeatable."
+)
+@click.option("--also", metavar="DTYPES", default="", help="Dtypes to try in addition: float16,bfloat16.")
+@click.option("--rules", multiple=True, metavar="FILE", help="Use these conversion functions. Repeatable.")
+@click.option("--opset", type=int, metavar="N", help="Opset to emit.")
+@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
+@timeout_option(120.0, "Seconds per step.")
+@click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    word: str,
+    converters: tuple[str, ...],
+    backends: tuple[str, ...],
+    shapes: str | None,
+    axes: tuple[str, ...],
+    also: str,
+    rules: tuple[str, ...],
+    opset: int | None,
+    inputs: Path | None,
+    timeout: float,
+    memory_limit: float,
+    as_json: bool,
+) -> None:
+    """Export a model, run it, and say whether it survives; if not, where it first departs and whose fault that is.
+
+    MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs) or (module, example inputs,
+    dynamic_shapes); a FILE.pt2 that torch.export.save wrote; or the name of a model in cases/models. It is run with
+    its example inputs, with other values and, where sizes are open, with other sizes.
+
+    With --json: model, word, survives, calls, left_out, state, ways. A way has converter, backend, shapes, dtype,
+    survives, runs, first_wrong_value, calls, optimiser, notes.
+    """
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.supervisor import Supervisor
+    from harness.models.check import check_model, units_of
+    from harness.plan.options import Options, UsageProblem
+    from harness.present.check_report import check_data, check_report
+    from harness.present.report import render
+
+    options = Options(
+        models=(word,),
+        converters=converters or ("dynamo",),
+        backends=backends or ("ort-cpu",),
+        opset=opset,
+        rules=tuple(str(Path(file).absolute()) for file in rules),
+    )
+    if inputs is not None:
+        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
+    try:
+        units = units_of(options, tuple(map(_axis, axes)), _dtypes(also), shapes)
+        with Supervisor(timeout=timeout, memory_limit=int(memory_limit * 2**30)) as supervisor:
+            found = check_model(units, supervisor, lambda step: click.echo(f"… {step}", err=True))
+    except (UsageProblem, UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        print_json(check_data(found))
+    else:
+        emit(render(check_report(found)))
+    ctx.exit(int(not found.survives))
+
+
+_AXIS = re.compile(r"(\w+):(\d+)=(\d+(?:\.\.\d+)?(?:,\d+)*)")
+#: Sizes of a range that are tried.
+_OF_RANGE = 4
+
+
+def _axis(text: str) -> Axis:
+    """``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
+    from harness.execute.models.model_task import Axis
+
+    found = _AXIS.fullmatch(text)
+    if found is None:
+        raise click.UsageError(f"--axis {text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
+    name, dim, words = found.groups()
+    first, dots, last = words.partition("..")
+    if dots:
+        low, high = int(first), int(last)
+        if low > high:
+            raise click.UsageError(f"--axis {text}: the range is empty")
+        step = max((high - low) / (_OF_RANGE - 1), 1)
+        sizes = sorted({min(round(low + i * step), high) for i in range(_OF_RANGE)})
+    else:
+        sizes = [int(word) for word in words.split(",")]
+    return Axis(f"{name}:{dim}", {name: int(dim)}, tuple(sizes))
+
+
+def _dtypes(text: str) -> tuple[str, ...]:
+    known = ("float16", "bfloat16", "float32", "float64")
+    dtypes = tuple(word for word in text.split(",") if word)
+    for dtype in dtypes:
+        if dtype not in known:
+            raise click.UsageError(f"--also {dtype}: a model can be run in {', '.join(known)}")
+    return dtypes

@@ -1,0 +1,131 @@
+"""Which optimiser breaks a model that is right without it: the exporter's or the runtime's, and which pass of it.
+
+1. Export the model, load it, run it, judge the result.
+2. Where it fails, leave out all of the runtime's optimisations. If it is right then, find the fewest that have to be
+   left out, by halving.
+3. Else export it without the exporter's optimiser. If it is right then, find the fewest passes by halving, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import onnx
+
+from harness.compare.comparison import compare
+from harness.compare.verdict import Stage
+from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
+from harness.core.fewest import fewest
+from harness.core.plugins import UnknownName
+from harness.execute.models.model_cases import cases_of, export_of, feeds_of
+from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
+from harness.execute.models.model_reference import ModelReference, run_model
+from harness.execute.models.model_task import AS_MADE, NoModel, Variant
+from harness.execute.supervisor import Death, Supervisor
+from harness.execute.task import Settings, Step
+from harness.execute.worker import WorkerProcess
+from harness.run.backend import Backend, HasGraphPasses, HasPlain
+
+
+@dataclass(frozen=True)
+class GuiltyOptimiser:
+    """An optimiser without which a model is right.
+
+    Attributes:
+        owner: ``exporter`` or ``runtime``; "" where no optimiser is guilty.
+        passes: The fewest of its passes that have to be left out; none where they cannot be left out one by one.
+    """
+
+    owner: str = ""
+    passes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimiserTask:
+    """One run of a model that fails, to be tried without optimisers."""
+
+    handler: ClassVar[str] = "harness.models.optimisers:carry_out"
+
+    word: str
+    converter: str
+    backend: str
+    settings: Settings
+    case: int
+    variant: Variant = AS_MADE
+
+
+def guilty_optimiser(task: OptimiserTask, supervisor: Supervisor) -> GuiltyOptimiser:
+    """The optimiser that breaks a run of a model.
+
+    Raises:
+        ModelProblem: that cannot be found out; the message says why.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    for message in list(supervisor.serve_alone(task)):
+        if isinstance(message, NoModel | Death):
+            raise ModelProblem(f"optimisers cannot be tried: {message.message}")
+        if isinstance(message, GuiltyOptimiser):
+            return message
+    raise ModelProblem("optimisers cannot be tried")
+
+
+def carry_out(task: OptimiserTask, worker: WorkerProcess) -> None:
+    """Try without optimisers in a worker, and send what was found."""
+    converter, _ = worker.converter(task.converter, task.settings)
+    backend = worker.start(task.backend)
+    worker.send(Step(Stage.COMPARE, None, ()))
+    try:
+        model = load_model(task.word, task.variant)
+        case = cases_of(model, task.settings.dynamic)[task.case]
+        reference = run_model(model, case.invocation)
+        reference.alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
+        worker.send(_Trials(model, reference, task.settings).guilty(converter, backend))
+    except (ModelProblem, UnknownName) as problem:
+        worker.send(NoModel(str(problem)))
+
+
+@dataclass(frozen=True)
+class _Trials:
+    """A run of a model, to be tried with less and less optimisation."""
+
+    model: LoadedModel
+    reference: ModelReference
+    settings: Settings
+
+    def guilty(self, converter: Converter, backend: Backend) -> GuiltyOptimiser:
+        """What has to be left out."""
+        request = export_of(self.model, self.settings.dynamic, self.settings.opset)
+        exported = converter.convert(request)
+        if self.is_right(exported, backend):
+            return GuiltyOptimiser()
+        if isinstance(backend, HasPlain) and self.is_right(exported, backend.plain()):
+            passes: tuple[str, ...] = ()
+            if isinstance(backend, HasGraphPasses):
+                graph_passes = backend
+                passes = fewest(backend.passes(), lambda names: self.is_right(exported, graph_passes.without(names)))
+            return GuiltyOptimiser("runtime", passes)
+        if not isinstance(converter, HasUnoptimised):
+            return GuiltyOptimiser()
+        if not self.is_right(converter.unoptimised().convert(request), backend):
+            return GuiltyOptimiser()
+        if not isinstance(converter, HasExporterPasses):
+            return GuiltyOptimiser("exporter")
+        with_passes = converter
+        _, changing = with_passes.optimised(request, ())
+
+        def helps(names: Sequence[str]) -> bool:
+            return self.is_right(with_passes.optimised(request, names)[0], backend)
+
+        return GuiltyOptimiser("exporter", fewest(changing, helps))
+
+    def is_right(self, exported: onnx.ModelProto, backend: Backend) -> bool:
+        """Whether a graph runs and gives PyTorch's result."""
+        self.reference.alive()
+        try:
+            outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
+        except Exception:
+            return False
+        return compare(self.reference.judge, self.reference, outputs).problem is None

@@ -1,0 +1,58 @@
+"""State that a model changes as it runs, which an ONNX graph cannot keep."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+
+from harness.execute.models.model_loading import LoadedModel
+from harness.execute.torch_call import quiet_call
+
+
+@dataclass(frozen=True)
+class StateChange:
+    """What a second call of a model finds changed.
+
+    Attributes:
+        names: Buffers and parameters that a call changes, by path.
+        inputs: Inputs that a call writes into, by name.
+        changes_result: Whether a second call with the same inputs gives another result.
+    """
+
+    names: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    changes_result: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.inputs or self.changes_result)
+
+
+def state_change(model: LoadedModel) -> StateChange:
+    """Call a copy of a model twice with its example inputs, and see what differs.
+
+    Raises:
+        Exception: whatever the model raises.
+    """
+    program = copy.deepcopy(model.program)
+    state = {**dict(program.model.named_parameters()), **dict(program.model.named_buffers())}
+    before = {name: tensor.detach().clone() for name, tensor in state.items()}
+    inputs = tuple(tensor.clone() for tensor in model.inputs)
+    with quiet_call():
+        first = [tensor.clone() for tensor in program(*inputs)]
+    written = tuple(
+        name
+        for name, given, after in zip(model.input_names, model.inputs, inputs, strict=True)
+        if not _same(given, after)
+    )
+    now = {**dict(program.model.named_parameters()), **dict(program.model.named_buffers())}
+    changed = tuple(name for name, tensor in now.items() if name not in before or not _same(before[name], tensor))
+    with quiet_call():
+        second = program(*(tensor.clone() for tensor in model.inputs))
+    differs = len(first) != len(second) or not all(map(_same, first, second))
+    return StateChange(changed, written, differs)
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a.nan_to_num(), b.nan_to_num()))
