@@ -90,6 +90,33 @@ def capture_calls(model: LoadedModel) -> Capture:
     return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
 
 
+def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) -> list[tuple[Invocation, Invocation]]:
+    """Calls of a model at other sizes, each with the same call at the example's, where the two differ in sizes.
+
+    Empty where the model makes other calls at these sizes, or cannot be captured.
+    """
+    sequences = []
+    for inputs in (model.inputs, other_inputs):
+        notes = _Notes()
+        try:
+            module, given = _captured(replace(model, inputs=inputs))
+            with torch.no_grad():
+                _Interpreted(module, notes).run(*given)
+        except Exception:
+            return []
+        sequences.append(notes.sequence)
+    example, other = sequences
+    if len(example) != len(other):
+        return []
+    found: dict[tuple[str, str], tuple[Invocation, Invocation]] = {}
+    for ours, theirs in zip(example, other, strict=True):
+        if ours is None or theirs is None or ours.overload != theirs.overload:
+            continue
+        if ours.structure_id != theirs.structure_id:
+            found.setdefault((ours.structure_id, theirs.structure_id), (theirs, ours))
+    return list(found.values())
+
+
 def _captured(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """The program that exporters translate, as a module, and its inputs."""
     if model.exported is not None:
@@ -117,6 +144,8 @@ class _Notes:
         self.calls: dict[tuple[Any, ...], CapturedCall] = {}
         self.left_out: Counter[str] = Counter()
         self.stack: list[str] = []
+        #: Every call in its order; None for one that cannot be kept.
+        self.sequence: list[Invocation | None] = []
 
     def add(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if str(target) in BOOKKEEPING:
@@ -125,7 +154,9 @@ class _Notes:
             invocation = invocation_of(target, args, kwargs)
         except CannotKeep as reason:
             self.left_out[str(reason)] += 1
+            self.sequence.append(None)
             return
+        self.sequence.append(invocation)
         call = self.calls.setdefault(kind(invocation), CapturedCall(invocation))
         call.calls += 1
         place = self.stack[-1] if self.stack else ""

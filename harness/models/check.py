@@ -3,7 +3,8 @@
 1. Load the model. Each way is a converter, static or dynamic shapes, and a dtype; the backends share its export.
 2. Run each way: the example, other values, other sizes. The results are judged as whole models are.
 3. Of a way that fails, run each distinct call of the model by itself through the same converter and backends: a call
-   that fails alone is the cause, and the witnesses of single calls say whose fault it is.
+   that fails alone is the cause, and the witnesses of single calls say whose fault it is. Where other sizes fail, each
+   call is exported at the example's sizes and run at the others.
 4. Where the result is wrong, find the first value that differs.
 5. Where no call fails alone, leave out optimisations of the runtime and of the exporter, and find the guilty pass.
 6. Call the model twice: what it keeps between calls, a graph forgets.
@@ -16,11 +17,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.tensors import build_tensors
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.execute.models.model_task import Axis, Variant
 from harness.execute.supervisor import Supervisor
 from harness.generate.sources.recorded import Replayed
-from harness.models.capture import Capture, capture_calls
+from harness.models.capture import Capture, capture_calls, resized_calls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
@@ -116,8 +118,13 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
         failed_alone: dict[str, list[Verdict]] = {}
         if failing:
             progress(f"run its calls alone: {unit.converter}, {shapes}")
-            captured = capture_calls(load_model(word, unit.variant))
-            failed_alone = _calls_alone(captured, replace(unit, backends=tuple(failing)), supervisor)
+            variant = load_model(word, unit.variant)
+            captured = capture_calls(variant)
+            alone = replace(unit, backends=tuple(failing))
+            failed_alone = _calls_alone([Replayed(c.invocation, None) for c in captured.calls], alone, supervisor)
+            if unit.shape_mode == "dynamic":
+                for backend, verdicts in _resized_alone(variant, outcomes, alone, supervisor).items():
+                    failed_alone.setdefault(backend, []).extend(verdicts)
         for backend in unit.backends:
             way = Way(
                 converter=unit.converter,
@@ -167,19 +174,22 @@ def _state(model: LoadedModel) -> StateChange:
         return StateChange()
 
 
-def _calls_alone(captured: Capture, unit: ModelUnit, supervisor: Supervisor) -> dict[str, list[Verdict]]:
+def _calls_alone(
+    calls: Sequence[Replayed], unit: ModelUnit, supervisor: Supervisor, shape_mode: str = "static"
+) -> dict[str, list[Verdict]]:
     """Backend → verdicts on calls that fail alone: of an overload the first of each signature."""
     by_overload: defaultdict[str, list[Replayed]] = defaultdict(list)
-    for call in captured.calls:
-        by_overload[call.invocation.overload].append(Replayed(call.invocation, None))
+    for call in calls:
+        by_overload[call.invocation.overload].append(call)
     found: dict[str, dict[tuple[str, str], Verdict]] = {}
     for overload, replayed in by_overload.items():
         alone = Unit(
             overload=overload,
             converter=unit.converter,
             backends=unit.backends,
+            shape_mode=shape_mode,
             replay=tuple(replayed),
-            settings=replace(unit.settings, dynamic=False),
+            settings=replace(unit.settings, dynamic=shape_mode == "dynamic"),
         )
         for verdicts in run_unit(alone, supervisor):
             for verdict in verdicts:
@@ -187,6 +197,19 @@ def _calls_alone(captured: Capture, unit: ModelUnit, supervisor: Supervisor) -> 
                     kept = found.setdefault(verdict.backend, {})
                     kept.setdefault((overload, verdict.signature), verdict)
     return {backend: list(verdicts.values()) for backend, verdicts in found.items()}
+
+
+def _resized_alone(
+    model: LoadedModel, outcomes: Sequence[ModelOutcome], unit: ModelUnit, supervisor: Supervisor
+) -> dict[str, list[Verdict]]:
+    """The same for the calls that the first failing run at other sizes makes, each exported at the example's sizes."""
+    failing = (o for o in outcomes if o.verdict.outcome.is_failure and o.case.resized)
+    first = next(failing, None)
+    if first is None:
+        return {}
+    pairs = resized_calls(model, tuple(build_tensors(first.case.invocation)))
+    replayed = [Replayed(invocation, exported) for invocation, exported in pairs]
+    return _calls_alone(replayed, unit, supervisor, "dynamic")
 
 
 def _is_of_the_whole(way: Way) -> bool:

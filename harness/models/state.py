@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -35,7 +36,10 @@ def state_change(model: LoadedModel) -> StateChange:
     Raises:
         Exception: whatever the model raises.
     """
-    program = copy.deepcopy(model.program)
+    with warnings.catch_warnings():
+        # A copied TreeSpec warns of itself.
+        warnings.simplefilter("ignore")
+        program = copy.deepcopy(model.program)
     state = {**dict(program.model.named_parameters()), **dict(program.model.named_buffers())}
     before = {name: tensor.detach().clone() for name, tensor in state.items()}
     inputs = tuple(tensor.clone() for tensor in model.inputs)

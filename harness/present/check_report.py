@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from harness.causes.cause import root_cause
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.documents import count, plain
 from harness.core.invocation import Invocation
 from harness.models.check import ModelCheck, Way
-from harness.present.evidence import evidence_of_row
+from harness.models.onnx_check import OnnxCheck, OnnxRun
+from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
 from harness.present.report import Note, Report, Row, Section
 
 #: Calls that fail alone, of one way, that are shown.
@@ -21,11 +24,12 @@ def check_report(found: ModelCheck) -> Report:
     failing = [way for way in found.ways if way.failure is not None]
     verdict = "survives" if found.survives else "does not survive"
     if found.survives:
-        note = Note(f"{verdict} {_ways(len(found.ways))}", "green")
+        note = Note(verdict, "green")
     elif not failing:
         note = Note("gives the right results, but forgets what it keeps between calls", "yellow")
     else:
-        note = Note(f"{verdict} {len(failing)} of {_ways(len(found.ways))}", "red")
+        of_all = f" {len(failing)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
+        note = Note(f"{verdict}{of_all}", "red")
     sections = [Section(title="Ways", rows=tuple(map(_way_row, found.ways)), noun="way")]
     sections += [section for way in failing for section in _why(way)]
     if found.state:
@@ -70,7 +74,8 @@ def _why(way: Way) -> Iterator[Section]:
     assert failure is not None
     rows = []
     if failure.traced is not None:
-        rows.append(Row("tracing", f"{failure.traced.what} is specialised to the example", failure.traced.evidence))
+        what = "the sizes are" if failure.traced.what == "sizes" else f"the {failure.traced.what} is"
+        rows.append(Row("the export", f"{what} specialised to the example", failure.traced.evidence))
     if divergence is not None and divergence.kind == "operator":
         where = f" in {divergence.module}" if divergence.module else ""
         node = f", ONNX node {divergence.onnx_node}" if divergence.onnx_node else ""
@@ -88,21 +93,29 @@ def _why(way: Way) -> Iterator[Section]:
 
 def _call_row(verdict: Verdict) -> Row:
     call = Invocation.from_json(verdict.invocation)
-    blame = {"converter": verdict.converter, "backend": verdict.backend}.get(verdict.blame, verdict.blame)
-    place = f": {verdict.component}, {verdict.place}" if verdict.place else ""
-    why = f"blame: {blame or 'unknown'}{place}. {evidence_of_row(vars(verdict))}"
-    return Row(f"{call} fails alone", f"{verdict.outcome} at {verdict.stage}: {verdict.signature}", why)
+    row = {**vars(verdict), "stage": verdict.stage, "outcome": verdict.outcome}
+    cause = root_cause(row)
+    sizes = ", exported at other sizes" if verdict.exported_invocation else ""
+    what = f"{verdict.outcome} at {verdict.stage} when it runs alone{sizes}. {place_text(cause)} {fault_text(cause)}"
+    blame = {"converter": verdict.converter, "backend": verdict.backend, "pytorch": "PyTorch"}
+    return Row(str(call), what, f"blame: {blame.get(verdict.blame, verdict.blame)}. {evidence_of_row(row)}")
 
 
 def _optimiser_row(way: Way) -> Row:
+    if way.optimiser.owner == "runtime":
+        return _without(way.backend, way.optimiser.passes)
     passes = way.optimiser.passes
     named = f"without {' and '.join(passes)} the result is right" if passes else "without it the result is right"
-    if way.optimiser.owner == "exporter":
-        return Row(f"the optimiser of {way.converter}", named, "export with optimize=False, or leave out these passes")
+    return Row(f"the optimiser of {way.converter}", named, "export with optimize=False, or leave out these passes")
+
+
+def _without(backend: str, passes: Sequence[str]) -> Row:
+    """That a runtime is right without some of its optimisations."""
+    where = f"the optimiser of {backend}"
     if not passes:
-        return Row(f"the optimiser of {way.backend}", named, "load it with graph optimisations off")
+        return Row(where, "without its optimisations the result is right", "load it with graph optimisations off")
     options = f"InferenceSession(..., disabled_optimizers={list(passes)})"
-    return Row(f"the optimiser of {way.backend}", named, options)
+    return Row(where, f"without {' and '.join(passes)} the result is right", options)
 
 
 def _nothing_alone(way: Way) -> str:
@@ -131,6 +144,64 @@ def _next_steps(found: ModelCheck, failing: list[Way]) -> Iterator[Note]:
             f"next: conformance capture {found.word} --out {file} && pytest harness --source corpus:{file} "
             f"--converter {converter} --backend {backend}"
         )
+
+
+def onnx_report(checks: Sequence[OnnxCheck]) -> Report:
+    """The report of a check of an ONNX file."""
+    survives = all(check.survives for check in checks)
+    runs = tuple(Row(check.backend, _run_text(run), run.inputs) for check in checks for run in check.runs)
+    sections = [Section(title="Runs", rows=runs, noun="run")]
+    for check in checks:
+        rows = tuple(_onnx_rows(check))
+        if rows:
+            sections.append(Section(title=f"Why: {check.backend}", rows=rows, noun="cause"))
+    judged = (
+        Note(f"{check.backend}: {check.judged} of {count(check.nodes, 'node')} compared with their definitions")
+        for check in checks
+        if check.nodes
+    )
+    return Report(
+        title=checks[0].path,
+        before=(Note("survives" if survives else "does not survive", "green" if survives else "red"),),
+        sections=tuple(sections),
+        after=tuple(judged),
+    )
+
+
+def _run_text(run: OnnxRun) -> str:
+    return "runs" if run.outcome == "pass" else f"{run.outcome} at {run.stage}: {run.message}"
+
+
+def _onnx_rows(check: OnnxCheck) -> Iterator[Row]:
+    if check.optimiser:
+        yield _without(check.backend, check.passes)
+    node = check.node
+    if node is None:
+        return
+    facts = node.facts
+    origin = f"; from {node.origin}" if node.origin else ""
+    where = f"{node_text(facts['node'])}{f' {node.name!r}' if node.name else ''}{origin}"
+    if node.invalid:
+        why = invalid_text(node.invalid)
+        yield Row(where, node.error or "gives something else than its definition", f"the file is wrong: {why}")
+    elif node.error:
+        yield Row(where, f"fails by itself: {node.error}", f"blame: {check.backend}; the node is valid")
+    else:
+        more = f"; {count(check.wrong_nodes - 1, 'more node')} wrong by themselves" if check.wrong_nodes > 1 else ""
+        where_wrong = f" at [{','.join(map(str, facts['place']))}]" if facts.get("place") else ""
+        what = (
+            f"for {', '.join(facts['inputs'])}, its definition gives {facts.get('right', 'more results')}{where_wrong}"
+        )
+        yield Row(where, f"{what}, {check.backend} gives {facts.get('got', 'others')}{more}", f"blame: {check.backend}")
+
+
+def onnx_data(checks: Sequence[OnnxCheck]) -> dict[str, Any]:
+    """The same as JSON."""
+    return {
+        "model": checks[0].path,
+        "survives": all(check.survives for check in checks),
+        "backends": [{**asdict(check), "survives": check.survives} for check in checks],
+    }
 
 
 def check_data(found: ModelCheck) -> dict[str, Any]:

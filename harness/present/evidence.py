@@ -294,13 +294,14 @@ def _open_node(facts: Mapping[str, Any]) -> str:
 
 
 def _invalid_node(facts: Mapping[str, Any]) -> str:
+    return f"{node_text(facts['node'])} is not valid by ONNX's own rules: {invalid_text(facts)}."
+
+
+def invalid_text(facts: Mapping[str, Any]) -> str:
+    """Why ONNX's own rules reject a node."""
     if "values" in facts:
-        why = f"its input {facts['input']} has the values {facts['values']}, and its text says “{facts['quote']}”"
-    else:
-        why = (
-            facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
-        )
-    return f"{node_text(facts['node'])} is not valid by ONNX's own rules: {why}."
+        return f"its input {facts['input']} has the values {facts['values']}, and its text says “{facts['quote']}”"
+    return facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
 
 
 _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {

@@ -91,7 +91,7 @@ def _terminal(report: Report, limit: int) -> Iterator[Text]:
             number = "" if row.number is None else f"{row.number:>4} "
             yield Text(f"    {number}{plain(row.where, 120)}: {plain(row.what, 300)}")
             if row.why:
-                yield Text(f"      [{plain(row.why, 200)}]")
+                yield Text(f"      [{plain(row.why, 600)}]")
         if len(section.rows) > limit:
             yield Text(f"    and {count(len(section.rows) - limit, f'more {section.noun}')}")
     yield from (Text(f"  {plain(note.text)}", style=note.style) for note in report.after)

@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import emit, example, json_option, print_json, statuses, timeout_option
+from harness.app.cli._shared import (
+    emit,
+    example,
+    json_option,
+    print_json,
+    require_backends,
+    statuses,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
     from harness.execute.models.model_task import Axis
+    from harness.models.onnx_check import OnnxCheck
 
 SECTION = "run"
 
@@ -68,6 +77,9 @@ def command(
     dynamic_shapes); a FILE.pt2 that torch.export.save wrote; or the name of a model in cases/models. It is run with
     its example inputs, with other values and, where sizes are open, with other sizes.
 
+    Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
+    It is compared with the runtime's own result without optimisations, and each node with its definition.
+
     With --json: model, word, survives, calls, left_out, state, ways. A way has converter, backend, shapes, dtype,
     survives, runs, first_wrong_value, calls, optimiser, notes.
     """
@@ -76,9 +88,20 @@ def command(
     from harness.execute.supervisor import Supervisor
     from harness.models.check import check_model, units_of
     from harness.plan.options import Options, UsageProblem
-    from harness.present.check_report import check_data, check_report
+    from harness.present.check_report import check_data, check_report, onnx_data, onnx_report
     from harness.present.report import render
 
+    if word.endswith(".onnx"):
+        ignored = {"--converter": converters, "--axis": axes, "--also": also, "--rules": rules, "--opset": opset}
+        for name, value in {**ignored, "--shapes": shapes}.items():
+            if value:
+                raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+        checks = _onnx(word, backends or ("ort-cpu",), inputs, timeout, memory_limit)
+        if as_json:
+            print_json(onnx_data(checks))
+        else:
+            emit(render(onnx_report(checks)))
+        ctx.exit(int(not all(check.survives for check in checks)))
     options = Options(
         models=(word,),
         converters=converters or ("dynamo",),
@@ -99,6 +122,26 @@ def command(
     else:
         emit(render(check_report(found)))
     ctx.exit(int(not found.survives))
+
+
+def _onnx(
+    word: str, backends: tuple[str, ...], inputs: Path | None, timeout: float, memory_limit: float
+) -> list[OnnxCheck]:
+    from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.supervisor import Supervisor
+    from harness.models.onnx_check import OnnxTask, check_onnx
+
+    for file in (Path(word), *((inputs,) if inputs else ())):
+        if not file.is_file():
+            raise click.UsageError(f"there is no file {file}")
+    require_backends(backends)
+    given = str(inputs.absolute()) if inputs else ""
+    tasks = [OnnxTask(path=str(Path(word)), backend=backend, inputs=given) for backend in backends]
+    try:
+        with Supervisor(timeout=timeout, memory_limit=int(memory_limit * 2**30)) as supervisor:
+            return [check_onnx(task, supervisor) for task in tasks]
+    except ModelProblem as error:
+        raise click.UsageError(str(error)) from None
 
 
 _AXIS = re.compile(r"(\w+):(\d+)=(\d+(?:\.\.\d+)?(?:,\d+)*)")

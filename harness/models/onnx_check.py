@@ -1,0 +1,429 @@
+"""Whether an ONNX file survives in a runtime, and if not, at which node or by which optimisation.
+
+1. Draw inputs from the file's signature: sizes for its open dimensions that it runs at, and values. Or take the given
+   ones.
+2. Load and run it as a user would, and without optimisations. Where both run, their results have to agree up to
+   what moving inputs and weights by some last places explains.
+3. Where they differ, or only the optimised one fails, find the fewest passes that have to be left out, by halving.
+4. Run every node by itself without optimisations, on the runtime's own values, and compare it with its definition:
+   the first node that fails or gives something else is the place.
+5. A node that ONNX's own rules reject is the file's fault; any other is the runtime's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from harness.blame.nodes.definition import not_of_rank, out_of_range
+from harness.blame.nodes.kernel_fault import node_facts, wrong_node
+from harness.blame.nodes.node_steps import SteppedGraph, in_steps
+from harness.blame.nodes.walk import walk
+from harness.compare.judge import CLOSE
+from harness.compare.nearness import tolerance_of
+from harness.compare.verdict import Stage
+from harness.core.documents import one_line
+from harness.core.dtypes import PRECISION, Array
+from harness.core.fewest import fewest
+from harness.execute.models.model_loading import ModelProblem
+from harness.execute.models.model_task import NoModel
+from harness.execute.run_steps import StepFailure, load_step, run_step
+from harness.execute.supervisor import Death, Supervisor
+from harness.execute.task import Step
+from harness.execute.worker import WorkerProcess
+from harness.run.backend import Backend, HasGraphPasses, HasPlain
+
+#: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
+_SIZES = (2, 8, 32, 64, 224)
+#: Nodes above which, and elements of a node's values above which, a definition is not evaluated.
+_MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
+#: Runs with moved inputs and weights, by how many roundings, and how many times their spread is allowed.
+_RUNS, _ROUNDINGS, _SPREAD = 3, 4.0, 16.0
+_REFERENCE = "onnx-reference"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxTask:
+    """A file to check with one backend; `inputs` names a file of inputs, "" for drawn ones."""
+
+    handler: ClassVar[str] = "harness.models.onnx_check:carry_out"
+
+    path: str
+    backend: str
+    inputs: str = ""
+
+
+@dataclass(frozen=True)
+class OnnxRun:
+    """One run of a file.
+
+    Attributes:
+        inputs: Name → shape, and how the values were made, for people.
+        stage: ``load``, ``run`` or ``compare``.
+        outcome: ``pass``, ``error`` or ``mismatch``.
+        message: In what way it fails.
+    """
+
+    inputs: str
+    stage: str
+    outcome: str
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class OnnxNode:
+    """A node that fails or is wrong by itself.
+
+    Attributes:
+        name: In the file.
+        facts: As `harness.blame.nodes.kernel_fault` has them.
+        invalid: Why ONNX rejects it; nothing where it does not.
+        error: What the backend says; "" where it gives a wrong result.
+        origin: The PyTorch call that an exporter noted on it; "" for none.
+    """
+
+    name: str
+    facts: Mapping[str, Any]
+    invalid: Mapping[str, Any]
+    error: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxCheck:
+    """What became of a file with one backend.
+
+    Attributes:
+        node: The first that fails or is wrong by itself; None where none does.
+        wrong_nodes: How many are wrong by themselves.
+        judged: Nodes that were compared with their definition, of `nodes`.
+        passes: Without which all is right; `optimiser` says whether leaving all out helps.
+    """
+
+    path: str
+    backend: str
+    runs: tuple[OnnxRun, ...]
+    node: OnnxNode | None = None
+    wrong_nodes: int = 0
+    judged: int = 0
+    nodes: int = 0
+    optimiser: bool = False
+    passes: tuple[str, ...] = ()
+
+    @property
+    def survives(self) -> bool:
+        """Whether all runs are right, and every judged node is what its definition gives."""
+        return self.node is None and all(run.outcome == "pass" for run in self.runs)
+
+
+def check_onnx(task: OnnxTask, supervisor: Supervisor) -> OnnxCheck:
+    """Check a file.
+
+    Raises:
+        ModelProblem: it cannot be read, or no inputs can be made for it.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    stage = ""
+    for message in list(supervisor.serve_alone(task)):
+        if isinstance(message, NoModel):
+            raise ModelProblem(message.message)
+        if isinstance(message, OnnxCheck):
+            return message
+        if isinstance(message, Step):
+            stage = str(message.stage)
+        if isinstance(message, Death):
+            run = OnnxRun("", stage, str(message.outcome), message.message)
+            return OnnxCheck(path=task.path, backend=task.backend, runs=(run,))
+    raise ModelProblem(f"{task.path} could not be checked")
+
+
+def carry_out(task: OnnxTask, worker: WorkerProcess) -> None:
+    """Check a file in a worker, and send what was found."""
+    worker.send(Step(Stage.LOAD, task.backend, ()))
+    try:
+        model = onnx.load(task.path)
+        given = read_inputs(Path(task.inputs), model) if task.inputs else None
+        backend, evaluator = worker.start(task.backend), worker.start(_REFERENCE)
+        worker.send(
+            _Trial(task, model, backend, evaluator, partial(worker.send, Step(Stage.COMPARE, None, ()))).check(given)
+        )
+    except ModelProblem as problem:
+        worker.send(NoModel(str(problem)))
+    except Exception as error:
+        worker.send(NoModel(f"{task.path} cannot be checked: {type(error).__name__}: {one_line(error)}"))
+
+
+Feeds = dict[str, Array]
+
+
+class _Trial:
+    """One file in one backend."""
+
+    def __init__(
+        self, task: OnnxTask, model: onnx.ModelProto, backend: Backend, evaluator: Backend, alive: Any
+    ) -> None:
+        self._task, self._model, self._backend, self._evaluator, self._alive = task, model, backend, evaluator, alive
+        self._plain = backend.plain() if isinstance(backend, HasPlain) else backend
+
+    def check(self, given: Feeds | None) -> OnnxCheck:
+        """Run it, and look at what fails."""
+        feeds = [("given inputs", given)] if given is not None else list(self._drawn())
+        runs, failing = [], None
+        for name, inputs in feeds:
+            self._alive()
+            run = self._run(name, inputs)
+            runs.append(run)
+            if run.outcome != "pass" and failing is None:
+                failing = inputs
+        inputs = failing if failing is not None else feeds[0][1]
+        found: dict[str, Any] = {}
+        if failing is not None:
+            found = self._guilty_passes(failing)
+        if not found.get("optimiser"):
+            found |= self._nodes(inputs)
+        return OnnxCheck(path=self._task.path, backend=self._task.backend, runs=tuple(runs), **found)
+
+    def _drawn(self) -> Iterator[tuple[str, Feeds]]:
+        """Inputs that the unoptimised file runs with: values, other values, other sizes."""
+        if not _open_inputs(self._model):
+            for seed, name in enumerate(("drawn values", "other values")):
+                yield name, drawn_inputs(self._model, _SIZES[0], seed)
+            return
+        running = []
+        for size in _SIZES:
+            inputs = drawn_inputs(self._model, size, 0)
+            if not isinstance(_outputs(self._plain, self._model, inputs), StepFailure):
+                running.append((size, inputs))
+            if len(running) == 2:
+                break
+        if not running:
+            running = [(_SIZES[0], drawn_inputs(self._model, _SIZES[0], 0))]
+        for size, inputs in running:
+            yield f"open sizes {size}", inputs
+        yield "other values", drawn_inputs(self._model, running[0][0], 1)
+
+    def _run(self, name: str, inputs: Feeds) -> OnnxRun:
+        shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in inputs.items())
+        label = f"{name}: {shapes}" if shapes else name
+        got = _outputs(self._backend, self._model, inputs)
+        if isinstance(got, StepFailure):
+            return OnnxRun(label, str(got.stage), "error", one_line(got.error)[:400])
+        plain = _outputs(self._plain, self._model, inputs)
+        if isinstance(plain, StepFailure):
+            return OnnxRun(label, "compare", "pass")
+        wrong = self._differs(inputs, plain, got)
+        return OnnxRun(label, "compare", "mismatch" if wrong else "pass", wrong)
+
+    def _differs(self, inputs: Feeds, plain: Sequence[Array], got: Sequence[Array]) -> str:
+        """In what optimised results differ by more than roundings explain; "" for nothing."""
+        spread: list[Array] | None = None
+        for i, (expected, array) in enumerate(zip(plain, got, strict=True)):
+            if expected.dtype != array.dtype or expected.shape != array.shape:
+                now, plainly = (f"{a.dtype}{list(a.shape)}" for a in (array, expected))
+                return f"output {i}: {now}, without optimisations {plainly}"
+            if np.array_equal(expected, array, equal_nan=str(expected.dtype) in PRECISION):
+                continue
+            spread = spread if spread is not None else self._spread(inputs, plain)
+            wrong = _beyond(expected, array, spread[i])
+            if wrong.any():
+                place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+                where = f"[{','.join(map(str, place))}]"
+                return f"output {i}{where}: {array[place]}, without optimisations {expected[place]}"
+        return ""
+
+    def _spread(self, inputs: Feeds, plain: Sequence[Array]) -> list[Array]:
+        """Element by element, how far the results move with inputs and weights that are moved by some roundings."""
+        moved = [np.zeros(a.shape) for a in plain]
+        for seed in range(_RUNS):
+            self._alive()
+            random = np.random.default_rng(seed)
+            model = onnx.ModelProto()
+            model.CopyFrom(self._model)
+            for tensor in model.graph.initializer:
+                array = numpy_helper.to_array(tensor)
+                if str(array.dtype) in PRECISION:
+                    tensor.CopyFrom(numpy_helper.from_array(_moved(array, random), tensor.name))
+            outputs = _outputs(self._plain, model, {n: _moved(a, random) for n, a in inputs.items()})
+            if isinstance(outputs, StepFailure):
+                continue
+            for i, (now, then) in enumerate(zip(outputs, plain, strict=True)):
+                if now.shape == then.shape:
+                    moved[i] = np.maximum(moved[i], _distance(now, then))
+        return moved
+
+    def _guilty_passes(self, inputs: Feeds) -> dict[str, Any]:
+        backend = self._backend
+        plain = _outputs(self._plain, self._model, inputs)
+        if backend is self._plain or isinstance(plain, StepFailure):
+            return {}
+        if not isinstance(backend, HasGraphPasses):
+            return {"optimiser": True}
+
+        def is_right(names: Sequence[str]) -> bool:
+            self._alive()
+            got = _outputs(backend.without(names), self._model, inputs)
+            return not isinstance(got, StepFailure) and not self._differs(inputs, plain, got)
+
+        return {"optimiser": True, "passes": fewest(backend.passes(), is_right)}
+
+    def _nodes(self, inputs: Feeds) -> dict[str, Any]:
+        """The first node that fails or is wrong by itself."""
+        graph = in_steps(self._model)
+        if len(graph.steps) > _MOST_NODES:
+            return {"nodes": len(graph.steps)}
+        few = _small_steps(graph, self._model, inputs, self._plain)
+        self._alive()
+        found = walk(graph, inputs, self._plain, self._evaluator, only=few)
+        unjudged = {step.index for step, _ in found.unjudged}
+        judged = len(few - unjudged)
+        facts = {"nodes": len(graph.steps), "judged": judged, "wrong_nodes": len(found.wrong)}
+        if found.failing:
+            failing = found.failing[0]
+            definition, error = failing.definition, one_line(failing.failure.error)[:400]
+            node = _node(
+                graph, definition.step.index, {"node": node_facts(definition)}, _rejected(graph, definition), error
+            )
+            return {**facts, "node": node}
+        if found.wrong:
+            fault = found.wrong[0]
+            invalid = out_of_range(fault.definition)
+            return {**facts, "node": _node(graph, fault.definition.step.index, wrong_node(fault), invalid)}
+        return facts
+
+
+def _node(
+    graph: SteppedGraph, index: int, facts: Mapping[str, Any], invalid: Mapping[str, Any], error: str = ""
+) -> OnnxNode:
+    nodes = [node for node in graph.model.graph.node if node.op_type != "Constant"]
+    node = nodes[index] if index < len(nodes) else onnx.NodeProto()
+    notes = {entry.key: entry.value for entry in node.metadata_props}
+    return OnnxNode(node.name, facts, invalid, error, notes.get("pkg.torch.onnx.fx_node", ""))
+
+
+def _rejected(graph: SteppedGraph, definition: Any) -> Mapping[str, Any]:
+    """Why ONNX rejects a node with the inputs that it gets; nothing where it does not."""
+    try:
+        onnx.shape_inference.infer_shapes(
+            graph.alone(definition.step, definition.inputs), check_type=True, strict_mode=True, data_prop=True
+        )
+    except onnx.shape_inference.InferenceError as error:
+        return {"error": one_line(error)[:200]}
+    return not_of_rank(definition) or out_of_range(definition)
+
+
+def _small_steps(graph: SteppedGraph, model: onnx.ModelProto, inputs: Feeds, plain: Backend) -> set[int]:
+    """Indices of the steps whose definitions are evaluated: those of moderate size, as shape inference sees them."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(graph.model)
+    for value in fixed.graph.input:
+        if value.name in inputs:
+            for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=False):
+                dim.dim_value = size
+    try:
+        inferred = onnx.shape_inference.infer_shapes(fixed, data_prop=True)
+    except Exception:
+        # Beyond protobuf's limit, or invalid: each node says so itself.
+        inferred = fixed
+    sizes = {
+        v.name: int(np.prod([dim.dim_value or 1 for dim in v.type.tensor_type.shape.dim]))
+        for v in (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
+    }
+    return {
+        step.index
+        for step in graph.steps
+        if sum(sizes.get(name, 0) for name in (*step.inputs, *step.outputs)) <= _MOST_ELEMENTS
+    }
+
+
+def _outputs(backend: Backend, model: onnx.ModelProto, inputs: Feeds) -> tuple[Array, ...] | StepFailure:
+    session = load_step(backend, model, None)
+    return session if isinstance(session, StepFailure) else run_step(session, inputs)
+
+
+def _moved(array: Array, random: np.random.Generator) -> Array:
+    if str(array.dtype) not in PRECISION:
+        return array
+    unit = _ROUNDINGS * 2.0 ** -PRECISION[str(array.dtype)]
+    factors = 1.0 + unit * random.uniform(-1.0, 1.0, array.shape)
+    return np.asarray(array.astype(np.float64) * factors).astype(array.dtype)
+
+
+def _distance(a: Array, b: Array) -> Array:
+    """Infinite where the one is not finite and the other something else."""
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        return np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf, posinf=np.inf))
+
+
+def _beyond(expected: Array, got: Array, spread: Array) -> Array:
+    """Which elements differ by more than roundings explain."""
+    distance, dtype = _distance(got, expected), str(expected.dtype)
+    if dtype not in PRECISION:
+        # What moves with a rounding is a choice that roundings decide.
+        return np.asarray((distance > 0) & (spread == 0))
+    finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
+    tolerance = tolerance_of(CLOSE, dtype)
+    allowed = tolerance.allowed(np.asarray(finite.max(initial=0.0))) + _SPREAD * spread
+    return np.asarray(distance > allowed)
+
+
+def _open_inputs(model: onnx.ModelProto) -> bool:
+    """Whether a dimension of an input is open."""
+    return any(not dim.HasField("dim_value") for value in signature(model) for dim in value.type.tensor_type.shape.dim)
+
+
+def signature(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
+    """The inputs that have no default."""
+    held = {tensor.name for tensor in model.graph.initializer}
+    return [value for value in model.graph.input if value.name not in held]
+
+
+def drawn_inputs(model: onnx.ModelProto, size: int, seed: int) -> Feeds:
+    """Inputs by a file's signature; open dimensions have one size. Integers are 0 or 1, which any index may be.
+
+    Raises:
+        ModelProblem: an input is not a tensor of numbers.
+    """
+    random = np.random.default_rng(20261125 + seed)
+    found: Feeds = {}
+    for value in signature(model):
+        tensor = value.type.tensor_type
+        if not value.type.HasField("tensor_type") or tensor.elem_type in (0, onnx.TensorProto.STRING):
+            raise ModelProblem(f"input {value.name} is not a tensor of numbers: give inputs with --inputs FILE.npz")
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        shape = [dim.dim_value if dim.HasField("dim_value") else size for dim in tensor.shape.dim]
+        if str(dtype) in PRECISION:
+            found[value.name] = random.standard_normal(shape).astype(dtype)
+        else:
+            found[value.name] = random.integers(0, 2, shape).astype(dtype)
+    return found
+
+
+def read_inputs(path: Path, model: onnx.ModelProto) -> Feeds:
+    """Inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
+
+    Raises:
+        ModelProblem: the file cannot be read, or an input is missing.
+    """
+    names = [value.name for value in signature(model)]
+    try:
+        if path.suffix == ".npz":
+            with np.load(path) as file:
+                found = {name: file[name] for name in file.files}
+        else:
+            tensor = onnx.TensorProto.FromString(path.read_bytes())
+            found = {tensor.name or names[0]: numpy_helper.to_array(tensor)}
+    except Exception as error:
+        raise ModelProblem(f"--inputs {path} cannot be read: {type(error).__name__}: {one_line(error)}") from None
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise ModelProblem(f"--inputs {path} has no {missing[0]!r}; the model takes {', '.join(names)}")
+    return {name: found[name] for name in names}
