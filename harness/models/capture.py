@@ -8,6 +8,7 @@ Captured calls as corpus entries: one file of a model's, or the directories that
 from __future__ import annotations
 
 import contextlib
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,11 +57,13 @@ class Capture:
         calls: Kinds of call, in the order of their first. Two are of one kind that differ in nothing but the
             numbers in large tensors.
         left_out: Why calls could not be kept → how many.
+        eager: Whether they are the calls of eager mode, since `torch.export` fails.
     """
 
     model: str
     calls: tuple[CapturedCall, ...]
     left_out: Mapping[str, int]
+    eager: bool = False
 
     @property
     def total(self) -> int:
@@ -84,17 +87,27 @@ def capture_calls(model: LoadedModel) -> Capture:
     except Exception as error:
         notes.left_out[f"torch.export fails ({first_line(error)}): these are the calls of eager mode"] += 1
         _record_eager(model, notes)
-    else:
-        with torch.no_grad():
-            _Interpreted(module, notes).run(*inputs)
+        return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out), eager=True)
+    with torch.no_grad():
+        _Interpreted(module, notes).run(*inputs)
     return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
 
 
-def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) -> list[tuple[Invocation, Invocation]]:
-    """Calls of a model at other sizes, each with the same call at the example's, where the two differ in sizes.
+@dataclass(frozen=True)
+class ResizedCalls:
+    """The calls of a model at other sizes, beside those at the example's.
 
-    Empty where the model makes other calls at these sizes, or cannot be captured.
+    Attributes:
+        pairs: A call there and the same call at the example's sizes, where only sizes of tensors differ.
+        computed: Overload, argument, and its values in the example and there, where it follows from sizes.
     """
+
+    pairs: tuple[tuple[Invocation, Invocation], ...] = ()
+    computed: tuple[tuple[str, str, str, str], ...] = ()
+
+
+def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) -> ResizedCalls:
+    """The calls that differ from the example's; none where the model makes others, or cannot be captured."""
     sequences = []
     for inputs in (model.inputs, other_inputs):
         notes = _Notes()
@@ -103,18 +116,33 @@ def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) ->
             with torch.no_grad():
                 _Interpreted(module, notes).run(*given)
         except Exception:
-            return []
+            return ResizedCalls()
         sequences.append(notes.sequence)
     example, other = sequences
     if len(example) != len(other):
-        return []
-    found: dict[tuple[str, str], tuple[Invocation, Invocation]] = {}
+        return ResizedCalls()
+    pairs: dict[tuple[str, str], tuple[Invocation, Invocation]] = {}
+    computed: dict[tuple[str, str, str, str], None] = {}
     for ours, theirs in zip(example, other, strict=True):
         if ours is None or theirs is None or ours.overload != theirs.overload:
             continue
-        if ours.structure_id != theirs.structure_id:
-            found.setdefault((ours.structure_id, theirs.structure_id), (theirs, ours))
-    return list(found.values())
+        differing = list(_other_numbers(ours, theirs))
+        computed.update(dict.fromkeys((ours.overload, *found) for found in differing))
+        if not differing and ours.structure_id != theirs.structure_id:
+            pairs.setdefault((ours.structure_id, theirs.structure_id), (theirs, ours))
+    return ResizedCalls(tuple(pairs.values()), tuple(computed))
+
+
+def _other_numbers(ours: Invocation, theirs: Invocation) -> Iterator[tuple[str, str, str]]:
+    """Arguments without tensors that differ: name and both values."""
+    other = dict(theirs.arguments)
+    for name, value in ours.arguments:
+        if not isinstance(value, TensorSpec) and not _has_tensors(value) and other.get(name) != value:
+            yield name, str(value), str(other.get(name))
+
+
+def _has_tensors(value: Argument) -> bool:
+    return isinstance(value, tuple) and any(isinstance(element, TensorSpec) for element in value)
 
 
 def _captured(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
@@ -122,7 +150,8 @@ def _captured(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, 
     if model.exported is not None:
         return model.module, model.inputs
     inputs = tuple(tensor.clone() for tensor in model.inputs)
-    with quiet(), torch.no_grad():
+    # A capture that fails prints the graph so far.
+    with quiet(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         exported = torch.export.export(model.program, inputs, strict=False)
         # Checks of sizes compute nothing.
         return exported.module(check_guards=False), inputs

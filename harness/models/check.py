@@ -22,7 +22,7 @@ from harness.execute.models.model_loading import LoadedModel, ModelProblem, load
 from harness.execute.models.model_task import Axis, Variant
 from harness.execute.supervisor import Supervisor
 from harness.generate.sources.recorded import Replayed
-from harness.models.capture import Capture, capture_calls, resized_calls
+from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
@@ -42,7 +42,7 @@ class Way:
         outcomes: Of its runs, the example first.
         calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
         optimiser: Without which all is right.
-        notes: Why something could not be found out.
+        notes: What else is known, and why something could not be found out.
     """
 
     converter: str
@@ -89,6 +89,8 @@ class ModelCheck:
         return not self.state and all(way.failure is None for way in self.ways)
 
 
+#: Arguments that follow from sizes that are named.
+_MOST_COMPUTED = 3
 #: Told what is done next, for a person who waits.
 Progress = Callable[[str], None]
 
@@ -116,15 +118,21 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
         outcomes = list(run_model_unit(unit, supervisor, _locate))
         failing = [b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b))]
         failed_alone: dict[str, list[Verdict]] = {}
+        notes: tuple[str, ...] = ()
         if failing:
             progress(f"run its calls alone: {unit.converter}, {shapes}")
             variant = load_model(word, unit.variant)
             captured = capture_calls(variant)
             alone = replace(unit, backends=tuple(failing))
-            failed_alone = _calls_alone([Replayed(c.invocation, None) for c in captured.calls], alone, supervisor)
+            # What eager mode calls is nothing that an exporter met.
+            calls = [] if captured.eager else [Replayed(c.invocation, None) for c in captured.calls]
+            failed_alone = _calls_alone(calls, alone, supervisor)
             if unit.shape_mode == "dynamic":
-                for backend, verdicts in _resized_alone(variant, outcomes, alone, supervisor).items():
+                resized = _resized(variant, outcomes)
+                pairs = [Replayed(invocation, exported) for invocation, exported in resized.pairs]
+                for backend, verdicts in _calls_alone(pairs, alone, supervisor, "dynamic").items():
                     failed_alone.setdefault(backend, []).extend(verdicts)
+                notes = tuple(_computed(resized)) if not failed_alone else ()
         for backend in unit.backends:
             way = Way(
                 converter=unit.converter,
@@ -133,6 +141,7 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
                 dtype=unit.variant.dtype,
                 outcomes=tuple(_of(outcomes, backend)),
                 calls=tuple(failed_alone.get(backend, ())),
+                notes=notes if backend in failing else (),
             )
             if _is_of_the_whole(way):
                 progress(f"leave out optimisations: {unit.converter} → {backend}, {shapes}")
@@ -199,17 +208,16 @@ def _calls_alone(
     return {backend: list(verdicts.values()) for backend, verdicts in found.items()}
 
 
-def _resized_alone(
-    model: LoadedModel, outcomes: Sequence[ModelOutcome], unit: ModelUnit, supervisor: Supervisor
-) -> dict[str, list[Verdict]]:
-    """The same for the calls that the first failing run at other sizes makes, each exported at the example's sizes."""
+def _resized(model: LoadedModel, outcomes: Sequence[ModelOutcome]) -> ResizedCalls:
+    """The calls that the first failing run at other sizes makes, beside those of the example."""
     failing = (o for o in outcomes if o.verdict.outcome.is_failure and o.case.resized)
     first = next(failing, None)
-    if first is None:
-        return {}
-    pairs = resized_calls(model, tuple(build_tensors(first.case.invocation)))
-    replayed = [Replayed(invocation, exported) for invocation, exported in pairs]
-    return _calls_alone(replayed, unit, supervisor, "dynamic")
+    return ResizedCalls() if first is None else resized_calls(model, tuple(build_tensors(first.case.invocation)))
+
+
+def _computed(resized: ResizedCalls) -> Iterator[str]:
+    for overload, name, example, here in resized.computed[:_MOST_COMPUTED]:
+        yield f"{name} of {overload} follows from sizes: {example} in the example, {here} here"
 
 
 def _is_of_the_whole(way: Way) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from harness.causes.cause import root_cause
-from harness.compare.verdict import Outcome, Verdict
-from harness.core.documents import count, plain
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.documents import count
 from harness.core.invocation import Invocation
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
@@ -74,8 +74,12 @@ def _why(way: Way) -> Iterator[Section]:
     assert failure is not None
     rows = []
     if failure.traced is not None:
-        what = "the sizes are" if failure.traced.what == "sizes" else f"the {failure.traced.what} is"
-        rows.append(Row("the export", f"{what} specialised to the example", failure.traced.evidence))
+        what = (
+            "right at the example's sizes only"
+            if failure.traced.what == "sizes"
+            else "right for the example's path only"
+        )
+        rows.append(Row("the export", what, failure.traced.evidence))
     if divergence is not None and divergence.kind == "operator":
         where = f" in {divergence.module}" if divergence.module else ""
         node = f", ONNX node {divergence.onnx_node}" if divergence.onnx_node else ""
@@ -86,8 +90,8 @@ def _why(way: Way) -> Iterator[Section]:
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
     if not rows:
-        rows.append(Row("the whole model", plain(failure.verdict.message, 400), _nothing_alone(way)))
-    rows += [Row("not known", note) for note in way.notes]
+        rows.append(Row("the whole model", failure.verdict.signature, _nothing_alone(way)))
+    rows += [Row("note", note) for note in way.notes]
     yield Section(title=f"Why: {way_name(way)}", rows=tuple(rows), noun="cause")
 
 
@@ -121,7 +125,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
         return way.divergence.verdict
-    return "each of its calls passes alone" if not way.calls else ""
+    return "" if way.failure and way.failure.verdict.stage is Stage.CONVERT else "each of its calls passes alone"
 
 
 def _state_rows(found: ModelCheck) -> Iterator[Row]:

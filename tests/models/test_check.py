@@ -1,0 +1,272 @@
+"""`conformance check`: whether a model or an ONNX file survives, and where it breaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from click.testing import CliRunner
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.app.cli._group import conformance
+from harness.execute.models.model_loading import load_model
+from harness.models.capture import resized_calls
+
+pytestmark = pytest.mark.slowest(30)
+
+MODELS = '''
+import torch
+from torch import nn
+
+class Pooled(nn.Module):
+    """A known defect of one operator in the middle."""
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3), nn.AvgPool2d(3, divisor_override=2)
+    def forward(self, x):
+        return self.pool(torch.relu(self.conv(x)))
+
+def pooled():
+    return Pooled(), (torch.randn(1, 3, 12, 12),)
+
+class Adaptive(nn.Module):
+    def forward(self, x):
+        return nn.functional.adaptive_avg_pool2d(x, (3, 3))
+
+def adaptive():
+    return Adaptive(), (torch.randn(1, 2, 9, 9),), ({2: torch.export.Dim("height", min=6, max=20)},)
+
+class Counter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.zeros(4))
+    def forward(self, x):
+        self.total += x.sum(0)
+        return x * self.total
+
+def counter():
+    return Counter(), (torch.randn(3, 4),)
+
+class Guarded(nn.Module):
+    """An exporter's optimiser takes the small constant for 0."""
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("small", torch.tensor(1e-8))
+    def forward(self, x):
+        zero = torch.relu(x) - torch.relu(x) * 1.0
+        return 1 / (zero.sum(-1) + self.small)
+
+def guarded():
+    return Guarded(), (torch.randn(3, 4),)
+
+class Rms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 1, 16))
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+def rms():
+    return Rms(), (torch.randn(2, 4, 8, 16),)
+
+class Branch(nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,))
+
+def branch():
+    return Branch(), (torch.randn(3, 4),)
+
+def encoder():
+    return nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (torch.randn(2, 5, 16),)
+
+class Half(nn.Module):
+    def forward(self, x):
+        return x[:, -(-x.shape[1] // 2):]
+
+def half():
+    return Half(), (torch.randn(2, 6, 4),), {"x": {1: torch.export.Dim("length", min=2, max=64)}}
+'''
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "models.py"
+    path.write_text(MODELS)
+    return path
+
+
+def checked(*words: str | Path, status: int) -> dict[str, Any]:
+    done = CliRunner().invoke(conformance, ["check", *map(str, words), "--json"], catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["survives"] is (status == 0)
+    return found
+
+
+@pytest.mark.parametrize("name", ["rms", "branch", "encoder"])
+def test_a_model_that_survives(models: Path, name: str) -> None:
+    (way,) = checked(f"{models}:{name}", status=0)["ways"]
+    assert [run["outcome"] for run in way["runs"]] == ["pass"] * 4
+
+
+def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:
+    (way,) = checked(f"{models}:pooled", status=1)["ways"]
+    first = way["first_wrong_value"]
+    assert (first["operator"], first["module"]) == ("aten.avg_pool2d.default", "pool")
+    (call,) = way["calls"]
+    assert (call["blame"], call["component"]) == ("converter", "torchlib")
+    assert "divisor_override=2" in call["call"]
+
+
+def test_a_call_that_is_right_at_the_examples_sizes_only_is_named(models: Path) -> None:
+    static, dynamic = checked(f"{models}:adaptive", status=1)["ways"]
+    assert static["survives"]
+    assert any("height 6" in run["change"] and run["outcome"] == "mismatch" for run in dynamic["runs"])
+    assert [call["call"].split("(")[0] for call in dynamic["calls"]] == ["aten.adaptive_avg_pool2d.default"]
+
+
+def test_arithmetic_on_sizes_is_not_put_down_to_the_call_that_takes_its_result(models: Path) -> None:
+    _, dynamic = checked(f"{models}:half", status=1)["ways"]
+    assert not dynamic["calls"]
+    assert any(note.startswith("start of aten.slice.Tensor follows from sizes") for note in dynamic["notes"])
+
+
+def test_state_that_an_export_forgets_is_named(models: Path) -> None:
+    found = checked(f"{models}:counter", status=1)
+    assert found["state"] == {"changed": ["total"], "inputs_written": [], "second_call_differs": True}
+    assert all(way["survives"] for way in found["ways"])
+
+
+def test_the_pass_of_an_exporter_is_named(models: Path) -> None:
+    (way,) = checked(f"{models}:guarded", status=1)["ways"]
+    assert not way["calls"]
+    assert way["optimiser"] == {"owner": "exporter", "passes": ["identity of Add"]}
+
+
+def test_other_dtypes_and_open_sizes(models: Path) -> None:
+    found = checked(f"{models}:rms", "--also", "float16", "--axis", "x:0=1..3", status=0)
+    kinds = [(way["shapes"], way["dtype"]) for way in found["ways"]]
+    assert kinds == [("static", None), ("dynamic", None), ("static", "float16"), ("dynamic", "float16")]
+    assert {run["change"] for run in found["ways"][1]["runs"]} >= {"x:0 1", "x:0 3"}
+
+
+def test_an_exported_program_brings_its_open_sizes_along(tmp_path: Path) -> None:
+    batch = torch.export.Dim("batch", min=1, max=9)
+    module = torch.nn.Linear(4, 3)
+    program = torch.export.export(module, (torch.randn(2, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(program, tmp_path / "linear.pt2")
+    found = checked(tmp_path / "linear.pt2", status=0)
+    assert [way["shapes"] for way in found["ways"]] == ["static", "dynamic"]
+    assert len(found["ways"][1]["runs"]) == 4
+
+
+def test_calls_at_other_sizes_are_paired_where_only_sizes_differ(models: Path) -> None:
+    resized = resized_calls(load_model(f"{models}:half"), (torch.randn(2, 7, 4),))
+    assert ("aten.slice.Tensor", "start", "3", "4") in resized.computed
+    assert not any(call.overload == "aten.slice.Tensor" for call, _ in resized.pairs)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nowhere.onnx"], "there is no file nowhere.onnx"),
+        (["rms", "--axis", "x=3"], "--axis x=3: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12"),
+        (["rms", "--axis", "y:0=3"], "axis y:0 is of input 'y'; inputs: x"),
+        (["rms", "--also", "float8"], "--also float8: a model can be run in float16, bfloat16, float32, float64"),
+        (["rms", "--shapes", "dynamic"], "names no open size: name one with --axis INPUT:DIM=SIZES"),
+        (["rms", "--inputs", "x.npz"], "--inputs is for .onnx files: a model in Python brings its inputs along"),
+        (["nowhere"], "has no function 'nowhere'; it has pooled, adaptive, "),
+    ],
+)
+def test_a_wrong_word_is_one_line(models: Path, words: list[str], line: str) -> None:
+    word = words[0] if words[0].endswith(".onnx") else f"{models}:{words[0]}"
+    done = CliRunner().invoke(conformance, ["check", word, *words[1:]])
+    assert done.exit_code == 2
+    assert line in done.output.splitlines()[-1]
+
+
+# ONNX files
+
+
+def saved(path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[Any]]], **weights: Any) -> Path:
+    given = [helper.make_tensor_value_info(name, dtype, shape) for name, (dtype, shape) in inputs.items()]
+    (dtype, _), *_ = inputs.values()
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        given,
+        [helper.make_tensor_value_info("y", dtype, None)],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
+
+
+def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
+    path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n", 4])}, w=np.ones((4, 3), np.float32))
+    (found,) = checked(path, status=0)["backends"]
+    assert [run["inputs"].split(":")[0] for run in found["runs"]] == ["open sizes 2", "open sizes 8", "other values"]
+    assert (found["judged"], found["nodes"]) == (2, 2)
+
+
+def test_a_wrong_kernel_in_a_file_is_the_runtimes(tmp_path: Path) -> None:
+    resize = helper.make_node(
+        "Resize",
+        ["h", "", "", "sizes"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    nodes = [helper.make_node("Relu", ["x"], ["h"]), resize]
+    path = saved(tmp_path / "up.onnx", nodes, {"x": (FLOAT, [1, 1, 28, 28])}, sizes=np.array([1, 1, 4, 4]))
+    (found,) = checked(path, status=1)["backends"]
+    assert found["node"]["facts"]["node"]["operator"] == "Resize"
+    assert not found["node"]["invalid"]
+
+
+def test_a_missing_kernel_and_an_invalid_node_have_different_owners(tmp_path: Path) -> None:
+    conv = [helper.make_node("Conv", ["x", "w"], ["y"])]
+    path = saved(tmp_path / "double.onnx", conv, {"x": (DOUBLE, ["n", 3, 8, 8])}, w=np.ones((4, 3, 3, 3)))
+    (found,) = checked(path, status=1)["backends"]
+    assert "NOT_IMPLEMENTED" in found["node"]["error"]
+    assert not found["node"]["invalid"]
+    dropout = [helper.make_node("Dropout", ["x", "ratio", "training"], ["y"], name="drop")]
+    weights = {"ratio": np.float32(1.0), "training": np.array(True)}
+    path = saved(tmp_path / "dropout.onnx", dropout, {"x": (FLOAT, ["n", 4])}, **weights)
+    (found,) = checked(path, status=1)["backends"]
+    assert found["node"]["name"] == "drop"
+    assert "[0, 1)" in found["node"]["invalid"]["quote"]
+
+
+def test_the_pass_of_a_runtime_that_breaks_a_file_is_named(tmp_path: Path) -> None:
+    # ONNX Runtime takes Expand for an identity, and the size 0 is lost.
+    nodes = [
+        helper.make_node("Unsqueeze", ["x", "axes"], ["u"]),
+        helper.make_node("Expand", ["u", "shape"], ["e"]),
+        helper.make_node("Neg", ["e"], ["y"]),
+    ]
+    path = saved(tmp_path / "expand.onnx", nodes, {"x": (FLOAT, [6])}, shape=np.array([1, 0]), axes=np.array([1]))
+    (found,) = checked(path, status=1)["backends"]
+    assert (found["optimiser"], found["passes"]) == (True, ["ExpandElimination"])
+    assert found["node"] is None
+
+
+def test_given_inputs_are_used(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n"])})
+    np.savez(tmp_path / "inputs.npz", x=np.arange(5, dtype=np.float32))
+    (found,) = checked(path, "--inputs", tmp_path / "inputs.npz", status=0)["backends"]
+    assert [run["inputs"] for run in found["runs"]] == ["given inputs: x float32[5]"]
+    np.savez(tmp_path / "others.npz", z=np.zeros(3))
+    done = CliRunner().invoke(conformance, ["check", str(path), "--inputs", str(tmp_path / "others.npz")])
+    assert "has no 'x'; the model takes x" in done.output
