@@ -1,4 +1,8 @@
-"""Change `cases/operator_use.json`: how often models call which operator, with which dtypes and attributes.
+"""Change `cases/operator_use.json` and `cases/use.parquet`: what models call, and how often.
+
+`operator_use.json` counts how often models call which operator, with which dtypes and attributes, the insides of
+composites, too. `use.parquet` has every distinct call that an exporter meets, composites whole, with sizes made small
+so that equal sizes stay equal and dividing ones divide (`ci/small_calls.py`).
 
     python ci/operator_use.py                    # all models: ten minutes on one core
     python ci/operator_use.py 'timm/*' --print   # only look at some
@@ -31,13 +35,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from small_calls import small_call
 
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.isolation import IsolatedCalls
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.execute.models.model_loading import load_model, load_models
 from harness.generate.cases_home import cases_directory
-from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of
+from harness.generate.sources.use import FILE as CALLS_FILE, SCHEMA
+from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
+from harness.record.layout import replacing
 from harness.support.record import attributes_of
 
 #: Nothing is downloaded, whatever a package would like to.
@@ -57,22 +67,43 @@ for _name in ("nms", "qnms"):
 class CallCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts what is dispatched as `conformance capture` notes it: composites, and what they are made of."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: IsolatedCalls) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._process = process
         self.calls: Counter[tuple[str, str]] = Counter()
         self.attributes: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        #: Of what exporters meet, by kind: the first, made small, and how often it is called.
+        self.whole: dict[Any, tuple[Invocation, int]] = {}
+        self.too_large = 0
+        self._depth = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if str(func) not in BOOKKEEPING:
             with contextlib.suppress(CannotKeep):
                 self._note(invocation_of(func, args, kwargs, _without_values))
+                if not self._depth:
+                    self._note_whole(invocation_of(func, args, kwargs))
         if func.has_kernel_for_dispatch_key(COMPOSITE):
-            with self:
-                result = func.decompose(*args, **kwargs)
+            self._depth += 1
+            try:
+                with self:
+                    result = func.decompose(*args, **kwargs)
+            finally:
+                self._depth -= 1
             if result is not NotImplemented:
                 return result
         return func(*args, **kwargs)
+
+    def _note_whole(self, call: Invocation) -> None:
+        key = kind(call)
+        known, times = self.whole.get(key, (None, 0))
+        if known is None:
+            known = small_call(call, self._process)
+        if known is None:
+            self.too_large += 1
+        else:
+            self.whole[key] = known, times + 1
 
     def _note(self, call: Invocation) -> None:
         self.calls[call.overload, call.dtype] += 1
@@ -88,10 +119,12 @@ def _without_values(tensor: torch.Tensor, place: str) -> TensorSpec:
     return TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), 0, Literal(()))
 
 
-def calls_of(make: Callable[[], Any]) -> CallCounter:
+def calls_of(make: Callable[[], Any], process: IsolatedCalls) -> CallCounter:
     """What one forward pass calls."""
     torch.manual_seed(0)
-    counter = CallCounter()
+    # Exporters see the parts of this kernel of eager mode.
+    torch.backends.mha.set_fastpath_enabled(False)
+    counter = CallCounter(process)
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
         module, args, kwargs = make()
@@ -124,23 +157,52 @@ def main() -> None:
     if given.patterns and not given.only_print:
         parser.error("the file holds all models: leave the names out, or add --print")
     counted: dict[str, tuple[str, CallCounter]] = {}
-    for name, kind, make in _models():
+    process = IsolatedCalls(timeout=60)
+    for name, purpose, make in _models():
         if given.patterns and not any(fnmatch.fnmatch(name, pattern) for pattern in given.patterns):
             continue
         start = time.perf_counter()
         try:
-            counter = calls_of(make)
+            counter = calls_of(make, process)
         except Exception as error:
             # A package of another version may refuse a configuration; the others count anyway.
             print(f"{name}: left out: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
             continue
-        counted[name] = kind, counter
+        counted[name] = purpose, counter
         operators = len({overload for overload, _ in counter.calls})
         seconds = time.perf_counter() - start
         print(f"{name}: {counter.calls.total()} calls of {operators} operators, {seconds:.1f} s", flush=True)
+    process.stop()
     print(f"{len(counted)} models")
+    calls = distinct_calls(counted)
+    large = sum(counter.too_large for _, counter in counted.values())
+    print(f"{calls.num_rows} distinct calls; {large} calls are too large even when made small")
     if not given.only_print:
         (cases_directory() / FILE).write_text(as_text(counted), encoding="utf-8")
+        with replacing(cases_directory() / CALLS_FILE) as temporary:
+            pq.write_table(calls, temporary, compression="zstd")
+
+
+def distinct_calls(counted: dict[str, tuple[str, CallCounter]]) -> pa.Table:
+    """Every distinct call with the models that make it, those of most models first."""
+    calls: dict[Any, tuple[Invocation, dict[int, int]]] = {}
+    for number, (_, counter) in enumerate(counted.values()):
+        for call, times in counter.whole.values():
+            _, models = calls.setdefault(kind(call), (call, {}))
+            models[number] = models.get(number, 0) + times
+    rows = [
+        {
+            "overload": call.overload,
+            "dtype": call.dtype,
+            "invocation": call.json,
+            "models": sorted(models),
+            "calls": sum(models.values()),
+        }
+        for call, models in calls.values()
+    ]
+    rows.sort(key=lambda row: (row["overload"], -len(row["models"]), -row["calls"], row["invocation"]))
+    names = json.dumps([[name, kind_of] for name, (kind_of, _) in counted.items()])
+    return pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"models": names}))
 
 
 def as_text(counted: dict[str, tuple[str, CallCounter]]) -> str:

@@ -30,9 +30,10 @@ BUDGET = "budget.toml"
 USE = "operator_use.json"
 #: Conditions under which an operator is refused; `ci/refusals.py` writes it.
 REFUSALS = "refusals.toml"
-#: List there → how many cases a run draws of its operators, as a multiple of the others'.
-_SHARES = {"quick": 1.25, "slowest": 0.625, "unconverted": 0.5}
-_SHARE_OF_USED = 1.25
+#: List there, "" for none → how many cases a run draws of its operators, as a share of `--examples`; and of operators
+#: that models call, whatever they cost.
+_SHARES = {"quick": 1.0, "": 0.75, "slow": 1.0, "slowest": 0.625, "unconverted": 0.5}
+_SHARE_OF_USED = 1.0
 _SLOW = ("slow", "slowest")
 
 
@@ -82,12 +83,12 @@ def load_cases() -> Mapping[str, OperatorCase]:
         case = OPERATOR_CASES[overload]
         OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *COMPLEX), gaps=COMPLEX)
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
-    for name, overloads in budget.items():
-        for overload in OPERATOR_CASES.keys() & set(overloads):
-            case = OPERATOR_CASES[overload]
-            OPERATOR_CASES[overload] = replace(
-                case, slow=name in _SLOW, share=_SHARES.get(name, 1.0), converted=name != "unconverted"
-            )
+    listed = {overload: name for name, overloads in budget.items() for overload in overloads}
+    for overload, case in OPERATOR_CASES.items():
+        name = listed.get(overload, "")
+        OPERATOR_CASES[overload] = replace(
+            case, slow=name in _SLOW, share=_SHARES[name], converted=name != "unconverted"
+        )
     _add_use()
     return dict(sorted(OPERATOR_CASES.items()))
 
@@ -100,7 +101,7 @@ def _add_use() -> None:
         dtypes = tuple(sorted(models, key=lambda dtype: (-len(models[dtype]), dtype)))
         case = OPERATOR_CASES[overload]
         if case.converted:
-            OPERATOR_CASES[overload] = replace(case, used=dtypes, share=1.0 if case.slow else _SHARE_OF_USED)
+            OPERATOR_CASES[overload] = replace(case, used=dtypes, share=_SHARE_OF_USED)
     refusals = tomllib.loads((cases_directory() / REFUSALS).read_text(encoding="utf-8"))
     for overload in OPERATOR_CASES.keys() & refusals.keys():
         case = OPERATOR_CASES[overload]
