@@ -1,7 +1,7 @@
 """Where invocations come from: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
-``corpus:FILE``.
+``corpus:FILE``, ``use``, ``use:common``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.core.plugins import Unavailable, UnknownName
-from harness.generate.sources import corpus, generated, opinfo
+from harness.generate.sources import corpus, generated, opinfo, use
 from harness.generate.sources.source import Source
 
 
@@ -23,20 +23,21 @@ class SourceEntry:
         create: From what follows the colon of a word, "" without one.
         probe: Why it cannot be used here; None if it can.
         argument: What may follow a colon, for messages; "" for nothing.
-        default: Whether a run without ``--source`` asks it.
+        default: The word by which a run without ``--source`` asks it; "" for one that it does not ask.
     """
 
     name: str
     create: Callable[[str], Source]
     probe: Callable[[], Unavailable | None] = lambda: None
     argument: str = ""
-    default: bool = False
+    default: str = ""
 
 
 #: In the order in which they are asked: what failed before comes first.
 _ENTRIES = (
-    SourceEntry(name="corpus", create=corpus.create, argument="FILE", default=True),
-    SourceEntry(name="generated", create=lambda argument: generated.Generated(), default=True),
+    SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
+    SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
+    SourceEntry(name="generated", create=lambda argument: generated.Generated(), default="generated"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )
 
@@ -48,7 +49,7 @@ def source_names() -> tuple[str, ...]:
 
 def default_sources() -> tuple[str, ...]:
     """The words of a run that names none."""
-    return tuple(entry.name for entry in _ENTRIES if entry.default)
+    return tuple(entry.default for entry in _ENTRIES if entry.default)
 
 
 def find_source(word: str) -> tuple[SourceEntry, str]:

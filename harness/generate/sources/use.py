@@ -1,13 +1,13 @@
 """The distinct calls of real models, as ``cases/use.parquet`` has them.
 
 Each call that models make in float32 is run in float16 and bfloat16, too, as ``.half()`` and ``.bfloat16()`` would make
-it. A run that names no source takes the calls of most models; ``--source use`` takes all.
+it. ``--source use`` takes all of them; ``use:common``, which a run has that names no source, those of most models.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.core.invocation import Argument, Enumerated, InvalidInvocation, Invocation, TensorSpec
+from harness.core.plugins import UnknownName
 from harness.generate.cases_home import CaseFileError, cases_directory
 from harness.generate.sources.source import Request, SourceFinding, grouped, resized
 from harness.record.layout import ResultsError, reason
@@ -33,9 +34,9 @@ SCHEMA = pa.schema(
 )
 #: What a model in float32 becomes.
 HALVES = ("float16", "bfloat16")
-#: Calls of an operator that a run takes that names no source, in float32 and in each half precision; and exports with
-#: open sizes.
-_BY_DEFAULT, _BY_DEFAULT_HALF = 12, 4
+#: Calls of an operator among all and among the common ones: as models make them, in each half precision, and exported
+#: with open sizes.
+_ALL, _COMMON = (1_000_000, 1_000_000, 16), (8, 3, 1)
 
 
 @dataclass(frozen=True)
@@ -46,38 +47,42 @@ class ModelUse:
     models: tuple[int, ...]
 
 
+def create(argument: str) -> FromUse:
+    """The source of ``use`` or ``use:common``.
+
+    Raises:
+        UnknownName: another word follows the colon.
+    """
+    if argument not in ("", "common"):
+        raise UnknownName("part of use", argument, ("common",))
+    return FromUse(common=bool(argument))
+
+
 @dataclass(frozen=True)
 class FromUse:
     """Replays what models call.
 
     Attributes:
-        whole: Take every call, rather than those of most models.
+        common: Take the calls of most models alone.
     """
 
-    whole: bool = True
+    common: bool = False
     name = "use"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
-        return model_calls().keys()
+        return _rows().keys()
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        found = {call.case_id: call for call in self._calls(request.overload)}
+        as_made, in_half, dynamic = _COMMON if self.common else _ALL
+        uses = [use.invocation for use in model_calls(request.overload, as_made)]
+        halves = [in_dtype(call, dtype) for dtype in HALVES for call in uses[:in_half] if call.dtype == "float32"]
+        found = {call.case_id: call for call in (*uses[:as_made], *halves)}
         calls = [call for call in found.values() if request.dtypes is None or call.dtype in request.dtypes]
         if not request.dynamic:
             return SourceFinding(grouped([(call, None) for call in calls]))
-        bases = [call for call in calls if call.dtype not in HALVES]
-        return SourceFinding(resized(request, bases if self.whole else bases[:1]))
-
-    def _calls(self, overload: str) -> Iterator[Invocation]:
-        uses = model_calls().get(overload, ())
-        for use in uses if self.whole else uses[:_BY_DEFAULT]:
-            yield use.invocation
-        for dtype in HALVES:
-            for use in uses if self.whole else uses[:_BY_DEFAULT_HALF]:
-                if use.invocation.dtype == "float32":
-                    yield in_dtype(use.invocation, dtype)
+        return SourceFinding(resized(request, [call for call in calls if call.dtype not in HALVES][:dynamic]))
 
 
 def in_dtype(call: Invocation, dtype: str) -> Invocation:
@@ -93,24 +98,29 @@ def in_dtype(call: Invocation, dtype: str) -> Invocation:
     return replace(call, arguments=tuple((name, cast(value)) for name, value in call.arguments))
 
 
-@cache
-def model_calls() -> Mapping[str, tuple[ModelUse, ...]]:
-    """Overload → its distinct calls, those of most models first.
+def model_calls(overload: str, most: int = _ALL[0]) -> list[ModelUse]:
+    """The distinct calls of an operator, those of most models first, and `most` of them at most.
 
     Raises:
         ResultsError: the file is damaged.
     """
-    table = _table()
-    found: dict[str, list[ModelUse]] = {}
     try:
-        for row in table.to_pylist() if table is not None else ():
-            use = ModelUse(Invocation.from_json(row["invocation"]), tuple(row["models"]))
-            found.setdefault(row["overload"], []).append(use)
-    except (InvalidInvocation, KeyError, TypeError) as error:
-        raise ResultsError(
-            f"cases/{FILE} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew"
-        ) from None
-    return {overload: tuple(uses) for overload, uses in found.items()}
+        return [ModelUse(Invocation.from_json(text), models) for text, models in _rows().get(overload, ())[:most]]
+    except InvalidInvocation as error:
+        raise _damaged(error) from None
+
+
+@cache
+def _rows() -> Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]:
+    """Overload → the text of each call, and who makes it: what is not asked for is not read."""
+    table = _table()
+    found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
+    if table is None:
+        return {}
+    columns = (table[name].to_pylist() for name in ("overload", "invocation", "models"))
+    for overload, text, models in zip(*columns, strict=True):
+        found.setdefault(overload, []).append((text, tuple(models)))
+    return {overload: tuple(rows) for overload, rows in found.items()}
 
 
 def using_models() -> tuple[tuple[str, str], ...]:
@@ -129,6 +139,8 @@ def _table() -> Any:
     try:
         return pq.read_table(path) if path.exists() else None
     except (OSError, pa.ArrowException) as error:
-        raise ResultsError(
-            f"{path} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew"
-        ) from None
+        raise _damaged(error) from None
+
+
+def _damaged(error: Exception) -> ResultsError:
+    return ResultsError(f"cases/{FILE} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew")
