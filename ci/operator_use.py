@@ -45,7 +45,7 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.execute.models.model_loading import load_model, load_models
 from harness.generate.cases_home import cases_directory
-from harness.generate.sources.use import FILE as CALLS_FILE, SCHEMA
+from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
 from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
 from harness.record.layout import replacing
 from harness.support.record import attributes_of
@@ -195,6 +195,7 @@ def distinct_calls(counted: dict[str, tuple[str, CallCounter]]) -> pa.Table:
             "overload": call.overload,
             "dtype": call.dtype,
             "invocation": call.json,
+            "case_ids": [call.case_id, *(in_dtype(call, dtype).case_id for dtype in _halves(call))],
             "models": sorted(models),
             "calls": sum(models.values()),
         }
@@ -203,6 +204,10 @@ def distinct_calls(counted: dict[str, tuple[str, CallCounter]]) -> pa.Table:
     rows.sort(key=lambda row: (row["overload"], -len(row["models"]), -row["calls"], row["invocation"]))
     names = json.dumps([[name, kind_of] for name, (kind_of, _) in counted.items()])
     return pa.Table.from_pylist(rows, schema=SCHEMA.with_metadata({"models": names}))
+
+
+def _halves(call: Invocation) -> tuple[str, ...]:
+    return HALVES if call.dtype == "float32" else ()
 
 
 def as_text(counted: dict[str, tuple[str, CallCounter]]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec
@@ -22,14 +23,17 @@ def small_call(call: Invocation, process: IsolatedCalls) -> Invocation | None:
     """The call with its sizes divided by the largest factor with which PyTorch still takes it.
 
     Each size from 16 on that the factor divides is divided, wherever it stands: in shapes, and in arguments that
-    hold the same number. So equal sizes stay equal, and sizes that divide each other do where both are divided.
-    A call that is small is left as it is; None where it is large with every factor. PyTorch is asked in `process`: it
-    may die of sizes that do not fit each other.
+    hold the same number; or, if PyTorch does not take that, any such number. So equal sizes stay equal, and sizes that
+    divide each other do where both are divided. A call that is small is left as it is; None where it is large with
+    every factor. PyTorch is asked in `process`: it may die of sizes that do not fit each other.
     """
     if _elements(call) <= 512:
         return call
-    for factor in _FACTORS:
-        smaller = _divided(call, factor)
+    sizes = {size for spec in call.tensors() for size in spec.shape}
+    # A view splits a size into others.
+    numbers = sizes | set(_numbers(call.arguments))
+    for factor, among in product(_FACTORS, (sizes, numbers)):
+        smaller = _divided(call, factor, among)
         if smaller is not None and _elements(smaller) <= _MOST_ELEMENTS and _is_taken(smaller, process):
             return smaller
     return call if _elements(call) <= _MOST_ELEMENTS else None
@@ -39,11 +43,8 @@ def _elements(call: Invocation) -> int:
     return sum(spec.numel for spec in call.tensors())
 
 
-def _divided(call: Invocation, factor: int) -> Invocation | None:
-    sizes = {size for spec in call.tensors() for size in spec.shape}
-    smaller = {n: n // factor for n in sizes if n >= _FROM and n % factor == 0 and n // factor >= _LEAST}
-    # Products of sizes, as a flattened or unfolded dimension is.
-    smaller |= {n: n // factor for n in _numbers(call.arguments) if n >= _FROM and n % factor == 0 and n in sizes}
+def _divided(call: Invocation, factor: int, among: set[int]) -> Invocation | None:
+    smaller = {n: n // factor for n in among if n >= _FROM and n % factor == 0 and n // factor >= _LEAST}
     if not smaller:
         return None
     try:

@@ -18,13 +18,20 @@ import pyarrow.compute as pc
 
 from harness.causes.cause import BEFORE_BACKEND, CAUSE_COLUMNS, RootCause
 from harness.causes.known_issues import KnownIssue, call
-from harness.causes.priority import Pair, failing_pairs, failure_priority, model_use
+from harness.causes.priority import (
+    Pair,
+    callers_of_failure,
+    failing_pairs,
+    failure_priority,
+    model_use,
+)
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
 from harness.causes.rules import RULES, CauseFacts, Rule, united
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.convert.function_families import function_named
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.call_traits import CONDITIONS
+from harness.generate.sources.use import callers_by_case
 from harness.record.dictionary_encoding import Numbers
 from harness.record.json_lines import LocatedFailure, Minimal
 
@@ -244,6 +251,11 @@ def _groups(
     shrunk = _shrunk(rows, group, spread["dtype"], minimal)
     ordinary, pairs, use = _ordinary(rows, group), failing_pairs(rows, group), model_use()
     usual = {number: of_group.pairs for number, of_group in ordinary.items()}
+    seen, own = _calls_of_models(rows, group)
+    callers = [
+        callers_of_failure(own.get(number, ()), usual.get(number, ()), pairs[number], use, seen)
+        for number in range(len(together))
+    ]
     return [
         FailureGroup(
             converter=row["converter"],
@@ -269,11 +281,23 @@ def _groups(
             minimal=min(shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None),
             known=tuple(dict.fromkeys(issue for n in numbers for issue in matching[n])),
             line=next((lines[n] for n in numbers if n in lines), None),
-            callers=len(use.callers(usual.get(number) or pairs[number])),
-            priority=failure_priority(Outcome(row["outcome"]), usual.get(number, ()), pairs[number], use),
+            callers=callers[number].number,
+            priority=failure_priority(Outcome(row["outcome"]), callers[number]),
         )
         for number, (numbers, row) in enumerate(zip(together, smallest, strict=True))
     ]
+
+
+def _calls_of_models(rows: CodedRows, group: Numbers) -> tuple[Mapping[str, tuple[int, ...]], dict[int, set[str]]]:
+    """The failing cases that are calls of models, with these models; and those of each group."""
+    known = callers_by_case()
+    words = rows.words("case_id").to_pylist()
+    models = {number: known[word] for number, word in enumerate(words) if word in known}
+    cases = rows.numbers("case_id")
+    own: dict[int, set[str]] = {}
+    for place in np.flatnonzero(np.isin(cases, list(models))).tolist():
+        own.setdefault(int(group[place]), set()).add(words[cases[place]])
+    return {words[number]: its for number, its in models.items()}, own
 
 
 def _file(row: Mapping[str, Any]) -> str:

@@ -8,8 +8,10 @@ What to mend first: how many models meet a failure, how quietly it fails, how or
 
     priority = silence of the outcome × max(use in ordinary cases, EDGE × use in all cases)
 
-**Use** is the share of models (`harness.causes.priority`) that call one of the failing operators in a
-dtype in which it fails. **Silence** is `SILENCE`: wrong numbers reach a user's users, a refusal is read at
+**Use** is the share of models one of whose own calls fails, in float32 or as half precision makes it: those of
+``cases/use.parquet``, which a run has first. A failure that none of them shows, in a run that has them, counts
+`UNSEEN` times the share of models that call one of the failing operators in a dtype in which it fails; without them in
+the run it counts that share. **Silence** is `SILENCE`: wrong numbers reach a user's users, a refusal is read at
 once. **Ordinary** is what `harness.generate.call_traits.call_traits` says of a case: an edge case, such as NaN in a 0-d
 tensor, counts `EDGE` as much as plain values do.
 
@@ -19,7 +21,7 @@ The priority of an operator is the same with the share of its cases that fail in
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, TypeAlias
@@ -134,18 +136,51 @@ SILENCE = {
 EDGE = 0.02
 
 
-def failure_priority(outcome: Outcome, ordinary: Iterable[Pair], pairs: Iterable[Pair], use: UseWeights) -> float:
-    """The priority of failures of one kind, from 0 to 1.
+#: How much a failure counts that no call of a model shows, in a run of these calls: a run has the commonest.
+UNSEEN = 0.1
+
+
+@dataclass(frozen=True)
+class Callers:
+    """The models that meet a failure.
+
+    Attributes:
+        number: How many; 0 where none is known to.
+        use: Their share, from 0 to 1.
+    """
+
+    number: int
+    use: float
+
+
+def callers_of_failure(
+    cases: Iterable[str],
+    ordinary: Iterable[Pair],
+    pairs: Iterable[Pair],
+    use: UseWeights,
+    seen: Mapping[str, Sequence[int]],
+) -> Callers:
+    """The models that meet failures of one kind.
 
     Args:
-        outcome: How they fail.
+        cases: Ids of the cases that fail so.
         ordinary: Overloads and dtypes of those that are ordinary; none where all are edge cases.
         pairs: Overloads and dtypes of all.
         use: What models call.
+        seen: Case id → the models that make this call; empty for a run without such cases.
     """
+    models = {model for case_id in cases for model in seen.get(case_id, ())}
+    if models:
+        return Callers(len(models), use.share(len(models)))
     ordinary = set(ordinary)
     usual = use.share(len(use.callers(ordinary))) if ordinary else 0.0
-    return SILENCE[outcome] * max(usual, EDGE * use.share(len(use.callers(pairs))))
+    estimate = max(usual, EDGE * use.share(len(use.callers(pairs))))
+    return Callers(0, UNSEEN * estimate) if seen else Callers(len(use.callers(ordinary or pairs)), estimate)
+
+
+def failure_priority(outcome: Outcome, callers: Callers) -> float:
+    """The priority of failures of one kind, from 0 to 1."""
+    return SILENCE[outcome] * callers.use
 
 
 def operator_priority(overload: str, ordinary: float, edge: float, use: UseWeights) -> float:

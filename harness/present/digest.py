@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -15,12 +15,14 @@ from typing import Any
 
 from harness.causes import groups as failures, known_issues
 from harness.causes.groups import FailureGroup
+from harness.causes.real_use import RealUse, real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.verdict import SPEC
 from harness.core.documents import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
+from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import Fallback, fallbacks
 from harness.record import store
 from harness.record.json_lines import read_located, read_minimal
@@ -83,6 +85,7 @@ class Digest:
         against: The name of what it was compared with; "" for nothing.
         found: The differences; None without a comparison.
         fallbacks: What did not run on the backends' devices.
+        use: How the calls of real models do, by converter and backend.
     """
 
     info: RunInfo
@@ -92,6 +95,7 @@ class Digest:
     against: str = ""
     found: Found | None = None
     fallbacks: tuple[Fallback, ...] = ()
+    use: tuple[RealUse, ...] = ()
 
     @property
     def worse(self) -> int:
@@ -161,6 +165,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         against=side.name if side else "",
         found=compare_as_fits(side, own) if side else None,
         fallbacks=tuple(fallbacks(run)),
+        use=tuple(real_use(run)),
     )
 
 
@@ -230,6 +235,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
     if any(column.weighted is not None for column in found.columns):
         yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
+    for use in found.use:
+        yield f"\n{markdown_cell(real_use_sentence(use))}. {markdown_cell(kinds_sentence(use))}.\n"
     if found.fallbacks:
         yield "\nNot all ran on the backend's device:\n"
         yield from (f"- {markdown_cell(fallback.sentence)}" for fallback in found.fallbacks)
@@ -356,6 +363,7 @@ def as_json(found: Digest) -> dict[str, Any]:
         ],
         "failures": len(found.groups),
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
+        "real_use": [asdict(use) for use in found.use],
         "reused": found.info.reused,
         "against": found.against,
         "worse": found.worse,

@@ -14,6 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from harness.causes import groups as failures, known_issues
+from harness.causes.real_use import real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
 from harness.core.documents import count, plain
@@ -25,6 +26,7 @@ from harness.gate.run_diff import Diff, compare_runs
 from harness.present import matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
+from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import fallbacks
 from harness.record import layout, store
 from harness.record.dictionary_encoding import numbered_column
@@ -92,6 +94,9 @@ def _parts(
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
     yield matrix.render(counted, operators, seen)
     yield from matrix.render_rates(matrix.weighted_rates(rows))
+    for use in real_use(results_dir):
+        yield Text(real_use_sentence(use))
+        yield Text(kinds_sentence(use))
     yield Text()
     yield run_counts.render_counts(run_counts.counts(rows))
     yield Text()

@@ -10,7 +10,14 @@ from statistics import fmean
 from harness_runs import row_of
 
 from harness.causes.groups import failure_groups
-from harness.causes.priority import Pair, UseWeights, failure_priority, model_use
+from harness.causes.priority import (
+    UNSEEN,
+    Pair,
+    UseWeights,
+    callers_of_failure,
+    failure_priority,
+    model_use,
+)
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.generate.case_library import load_cases
@@ -96,7 +103,10 @@ def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
             ways[pair][outcome] = ways[pair].get(outcome, False) or kind.ordinary
 
     def priority(pair: Pair, use: UseWeights) -> float:
-        return max(failure_priority(o, [pair] if usual else [], [pair], use) for o, usual in ways[pair].items())
+        return max(
+            failure_priority(o, callers_of_failure((), [pair] if usual else [], [pair], use, {}))
+            for o, usual in ways[pair].items()
+        )
 
     def ranked(pairs: Iterable[Pair], key: dict[Pair, float]) -> list[Pair]:
         return sorted(pairs, key=lambda pair: (-key[pair], pair))
@@ -113,3 +123,14 @@ def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
     assert len(ours) >= 10
     assert all(mine > share for mine, share in zip(ours, theirs, strict=True))
     assert fmean(ours) > 0.4 > 0.05 > fmean(theirs)
+
+
+def test_callers_are_the_models_whose_own_calls_fail() -> None:
+    use, pair = model_use(), ("aten.dropout.default", "float32")
+    seen = {"aaa": (1, 2, 3), "bbb": (3, 4)}
+    assert callers_of_failure(["aaa", "bbb", "ccc"], [pair], [pair], use, seen).number == 4
+    # No model calls what fails here, however many call the operator.
+    unseen = callers_of_failure(["ccc"], [pair], [pair], use, seen)
+    guessed = callers_of_failure(["ccc"], [pair], [pair], use, {})
+    assert (unseen.number, unseen.use) == (0, UNSEEN * guessed.use)
+    assert guessed.number > 60

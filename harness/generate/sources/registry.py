@@ -33,10 +33,10 @@ class SourceEntry:
     default: str = ""
 
 
-#: In the order in which they are asked: what failed before comes first.
+#: In the order in which they are asked: what models call comes first, then what failed before.
 _ENTRIES = (
-    SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
     SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
+    SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
     SourceEntry(name="generated", create=lambda argument: generated.Generated(), default="generated"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )

@@ -28,6 +28,8 @@ SCHEMA = pa.schema(
         ("overload", pa.string()),
         ("dtype", pa.string()),
         ("invocation", pa.string()),
+        # As it is made, and in each half precision.
+        ("case_ids", pa.list_(pa.string())),
         ("models", pa.list_(pa.int16())),
         ("calls", pa.int32()),
     ]
@@ -121,6 +123,16 @@ def _rows() -> Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]:
     for overload, text, models in zip(*columns, strict=True):
         found.setdefault(overload, []).append((text, tuple(models)))
     return {overload: tuple(rows) for overload, rows in found.items()}
+
+
+@cache
+def callers_by_case(*, as_made: bool = False) -> Mapping[str, tuple[int, ...]]:
+    """Case id → the numbers of the models that make the call; in half precision, too, unless `as_made`."""
+    table = _table()
+    if table is None:
+        return {}
+    columns = zip(table["case_ids"].to_pylist(), table["models"].to_pylist(), strict=True)
+    return {case_id: tuple(models) for ids, models in columns for case_id in (ids[:1] if as_made else ids)}
 
 
 def using_models() -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,99 @@
+"""How the calls of real models do in a run: the share that passes, by dtype and by kind of model."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from harness.compare.verdict import SPEC, Outcome
+from harness.generate.sources.use import HALVES, callers_by_case, using_models
+from harness.record import store
+
+#: Outcomes that say nothing of a call.
+_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED)})
+_COLUMNS = ("case_id", "overload", "dtype", "shape_mode", "converter", "backend", "outcome", "blame")
+#: The dtypes that a model may be deployed in, and the name of all others.
+DEPLOYED, OTHERS = ("float32", *HALVES), "other dtypes"
+
+
+@dataclass(frozen=True)
+class Share:
+    """So many calls pass of all."""
+
+    passed: int
+    total: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RealUse:
+    """The calls of real models with one converter and backend.
+
+    Attributes:
+        calls: Distinct calls, of `models` models, as these make them.
+        by_dtype: Dtype → share, with static shapes; `OTHERS` for integers and the like.
+        dynamic: With open sizes; a call passes if it does at all sizes that were tried.
+        by_kind: Kind of model → share of the calls of its models, as these make them.
+    """
+
+    converter: str
+    backend: str
+    calls: int
+    models: int
+    by_dtype: Mapping[str, Share]
+    dynamic: Share
+    by_kind: Mapping[str, Share]
+
+
+def real_use(run: Path) -> list[RealUse]:
+    """What a run says of the calls of real models, by converter and backend; nothing where it has none.
+
+    Raises:
+        ResultsError: the run, or the file of calls, cannot be read.
+    """
+    rows = store.read(run, _COLUMNS, pc.field("source") == "use").to_pylist()
+    if not rows:
+        return []
+    by_way: defaultdict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
+    for row in rows:
+        if row["outcome"] not in _UNJUDGED and row["blame"] != SPEC:
+            by_way[row["converter"], row["backend"]].append(row)
+    return [_of(*way, its) for way, its in sorted(by_way.items())]
+
+
+def _of(converter: str, backend: str, rows: list[Mapping[str, str]]) -> RealUse:
+    names, callers = using_models(), callers_by_case(as_made=True)
+    passed: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    kinds_passed: Counter[str] = Counter()
+    kinds_total: Counter[str] = Counter()
+    as_made: dict[str, tuple[int, ...]] = {}
+    dynamic: dict[str, bool] = {}
+    for row in rows:
+        right = row["outcome"] == Outcome.PASS
+        if row["shape_mode"] == "dynamic":
+            key = f"{row['overload']} {row['case_id']}"
+            dynamic[key] = dynamic.get(key, True) and right
+            continue
+        dtype = row["dtype"] if row["dtype"] in DEPLOYED else OTHERS
+        total[dtype] += 1
+        passed[dtype] += right
+        models = callers.get(row["case_id"])
+        if models is None:
+            continue
+        as_made[row["case_id"]] = models
+        for kind in {names[number][1] for number in models}:
+            kinds_total[kind] += 1
+            kinds_passed[kind] += right
+    return RealUse(
+        converter=converter,
+        backend=backend,
+        calls=len(as_made),
+        models=len({number for models in as_made.values() for number in models}),
+        by_dtype={dtype: Share(passed[dtype], total[dtype]) for dtype in (*DEPLOYED, OTHERS) if total[dtype]},
+        dynamic=Share(sum(dynamic.values()), len(dynamic)),
+        by_kind={kind: Share(kinds_passed[kind], n) for kind, n in kinds_total.most_common()},
+    )
