@@ -22,7 +22,7 @@ from harness.execute.models.model_loading import LoadedModel, ModelProblem, load
 from harness.execute.models.model_task import Axis, Variant
 from harness.execute.supervisor import Supervisor
 from harness.generate.sources.recorded import Replayed
-from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
+from harness.models.capture import ResizedCalls, capture_calls, resized_calls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
@@ -110,45 +110,9 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
     word = units[0].word
     progress("load the model")
     model = load_model(word, replace(units[0].variant, dtype=""))
-    ways: list[Way] = []
-    captured: Capture | None = None
-    for unit in units:
-        shapes = unit.shape_mode + (f", {unit.variant.dtype}" if unit.variant.dtype else "")
-        progress(f"run it: {unit.converter}, {shapes}")
-        outcomes = list(run_model_unit(unit, supervisor, _locate))
-        failing = [b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b))]
-        failed_alone: dict[str, list[Verdict]] = {}
-        notes: tuple[str, ...] = ()
-        if failing:
-            progress(f"run its calls alone: {unit.converter}, {shapes}")
-            variant = load_model(word, unit.variant)
-            captured = capture_calls(variant)
-            alone = replace(unit, backends=tuple(failing))
-            # What eager mode calls is nothing that an exporter met.
-            calls = [] if captured.eager else [Replayed(c.invocation, None) for c in captured.calls]
-            failed_alone = _calls_alone(calls, alone, supervisor)
-            if unit.shape_mode == "dynamic":
-                resized = _resized(variant, outcomes)
-                pairs = [Replayed(invocation, exported) for invocation, exported in resized.pairs]
-                for backend, verdicts in _calls_alone(pairs, alone, supervisor, "dynamic").items():
-                    failed_alone.setdefault(backend, []).extend(verdicts)
-                notes = tuple(_computed(resized)) if not failed_alone else ()
-        for backend in unit.backends:
-            way = Way(
-                converter=unit.converter,
-                backend=backend,
-                shape_mode=unit.shape_mode,
-                dtype=unit.variant.dtype,
-                outcomes=tuple(_of(outcomes, backend)),
-                calls=tuple(failed_alone.get(backend, ())),
-                notes=notes if backend in failing else (),
-            )
-            if _is_of_the_whole(way):
-                progress(f"leave out optimisations: {unit.converter} → {backend}, {shapes}")
-                way = _with_optimiser(way, unit, supervisor)
-            ways.append(way)
+    ways = [way for unit in units for way in _ways(unit, supervisor, progress)]
     progress("call it twice")
-    captured = captured if captured is not None else capture_calls(model)
+    captured = capture_calls(model)
     return ModelCheck(
         word=word,
         name=model.name,
@@ -157,6 +121,50 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
         left_out=tuple(captured.left_out),
         state=_state(model),
     )
+
+
+def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterator[Way]:
+    """The ways of one export."""
+    what = f"{unit.converter}, {unit.shape_mode}" + (f", {unit.variant.dtype}" if unit.variant.dtype else "")
+    progress(f"run it: {what}")
+    outcomes = list(run_model_unit(unit, supervisor, _locate))
+    failing = tuple(b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b)))
+    failed_alone, notes = dict[str, list[Verdict]](), tuple[str, ...]()
+    if failing:
+        progress(f"run its calls alone: {what}")
+        failed_alone, notes = _alone(replace(unit, backends=failing), outcomes, supervisor)
+    for backend in unit.backends:
+        way = Way(
+            converter=unit.converter,
+            backend=backend,
+            shape_mode=unit.shape_mode,
+            dtype=unit.variant.dtype,
+            outcomes=tuple(_of(outcomes, backend)),
+            calls=tuple(failed_alone.get(backend, ())),
+            notes=notes if backend in failing else (),
+        )
+        if _is_of_the_whole(way):
+            progress(f"leave out optimisations: {what}, {backend}")
+            way = _with_optimiser(way, unit, supervisor)
+        yield way
+
+
+def _alone(
+    unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor
+) -> tuple[dict[str, list[Verdict]], tuple[str, ...]]:
+    """Backend → verdicts on calls of the model that fail alone; and what follows from sizes, where none does."""
+    model = load_model(unit.word, unit.variant)
+    captured = capture_calls(model)
+    # What eager mode calls is nothing that an exporter met.
+    calls = [] if captured.eager else [Replayed(call.invocation, None) for call in captured.calls]
+    found = _calls_alone(calls, unit, supervisor)
+    if unit.shape_mode != "dynamic":
+        return found, ()
+    resized = _resized(model, outcomes)
+    pairs = [Replayed(invocation, exported) for invocation, exported in resized.pairs]
+    for backend, verdicts in _calls_alone(pairs, unit, supervisor, "dynamic").items():
+        found.setdefault(backend, []).extend(verdicts)
+    return found, () if found else tuple(_computed(resized))
 
 
 def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:

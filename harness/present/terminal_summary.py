@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -89,14 +90,7 @@ def _parts(
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
         yield from _notes(results_dir)
         return
-    counted = matrix.matrix(rows)
-    passing = [row.overload for row in counted.rows if row.passing]
-    seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
-    yield matrix.render(counted, operators, seen)
-    yield from matrix.render_rates(matrix.weighted_rates(rows))
-    for use in real_use(results_dir):
-        yield Text(real_use_sentence(use))
-        yield Text(kinds_sentence(use))
+    yield from _rates(results_dir, rows, operators)
     yield Text()
     yield run_counts.render_counts(run_counts.counts(rows))
     yield Text()
@@ -139,6 +133,18 @@ def _parts(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[RenderableType]:
+    """How much passes: of each operator, weighted by use, and of the calls of real models."""
+    counted = matrix.matrix(rows)
+    passing = [row.overload for row in counted.rows if row.passing]
+    seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
+    yield matrix.render(counted, operators, seen)
+    yield from matrix.render_rates(matrix.weighted_rates(rows))
+    for use in real_use(results_dir):
+        yield Text(real_use_sentence(use))
+        yield Text(kinds_sentence(use))
 
 
 def _remarks(results_dir: Path) -> Iterator[Text]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,6 @@ from harness.app.cli._shared import (
 
 if TYPE_CHECKING:
     from harness.execute.models.model_task import Axis
-    from harness.models.onnx_check import OnnxCheck
 
 SECTION = "run"
 
@@ -83,37 +82,59 @@ def command(
     With --json: model, word, survives, calls, left_out, state, ways. A way has converter, backend, shapes, dtype,
     survives, runs, first_wrong_value, calls, optimiser, notes.
     """
+    limits = Limits(timeout, int(memory_limit * 2**30))
+    chosen = backends or ("ort-cpu",)
+    if word.endswith(".onnx"):
+        named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
+        for name, value in {**named, "--opset": opset}.items():
+            if value:
+                raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+        survives = _check_onnx(word, chosen, inputs, limits, as_json)
+    elif inputs is not None:
+        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
+    else:
+        survives = _check_model(word, converters, chosen, opset, rules, axes, also, shapes, limits, as_json)
+    ctx.exit(int(not survives))
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds of a step, and bytes of the worker."""
+
+    timeout: float
+    memory: int
+
+
+def _check_model(
+    word: str,
+    converters: tuple[str, ...],
+    backends: tuple[str, ...],
+    opset: int | None,
+    rules: tuple[str, ...],
+    axes: tuple[str, ...],
+    also: str,
+    shapes: str | None,
+    limits: Limits,
+    as_json: bool,
+) -> bool:
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem
     from harness.execute.supervisor import Supervisor
     from harness.models.check import check_model, units_of
     from harness.plan.options import Options, UsageProblem
-    from harness.present.check_report import check_data, check_report, onnx_data, onnx_report
+    from harness.present.check_report import check_data, check_report
     from harness.present.report import render
 
-    if word.endswith(".onnx"):
-        ignored = {"--converter": converters, "--axis": axes, "--also": also, "--rules": rules, "--opset": opset}
-        for name, value in {**ignored, "--shapes": shapes}.items():
-            if value:
-                raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-        checks = _onnx(word, backends or ("ort-cpu",), inputs, timeout, memory_limit)
-        if as_json:
-            print_json(onnx_data(checks))
-        else:
-            emit(render(onnx_report(checks)))
-        ctx.exit(int(not all(check.survives for check in checks)))
     options = Options(
         models=(word,),
         converters=converters or ("dynamo",),
-        backends=backends or ("ort-cpu",),
+        backends=backends,
         opset=opset,
         rules=tuple(str(Path(file).absolute()) for file in rules),
     )
-    if inputs is not None:
-        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     try:
         units = units_of(options, tuple(map(_axis, axes)), _dtypes(also), shapes)
-        with Supervisor(timeout=timeout, memory_limit=int(memory_limit * 2**30)) as supervisor:
+        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
             found = check_model(units, supervisor, lambda step: click.echo(f"… {step}", err=True))
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
@@ -121,15 +142,15 @@ def command(
         print_json(check_data(found))
     else:
         emit(render(check_report(found)))
-    ctx.exit(int(not found.survives))
+    return found.survives
 
 
-def _onnx(
-    word: str, backends: tuple[str, ...], inputs: Path | None, timeout: float, memory_limit: float
-) -> list[OnnxCheck]:
+def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits, as_json: bool) -> bool:
     from harness.execute.models.model_loading import ModelProblem
     from harness.execute.supervisor import Supervisor
     from harness.models.onnx_check import OnnxTask, check_onnx
+    from harness.present.check_report import onnx_data, onnx_report
+    from harness.present.report import render
 
     for file in (Path(word), *((inputs,) if inputs else ())):
         if not file.is_file():
@@ -138,13 +159,17 @@ def _onnx(
     given = str(inputs.absolute()) if inputs else ""
     tasks = [OnnxTask(path=str(Path(word)), backend=backend, inputs=given) for backend in backends]
     try:
-        with Supervisor(timeout=timeout, memory_limit=int(memory_limit * 2**30)) as supervisor:
-            return [check_onnx(task, supervisor) for task in tasks]
+        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
+            checks = [check_onnx(task, supervisor) for task in tasks]
     except ModelProblem as error:
         raise click.UsageError(str(error)) from None
+    if as_json:
+        print_json(onnx_data(checks))
+    else:
+        emit(render(onnx_report(checks)))
+    return all(check.survives for check in checks)
 
 
-_AXIS = re.compile(r"(\w+):(\d+)=(\d+(?:\.\.\d+)?(?:,\d+)*)")
 #: Sizes of a range that are tried.
 _OF_RANGE = 4
 
@@ -153,19 +178,19 @@ def _axis(text: str) -> Axis:
     """``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
     from harness.execute.models.model_task import Axis
 
-    found = _AXIS.fullmatch(text)
-    if found is None:
-        raise click.UsageError(f"--axis {text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
-    name, dim, words = found.groups()
+    place, _, words = text.partition("=")
+    name, _, dim = place.partition(":")
     first, dots, last = words.partition("..")
+    numbers = (first, last) if dots else words.split(",")
+    if not name or not all(word.isdecimal() for word in (dim, *numbers)):
+        raise click.UsageError(f"--axis {text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
+    sizes = sorted({int(word) for word in numbers})
     if dots:
         low, high = int(first), int(last)
         if low > high:
             raise click.UsageError(f"--axis {text}: the range is empty")
         step = max((high - low) / (_OF_RANGE - 1), 1)
         sizes = sorted({min(round(low + i * step), high) for i in range(_OF_RANGE)})
-    else:
-        sizes = [int(word) for word in words.split(",")]
     return Axis(f"{name}:{dim}", {name: int(dim)}, tuple(sizes))
 
 
