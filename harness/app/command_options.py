@@ -49,7 +49,8 @@ def _add_selection(add: Callable[..., None]) -> None:
     add("--backend", help="use this backend: ort-cpu (default), trt, …, or all; repeatable", **_NAMES)
     add(
         "--source",
-        help="take cases from this source: generated and corpus (default), opinfo, corpus:FILE; repeatable",
+        help="take cases from this source: use:common, corpus and generated (default), use, opinfo, corpus:FILE; "
+        "repeatable",
         **_NAMES,
     )
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
