@@ -252,8 +252,9 @@ def _groups(
     ordinary, pairs, use = _ordinary(rows, group), failing_pairs(rows, group), model_use()
     usual = {number: of_group.pairs for number, of_group in ordinary.items()}
     seen, own = _calls_of_models(rows, group)
+    as_made = callers_by_case(as_made=True)
     callers = [
-        callers_of_failure(own.get(number, ()), usual.get(number, ()), pairs[number], use, seen)
+        callers_of_failure(own.get(number, ()), usual.get(number, ()), pairs[number], use, seen, as_made)
         for number in range(len(together))
     ]
     return [

@@ -62,7 +62,7 @@ class UseWeights:
         """The models that call an overload in whichever dtype."""
         return frozenset(number for models in self.calls.get(overload, {}).values() for number in models)
 
-    def share(self, callers: int) -> float:
+    def share(self, callers: float) -> float:
         """How likely a further model is to be among the callers, if so many are; never 0 nor 1."""
         return (callers + 0.5) / (len(self.models) + 1)
 
@@ -138,6 +138,8 @@ EDGE = 0.02
 
 #: How much a failure counts that no call of a model shows, in a run of these calls: a run has the commonest.
 UNSEEN = 0.1
+#: How much a model counts whose calls fail only as half precision makes them.
+IN_HALF = 0.25
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,7 @@ def callers_of_failure(
     pairs: Iterable[Pair],
     use: UseWeights,
     seen: Mapping[str, Sequence[int]],
+    as_made: Mapping[str, Sequence[int]],
 ) -> Callers:
     """The models that meet failures of one kind.
 
@@ -167,11 +170,14 @@ def callers_of_failure(
         ordinary: Overloads and dtypes of those that are ordinary; none where all are edge cases.
         pairs: Overloads and dtypes of all.
         use: What models call.
-        seen: Case id → the models that make this call; empty for a run without such cases.
+        seen: Case id → the models that make this call, in half precision, too; empty for a run without such cases.
+        as_made: The same of calls as models make them.
     """
+    cases = list(cases)
     models = {model for case_id in cases for model in seen.get(case_id, ())}
     if models:
-        return Callers(len(models), use.share(len(models)))
+        own = {model for case_id in cases for model in as_made.get(case_id, ())}
+        return Callers(len(models), use.share(len(own) + IN_HALF * len(models - own)))
     ordinary = set(ordinary)
     usual = use.share(len(use.callers(ordinary))) if ordinary else 0.0
     estimate = max(usual, EDGE * use.share(len(use.callers(pairs))))

@@ -24,7 +24,7 @@ from harness.execute.models.model_task import model_word
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
-from harness.present import matrix, report as reports, run_changes as changes, run_counts
+from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
@@ -35,7 +35,12 @@ from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info, rule_files
 
-_COLUMNS: list[str] = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS, *run_counts.COUNTED_COLUMNS, *run_counts.COLUMNS})
+_COLUMNS: list[str] = sorted(
+    {
+        *(*matrix.COLUMNS, *matrix.RATE_COLUMNS, *glance.COLUMNS),
+        *(*run_counts.COUNTED_COLUMNS, *run_counts.COLUMNS),
+    }
+)
 
 
 def print_summary(
@@ -141,6 +146,7 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
     passing = [row.overload for row in counted.rows if row.passing]
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
     yield matrix.render(counted, operators, seen)
+    yield from glance.render_glances(rows)
     yield from matrix.render_rates(matrix.weighted_rates(rows))
     for use in real_use(results_dir):
         yield Text(real_use_sentence(use))

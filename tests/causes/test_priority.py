@@ -11,7 +11,9 @@ from harness_runs import row_of
 
 from harness.causes.groups import failure_groups
 from harness.causes.priority import (
+    IN_HALF,
     UNSEEN,
+    Callers,
     Pair,
     UseWeights,
     callers_of_failure,
@@ -104,7 +106,7 @@ def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
 
     def priority(pair: Pair, use: UseWeights) -> float:
         return max(
-            failure_priority(o, callers_of_failure((), [pair] if usual else [], [pair], use, {}))
+            failure_priority(o, callers_of_failure((), [pair] if usual else [], [pair], use, {}, {}))
             for o, usual in ways[pair].items()
         )
 
@@ -128,9 +130,11 @@ def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
 def test_callers_are_the_models_whose_own_calls_fail() -> None:
     use, pair = model_use(), ("aten.dropout.default", "float32")
     seen = {"aaa": (1, 2, 3), "bbb": (3, 4)}
-    assert callers_of_failure(["aaa", "bbb", "ccc"], [pair], [pair], use, seen).number == 4
+    as_made = {"aaa": (1, 2, 3)}
+    found = callers_of_failure(["aaa", "bbb", "ccc"], [pair], [pair], use, seen, as_made)
+    assert found == Callers(4, use.share(3 + IN_HALF))
     # No model calls what fails here, however many call the operator.
-    unseen = callers_of_failure(["ccc"], [pair], [pair], use, seen)
-    guessed = callers_of_failure(["ccc"], [pair], [pair], use, {})
+    unseen = callers_of_failure(["ccc"], [pair], [pair], use, seen, as_made)
+    guessed = callers_of_failure(["ccc"], [pair], [pair], use, {}, {})
     assert (unseen.number, unseen.use) == (0, UNSEEN * guessed.use)
     assert guessed.number > 60
