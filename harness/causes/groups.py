@@ -87,7 +87,8 @@ class FailureGroup:
         cases: How many there are.
         overloads: In which operators, sorted, as are dtypes and converters.
         backends: In which backends, sorted; empty where none took part.
-        case_id: The smallest case: fewest tensor elements, then shortest JSON.
+        case_id: The smallest ordinary case, or the smallest if none is ordinary: fewest tensor elements, then shortest
+            JSON.
         invocation: The smallest case's, JSON.
         message: The smallest case's failure in its own words.
         ordinary: Those of its cases that are ordinary use of their operator; None where all are edge cases.
@@ -243,7 +244,7 @@ def _groups(
     known: Sequence[KnownIssue],
 ) -> list[FailureGroup]:
     first = np.array([members[0] for members in together])
-    smallest = rows.at(rows.smallest(cause)[first], rows.table.column_names)
+    smallest = rows.at(_examples(rows, cause)[first], rows.table.column_names)
     matching = _matching(rows, cause, known)
     spread = {name: _spread(rows, group, name) for name in ("overload", "dtype", "converter", "backend")}
     cases = _distinct(group, rows.numbers("case_id"))
@@ -287,6 +288,16 @@ def _groups(
         )
         for number, (numbers, row) in enumerate(zip(together, smallest, strict=True))
     ]
+
+
+def _examples(rows: CodedRows, cause: Numbers) -> Numbers:
+    """The place of the case that stands for each cause: the smallest ordinary one, or else the smallest."""
+    found = rows.smallest(cause)
+    places = np.flatnonzero(rows.ordinary)
+    if len(places):
+        causes, dense = np.unique(cause[places], return_inverse=True)
+        found[causes] = rows.smallest(dense, places)
+    return found
 
 
 def _calls_of_models(rows: CodedRows, group: Numbers) -> tuple[Mapping[str, tuple[int, ...]], dict[int, set[str]]]:

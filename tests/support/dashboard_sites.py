@@ -72,7 +72,7 @@ def make_sites(directory: Path) -> Sites:
     rules.write_text(RULE, encoding="utf-8")
     before, after = directory / "before", directory / "after"
     what = [word for name in OPERATORS for word in ("--op", name)]
-    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "24", "--values", "1", "--record-only"]
+    what += ["--dtype", "float32", "--dtype", "int64", "--examples", "40", "--values", "1", "--record-only"]
     what += ["--converter", "dynamo", "--converter", "torchscript"]
     what += ["--backend", "ort-cpu"]
     done = run_harness(*what, "--results-dir", after, "--rules", rules)
