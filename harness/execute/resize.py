@@ -27,16 +27,22 @@ def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
 
     One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes made equal that differed, and
     one in several places that is not the same in all of them any more. Then more of them. Sizes that are 0
-    or 1 in `base` keep their meaning and are not changed. Runs PyTorch.
+    or 1 in `base` keep their meaning and are not changed. Nor are sizes that can be nothing else than 1 in place of
+    what they are, as those of a tensor that is broadcast to given sizes: no model can leave them open. Runs PyTorch.
     """
     if any(isinstance(spec.values, Literal) for spec in base.tensors()):
         return ()
     ranks = [array.ndim for array in run_reference(base).expected]
     shapes = _shapes(base)
+    others = [c for c in _other(base) if _shapes(c) != shapes and _is_valid(c, ranks)]
+    free = frozenset(n for candidate in others for n in _changed(base, candidate))
     found: dict[str, Invocation] = {}
     kinds = [
-        (candidate for candidate in kind(base) if _shapes(candidate) != shapes and _is_valid(candidate, ranks))
-        for kind in (_other, _single, _empty, _equal, _unequal)
+        iter(others),
+        *(
+            (c for c in kind(base, free) if _shapes(c) != shapes and _is_valid(c, ranks))
+            for kind in (_single, _empty, _equal, _unequal)
+        ),
     ]
     while kinds and len(found) < count:
         kind = kinds.pop(0)
@@ -60,6 +66,12 @@ def _shapes(call: Invocation) -> list[tuple[int, ...]]:
     return [spec.shape for spec in call.tensors()]
 
 
+def _changed(base: Invocation, other: Invocation) -> Iterator[int]:
+    """The sizes of `base` that are others in `other`."""
+    for ours, theirs in zip(_shapes(base), _shapes(other), strict=True):
+        yield from (n for n, m in zip(ours, theirs, strict=True) if n != m)
+
+
 def _sizes(base: Invocation) -> list[int]:
     return sorted({n for spec in base.tensors() for n in spec.shape if n > 1})
 
@@ -74,32 +86,32 @@ def _other(base: Invocation) -> Iterator[Invocation]:
             yield _resized(base, {n: factor * n + summand})
 
 
-def _single(base: Invocation) -> Iterator[Invocation]:
-    yield from _all_or_one(base, 1)
+def _single(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    yield from _all_or_one(base, free, 1)
 
 
-def _empty(base: Invocation) -> Iterator[Invocation]:
-    yield from _all_or_one(base, 0)
+def _empty(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    yield from _all_or_one(base, free, 0)
 
 
-def _all_or_one(base: Invocation, size: int) -> Iterator[Invocation]:
-    sizes = _sizes(base)
+def _all_or_one(base: Invocation, free: frozenset[int], size: int) -> Iterator[Invocation]:
+    sizes = sorted(free)
     for n in sizes:
         yield _resized(base, {n: size})
     if len(sizes) > 1:
         yield _resized(base, dict.fromkeys(sizes, size))
 
 
-def _equal(base: Invocation) -> Iterator[Invocation]:
+def _equal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
     """Two sizes made equal that differed."""
-    for one, other in itertools.combinations(_sizes(base), 2):
+    for one, other in itertools.combinations(sorted(free), 2):
         yield _resized(base, {one: other})
         yield _resized(base, {other: one})
 
 
-def _unequal(base: Invocation) -> Iterator[Invocation]:
+def _unequal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
     """A size that several dimensions have, in one of them, counted from the end or the start, another one."""
-    repeated = [n for n in _sizes(base) if any(spec.shape.count(n) > 1 for spec in base.tensors())]
+    repeated = [n for n in sorted(free) if any(spec.shape.count(n) > 1 for spec in base.tensors())]
     for n in repeated:
         for place in range(max(len(spec.shape) for spec in base.tensors())):
             for axis in (-1 - place, place):
