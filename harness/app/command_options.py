@@ -56,6 +56,12 @@ def _add_selection(add: Callable[..., None]) -> None:
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
     add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **_NAMES)
     add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
+    add(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="begin with the operators that most models call, start none after N minutes, and name what is left out",
+    )
 
 
 def _add_draws(add: Callable[..., None]) -> None:

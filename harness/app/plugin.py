@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.app import baseline_option, command_options
+from harness.app import baseline_option, command_options, time_budget
 from harness.app.session import Session, corpus_of
 from harness.compare.repeated import RUNS
 from harness.core.documents import of_data
@@ -69,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     try:
         options = _options(config.option)
+        time_budget.prepare(config.option)
         config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)
     except (UsageProblem, ResultsError) as error:
         raise pytest.UsageError(str(error)) from None
@@ -209,6 +210,17 @@ def _item_id(unit: Unit | ModelUnit) -> str:
     return f"{unit.overload}-{unit.converter}{mode}"
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With --minutes, take operators in the order of real use."""
+    time_budget.sort_by_use(config.option, items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """With --minutes, leave out what comes too late."""
+    time_budget.skip_late(item)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Note what the user deselected, so that the record does not count it as missing."""
     run = session.config.stash.get(_SESSION, None)
@@ -245,15 +257,18 @@ class _Follower:
         self.gate = gate
         self.afterwords = Afterwords()
         self.surveys: list[Survey] = []
+        self.not_reached: list[str] = []
         self._reporter = reporter
         self._said = 0.0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one item."""
         self.notes.update(dict.fromkeys(_raised(report)))
+        properties: dict[str, Any] = dict(report.user_properties)
+        if report.when == "setup" and time_budget.NOT_REACHED in properties:
+            self.not_reached.append(properties[time_budget.NOT_REACHED])
         if report.when != "call":
             return
-        properties: dict[str, Any] = dict(report.user_properties)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.notes.update(dict.fromkeys(properties.get("notes", ())))
@@ -389,5 +404,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if follower is not None:
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
-        for line in [*reuse_lines(run.run_info), *follower.afterwords.lines()]:
+        late = time_budget.lines(config.option, follower.not_reached)
+        for line in [*reuse_lines(run.run_info), *follower.afterwords.lines(), *late]:
             terminalreporter.write_line(line)

@@ -376,3 +376,21 @@ def test_a_case_that_the_record_lacks_is_refused_with_near_ones(tmp_path: Path) 
     known = store.read(replay, ["case_id"])["case_id"][0].as_py()
     wrong = known[:-1] + ("0" if known[-1] != "0" else "1")
     assert_refused(run_harness("--replay", replay, "--case", wrong), wrong, known)
+
+
+def test_limited_time_goes_to_what_models_call_most(tmp_path: Path) -> None:
+    words = ("--op", "celu", "--op", "acosh", "--op", "aten::relu", "--op", "aten::add.Tensor", "--shapes", "static")
+    listed = run_harness(*words, "--minutes", "5", "--collect-only", "-q").stdout.splitlines()
+    order = [line.partition("[aten.")[2].partition(".")[0] for line in listed if "[aten." in line]
+    assert set(order[:2]) == {"add", "relu"}
+    assert order[2:] == ["acosh", "celu"]
+    late = Run(tmp_path / "run", *words, "--minutes", "0.00001")
+    assert late.status == pytest.ExitCode.NO_TESTS_COLLECTED, output(late.done)
+    said = "not reached within --minutes 1e-05: 4 operators; models call 2 of them: aten.add.Tensor, aten.relu.default"
+    assert said in late.done.stdout
+
+
+def test_no_time_is_an_invalid_option(tmp_path: Path) -> None:
+    done = Run(tmp_path / "run", "--minutes", "0").done
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--minutes 0: must be more than 0" in output(done)

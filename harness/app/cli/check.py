@@ -82,7 +82,9 @@ def command(
     With --json: model, word, survives, calls, left_out, state, ways. A way has converter, backend, shapes, dtype,
     survives, runs, first_wrong_value, calls, optimiser, notes.
     """
+    # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
+    variant_axes, dtypes = tuple(map(_axis, axes)), _dtypes(also)
     chosen = backends or ("ort-cpu",)
     if word.endswith(".onnx"):
         named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
@@ -93,7 +95,7 @@ def command(
     elif inputs is not None:
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     else:
-        survives = _check_model(word, converters, chosen, opset, rules, axes, also, shapes, limits, as_json)
+        survives = _check_model(word, converters, chosen, opset, rules, variant_axes, dtypes, shapes, limits, as_json)
     ctx.exit(int(not survives))
 
 
@@ -111,8 +113,8 @@ def _check_model(
     backends: tuple[str, ...],
     opset: int | None,
     rules: tuple[str, ...],
-    axes: tuple[str, ...],
-    also: str,
+    axes: tuple[Axis, ...],
+    dtypes: tuple[str, ...],
     shapes: str | None,
     limits: Limits,
     as_json: bool,
@@ -133,7 +135,7 @@ def _check_model(
         rules=tuple(str(Path(file).absolute()) for file in rules),
     )
     try:
-        units = units_of(options, tuple(map(_axis, axes)), _dtypes(also), shapes)
+        units = units_of(options, axes, dtypes, shapes)
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
             found = check_model(units, supervisor, lambda step: click.echo(f"… {step}", err=True))
     except (UsageProblem, UnknownName, ModelProblem) as error:
