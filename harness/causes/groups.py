@@ -38,7 +38,7 @@ from harness.record.json_lines import LocatedFailure, Minimal
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage", "outcome"),
     *("signature", "message", "invocation", "structure_id", "evidence", "diagnosis", "ordinary", "elements"),
-    *("conditions", *CAUSE_COLUMNS, PROBLEMS),
+    *("conditions", "source", *CAUSE_COLUMNS, PROBLEMS),
 )
 FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
 FAILED = pc.field("outcome").isin(FAILURES)
@@ -301,7 +301,10 @@ def _examples(rows: CodedRows, cause: Numbers) -> Numbers:
 
 
 def _calls_of_models(rows: CodedRows, group: Numbers) -> tuple[Mapping[str, tuple[int, ...]], dict[int, set[str]]]:
-    """The failing cases that are calls of models, with these models; and those of each group."""
+    """The failing cases that are calls of models, with these models; and those of each group. None in a run that
+    does not take cases from models: a drawn case that happens to be such a call says nothing of the others."""
+    if "use" not in rows.words("source").to_pylist():
+        return {}, {}
     known = callers_by_case()
     words = rows.words("case_id").to_pylist()
     models = {number: known[word] for number, word in enumerate(words) if word in known}

@@ -77,13 +77,13 @@ def _sizes(base: Invocation) -> list[int]:
 
 
 def _other(base: Invocation) -> Iterator[Invocation]:
-    """All of them one more, twice as many, three more, one less; then each of them."""
+    """All of them one more, twice as many, three more, one less but 2; then each of them."""
     sizes = _sizes(base)
     for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)) if sizes else ():
-        yield _resized(base, {n: factor * n + summand for n in sizes})
+        yield _resized(base, {n: max(factor * n + summand, 2) for n in sizes})
     for factor, summand in ((1, 1), (2, 0), (1, -1)):
         for n in reversed(sizes):
-            yield _resized(base, {n: factor * n + summand})
+            yield _resized(base, {n: max(factor * n + summand, 2)})
 
 
 def _single(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:

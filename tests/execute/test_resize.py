@@ -99,3 +99,16 @@ def test_a_conversion_that_is_wrong_at_some_sizes_is_found(tmp_path: Path) -> No
     assert "alike" in failing["aten.neg.default"]
     assert "one" in failing["aten.sin.default"]
     assert "empty" in failing["aten.sum.dim_IntList"]
+
+
+def test_a_size_that_can_only_be_broadcast_stays() -> None:
+    def tensor(*shape: int) -> TensorSpec:
+        return TensorSpec(shape, "float32", contiguous_strides(shape), 0, Recipe(("any",), "plain", 1))
+
+    # 12 could be 1, and 2 as well: a model that asks for these sizes cannot leave them open.
+    fixed = Invocation("aten.expand.default", (("self", tensor(2, 1, 12)), ("size", (2, 8, 12))))
+    assert not variants(fixed, 5)
+    kept = Invocation("aten.expand.default", (("self", tensor(2, 1, 12)), ("size", (-1, 8, 12))))
+    shapes = {spec.shape for found in variants(kept, 5) for spec in found.tensors()}
+    assert {shape[-1] for shape in shapes} == {12}
+    assert {shape[0] for shape in shapes} >= {0, 1, 3}
