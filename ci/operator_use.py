@@ -190,7 +190,7 @@ def distinct_calls(counted: dict[str, tuple[str, CallCounter]]) -> pa.Table:
         for call, times in counter.whole.values():
             _, models = calls.setdefault(kind(call), (call, {}))
             models[number] = models.get(number, 0) + times
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "overload": call.overload,
             "dtype": call.dtype,
