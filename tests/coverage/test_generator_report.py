@@ -179,13 +179,13 @@ def test_pairs_that_pytorch_takes_and_that_are_not_drawn_are_counted(asker: Aske
     case = planted("aten.amax.default", arguments=apart, dtypes=("float32", "float64"))
     poor = pairs_of(case, asker)
     assert poor.structural == PairShare(reachable=4, drawn=3, drawn_at_ten=3)
-    assert poor.examples == ["dtype float64 × keepdim=True"]
+    assert poor.examples == ["keepdim=True × dtype float64"]
     assert poor.undrawn == {"attribute × dtype": 1}
     assert 30 < poor.with_values.drawn <= (poor.with_values.drawn_at_ten or 0) <= poor.with_values.reachable
 
     excuse = Excuse(("aten.amax.*",), (), "it is planted", ("keepdim=True × dtype float64",))
     excused = pairs_of(case, asker, (excuse,))
-    assert excused.excused == [("dtype float64 × keepdim=True", 0)]
+    assert excused.excused == [("keepdim=True × dtype float64", 0)]
     assert excused.structural == PairShare(reachable=3, drawn=3, drawn_at_ten=3)
 
 

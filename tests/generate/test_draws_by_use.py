@@ -24,8 +24,9 @@ def structures(overload: str, examples: int = DEFAULT) -> list[Invocation]:
 @pytest.mark.parametrize("overload", ["aten.conv2d.default", "aten.add.Tensor", "aten.embedding.default"])
 def test_float32_and_its_halves_come_as_often_as_models_use_them(overload: str) -> None:
     dtypes = Counter(call.dtype for call in structures(overload))
-    assert dtypes["float32"] >= 48
-    assert min(dtypes["float16"], dtypes["bfloat16"]) >= 24
+    # The calls of models come in addition.
+    assert dtypes["float32"] >= 40
+    assert min(dtypes["float16"], dtypes["bfloat16"]) >= 20
     # None of the others is given up.
     case = load_cases()[overload]
     assert set(case.dtypes) - set(dtypes) <= {*case.rare, *case.gaps}
@@ -44,7 +45,7 @@ def test_what_is_refused_is_a_tenth() -> None:
         calls = [d.invocations[0] for d in draw_examples(drawn_of, seed=0, examples=DEFAULT)]
         of_them = sum("kernel_size one number" in {c.name for c in structure_conditions(call)} for call in calls)
         shares.append(of_them / len(calls))
-    assert shares[0] > 0.2
+    assert shares[0] > 0.15
     assert 0 < shares[1] <= 0.1
 
 

@@ -89,7 +89,7 @@ def test_every_dtype_has_calls_without_and_with_special_values() -> None:
 @pytest.mark.parametrize("overload", ["aten.eq.Scalar", "aten.ge.Scalar", "aten.hardshrink.default"])
 def test_elements_equal_the_scalar_in_every_dtype(overload: str) -> None:
     equal: set[str] = set()
-    for call in default_draws(overload) + default_draws(overload, seed=1):
+    for call in (call for seed in range(3) for call in default_draws(overload, seed=seed)):
         ((_, spec, tensor),) = held(call)
         scalar = next((a for _, a in call.arguments if isinstance(a, int | float)), None)
         if scalar is not None and abs(scalar) < 2**31 and (tensor == scalar).any():
@@ -163,8 +163,8 @@ def test_a_budget_is_kept_to_the_case() -> None:
 @pytest.mark.parametrize(
     ("overload", "counts"),
     [
-        ("aten.add.Tensor", {24: (12, 24), 128: (64, 128), 256: (160, 320), 512: (320, 640)}),
-        ("aten.acosh.default", {24: (6, 24), 128: (32, 128), 256: (80, 320), 512: (160, 640)}),
+        ("aten.add.Tensor", {24: (12, 24), 128: (64, 128), 256: (128, 256), 512: (256, 512)}),
+        ("aten.acosh.default", {24: (6, 24), 128: (32, 128), 256: (64, 256), 512: (128, 512)}),
         ("aten.lstm_cell.default", {24: (6, 24), 128: (32, 128), 256: (32, 256), 512: (64, 512)}),
         ("aten.gru.input", {24: (12, 24), 128: (64, 128), 256: (128, 256), 512: (256, 512)}),
         ("aten._cdist_forward.default", {24: (6, 24), 128: (32, 128), 256: (32, 128), 512: (64, 256)}),

@@ -220,7 +220,10 @@ def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) 
         (str(PLANTED), "say which function makes the model"),
         (f"{PLANTED}:smal", "has no function 'smal'; it has "),
         (f"{PLANTED}:fails", "fails: RuntimeError: no weights here"),
-        (f"{PLANTED}:returns_nothing", "must return (module, example inputs), not Identity"),
+        (
+            f"{PLANTED}:returns_nothing",
+            "must return (module, example inputs) or (module, example inputs, dynamic_shapes), not Identity",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_word_is_said_in_one_line(word: str, said: str) -> None:
