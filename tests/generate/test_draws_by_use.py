@@ -46,7 +46,8 @@ def test_what_is_refused_is_a_tenth() -> None:
         of_them = sum("kernel_size one number" in {c.name for c in structure_conditions(call)} for call in calls)
         shares.append(of_them / len(calls))
     assert shares[0] > 0.15
-    assert 0 < shares[1] <= 0.1
+    # A tenth, and the first.
+    assert 0 < shares[1] <= 0.1 + 1 / len(calls)
 
 
 def test_a_refused_dtype_comes_now_and_then() -> None:
