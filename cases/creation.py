@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from cases.rules.undefined_elements import conversion_undefined
 from harness.compare.judge import EXACT, Judge, anything
-from harness.core.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, is_float
+from harness.core.dtypes import ALL, FLOATS, NUMBERS, UNSIGNED, Array, is_float
 from harness.core.invocation import Enumerated
 from harness.generate.draw import OMIT, Draw, between
 from harness.generate.operator_case import Arguments, Family
@@ -268,25 +271,37 @@ def _window(d: Draw) -> dict[str, Any]:
     return {"window_length": d.choose(5, 8, 1, 2, 0, 9, 16, 33, 127, 257), "dtype": _dtype(d)}
 
 
-_WINDOWS = ("bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window")
+def _cosines(arguments: Mapping[str, Any]) -> Array:
+    """The magnitudes of a sum of cosines, whose coefficients are those of the named window or add up to one."""
+    coefficients = abs(arguments.get("alpha", 0.54)) + abs(arguments.get("beta", 0.46))
+    return np.full(arguments["window_length"], coefficients)
 
 
-@ops.case(*_WINDOWS, dtypes=FLOATS)
+#: Near the ends of a window its terms cancel: 0.42 - 0.5 + 0.08.
+_SUM_OF_COSINES = Judge(terms=_cosines)
+_COSINE_WINDOWS = ("blackman_window", "hamming_window", "hann_window")
+_OTHER_WINDOWS = ("bartlett_window", "kaiser_window")
+
+
 def window(d: Draw) -> Arguments:
     return _window(d)
 
 
-@ops.case(*(f"{name}.periodic" for name in _WINDOWS), dtypes=FLOATS)
 def window_periodic(d: Draw) -> Arguments:
     return {**_window(d), "periodic": d.boolean()}
 
 
-@ops.case("hamming_window.periodic_alpha", dtypes=FLOATS)
+for names, judge in ((_COSINE_WINDOWS, _SUM_OF_COSINES), (_OTHER_WINDOWS, Judge())):
+    ops.case(*names, dtypes=FLOATS, judge=judge)(window)
+    ops.case(*(f"{name}.periodic" for name in names), dtypes=FLOATS, judge=judge)(window_periodic)
+
+
+@ops.case("hamming_window.periodic_alpha", dtypes=FLOATS, judge=_SUM_OF_COSINES)
 def hamming_alpha(d: Draw) -> Arguments:
     return {**_window(d), "periodic": d.boolean(), "alpha": d.choose(0.54, 0.5, 0.0, 1.0)}
 
 
-@ops.case("hamming_window.periodic_alpha_beta", dtypes=FLOATS)
+@ops.case("hamming_window.periodic_alpha_beta", dtypes=FLOATS, judge=_SUM_OF_COSINES)
 def hamming_alpha_beta(d: Draw) -> Arguments:
     return {**hamming_alpha(d), "beta": d.choose(0.46, 0.5, 0.0, 1.0)}
 

@@ -70,7 +70,8 @@ def _weighted(dims: int, kind: str) -> Judge:
 
     def window_maximum(arguments: Mapping[str, Any]) -> Array:
         image = arguments["self"] if "self" in arguments else arguments["input"]
-        magnitude: Array = np.nan_to_num(np.abs(image), nan=0.0, posinf=0.0)
+        # A bound is known where all that takes part is finite.
+        magnitude: Array = np.where(np.isfinite(image), np.abs(image), np.nan)
         for axis in range(dims):
             near = _touched(arguments, axis, dims, radius)[1]
             last = np.moveaxis(magnitude, 2 + axis, -1)

@@ -40,19 +40,29 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         asked = [w for w in witnesses_of(context.settings) if w.turn is turn]
         if turn is not Turn.FIRST:
             decision = decide(failure, heard)
-            if not _goes_on(turn, decision, heard, failure.thorough):
+            if not _goes_on(turn, decision):
                 continue
+            if decision.blame == CONVERTER and not failure.thorough:
+                asked = _unless_confirmed(asked, heard)
             if decision.blame != UNKNOWN and not failure.example:
                 asked = _that_matter(asked, failure.outcome, heard)
         heard += _hear(asked, context, dead, announce)
     return decide(failure, heard)
 
 
-def _goes_on(turn: Turn, decision: Decision, heard: Sequence[Testimony], thorough: bool) -> bool:
-    if turn is Turn.OPEN:
-        return decision.blame == UNKNOWN
-    confirmed = any(t.finding is Finding.CONFIRMS for t in heard)
-    return (decision.blame == CONVERTER and (thorough or not confirmed)) or decision.blame == UNKNOWN
+def _goes_on(turn: Turn, decision: Decision) -> bool:
+    return decision.blame == UNKNOWN or (turn is not Turn.OPEN and decision.blame == CONVERTER)
+
+
+def _unless_confirmed(asked: Sequence[Witness], heard: Sequence[Testimony]) -> list[Witness]:
+    """Those that may still matter to a converter's blame once PyTorch's result is confirmed.
+
+    That float64 confirms the kernel says nothing of what PyTorch decomposes the call to.
+    """
+    roles = {t.role for t in heard if t.finding is Finding.CONFIRMS}
+    if not roles:
+        return list(asked)
+    return [] if Role.DECOMPOSITION in roles else [w for w in asked if w.role is Role.PROGRAM]
 
 
 def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Testimony]) -> list[Witness]:

@@ -198,13 +198,16 @@ class IsolatedProcess:
             ProcessDied: no process can be started.
         """
         if self._connection is None:
-            try:
-                self._launch()
-            except ProcessDied as died:
-                if died.limit:
-                    raise
-                # What was killed as it started, the fork server perhaps, is started once more.
-                self._launch()
+            for last in (False, False, True):
+                try:
+                    self._launch()
+                    break
+                except ProcessDied as died:
+                    if died.limit or last:
+                        raise
+                    # What was killed as it started is started again: the fork server perhaps, which refuses
+                    # connections while it ends, and is replaced only once it has.
+                    time.sleep(_POLL)
         assert self._connection is not None
         self.served += 1
         # Receiving says how it died.

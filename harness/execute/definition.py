@@ -11,7 +11,7 @@ from harness.core.documents import with_causes
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
-from harness.core.torch_operators import OpOverload, TorchDispatchMode, own_definition
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, is_composite, own_definition
 from harness.execute.torch_call import quiet_call, to_numpy
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
@@ -49,6 +49,9 @@ class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
             taken = self._definition
         elif func.namespace == "prims":
             taken = func.impl_aten
+        elif is_composite(func):
+            # `special_expm1` is `expm1` by another name: what it calls counts.
+            taken = func.decompose
         else:
             return func(*args, **(kwargs or {}))
         self._depth += 1
@@ -59,7 +62,48 @@ class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._depth -= 1
 
 
-def definition_of(invocation: Invocation) -> tuple[BoundCall, InPlaceOfTheKernel] | None:
+class InPlaceOfTheParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Takes the definitions of the operators that a composite one calls, wherever these have any.
+
+    A composite operator (`group_norm`) is its own definition but for the kernels that it ends in. Leaving the mode
+    raises `Circular` where it was those kernels alone.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._is_taken = False
+        self._circular: set[OpOverload] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if is_composite(func):
+            with self:
+                return func.decompose(*args, **(kwargs or {}))
+        definition = None if func in self._circular or func.is_view else own_definition(func)
+        if definition is not None and not func._schema.is_mutable:
+            try:
+                with InPlaceOfTheKernel(func, definition):
+                    result = definition(*args, **(kwargs or {}))
+            except Circular:
+                self._circular.add(func)
+            else:
+                self._is_taken = True
+                return result
+        return func(*args, **(kwargs or {}))
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        """Leave the mode.
+
+        Raises:
+            Circular: nothing but kernels was called.
+        """
+        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        if kind is None and not self._is_taken:
+            raise Circular
+
+
+def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode] | None:
     """The call of an operator's definition with the arguments of a case, and the mode to make it in.
 
     None where PyTorch has no definition, or one that takes other arguments: some take fewer by position.
@@ -68,7 +112,7 @@ def definition_of(invocation: Invocation) -> tuple[BoundCall, InPlaceOfTheKernel
     kernel = overload(invocation.overload)
     definition = own_definition(kernel)
     if definition is None:
-        return None
+        return (call, InPlaceOfTheParts()) if is_composite(kernel) else None
     try:
         inspect.signature(definition).bind(*call.positional, **dict(call.keywords))
     except TypeError:
@@ -82,9 +126,11 @@ def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
     if found is None:
         return None
     call, in_its_place = found
+    tensors = build_tensors(invocation)
     try:
         with quiet_call(), in_its_place:
-            return tuple(to_numpy(t) for t in output_tensors(call(build_tensors(invocation))))
+            results = output_tensors(call(tensors))
+        return tuple(map(to_numpy, results))
     except (Circular, *REFUSALS):
         return None
 
@@ -127,9 +173,10 @@ def _decomposed(invocation: Invocation) -> Exception | None:
     if found is None:
         return None
     call, in_its_place = found
+    tensors = build_tensors(invocation)
     try:
         with quiet_call(), in_its_place:
-            call(build_tensors(invocation))
+            call(tensors)
     except Circular:
         return None
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from failure_contexts import trial_of, words_of
 from harness_runs import vector
@@ -11,6 +12,7 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.execute.definition import defined_outputs
 
 
 def blamed(context: FailureContext) -> Decision:
@@ -65,3 +67,34 @@ def test_a_decomposition_that_does_not_run_in_pytorch_either_is_pytorchs() -> No
     decision = blamed(trial_of(call, outcome=Outcome.ERROR))
     assert decision.blame == "pytorch"
     assert "and fails on that itself: IndexError" in words_of(decision)
+
+
+def test_what_a_composite_call_decomposes_to_is_to_blame_though_float64_confirms_the_kernel() -> None:
+    # x1 + (x2 - x1)·w of two equal infinities is NaN in the decomposition, and the infinity in the kernel.
+    call = Invocation(
+        "aten.upsample_linear1d.vec",
+        (
+            ("input", tensor((1, 1, 3), [1.0, float("inf"), float("inf")])),
+            ("output_size", (5,)),
+            ("align_corners", True),
+            ("scale_factors", None),
+        ),
+    )
+    decision = blamed(trial_of(call))
+    assert decision.blame == "pytorch"
+    assert "PyTorch's decomposition of the operator gives ort-cpu's result" in words_of(decision)
+
+
+def test_the_parts_of_a_composite_call_have_definitions_that_stay_in_range() -> None:
+    # Its kernel multiplies an overflown variance's inverse by the mean, and ends in NaN; its definition gives zeros.
+    values = [3.4028234663852886e38, 2.0, -1.0, 1.0]
+    call = Invocation("aten.group_norm.default", (("input", tensor((1, 1, 4), values)), ("num_groups", 1)))
+    context = trial_of(call)
+    assert np.isnan(context.reference.expected[0]).all()
+    assert context.comparison is not None
+    assert context.comparison.problem is None
+
+
+def test_parts_without_definitions_define_nothing() -> None:
+    call = Invocation("aten.special_expm1.default", (("self", vector([1.0, 2.0])),))
+    assert defined_outputs(call) is None

@@ -12,6 +12,7 @@ from onnx import helper
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
+from harness.blame.witnesses.pytorch import ask_row_major
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
 
 
@@ -80,3 +81,12 @@ def test_only_elements_that_show_the_kind_of_failure_count() -> None:
     (wrong,) = context.wrong
     assert wrong.tolist() == [False, True]
     assert blamed(context).blame == "converter"
+
+
+def test_two_draws_that_are_equal_are_no_evidence() -> None:
+    # Of two elements drawn without replacement PyTorch gives one order or the other, each as often.
+    weights = TensorSpec((2,), "float32", (0,), 0, Literal((0.5,)))
+    call = Invocation("aten.multinomial.default", (("self", weights), ("num_samples", 2)))
+    both_zero = [helper.make_node("Identity", ["zeros"], ["c0_o0"])]
+    model = graph_of_nodes(call, both_zero, {"zeros": np.zeros(2, np.int64)})
+    assert not any(list(ask_row_major.testify(trial_of(call, model=model))) for _ in range(12))

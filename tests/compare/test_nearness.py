@@ -304,3 +304,31 @@ def test_a_float64_variance_at_the_end_of_the_range_is_held_to_one_in_long_doubl
     assert against_pytorch(call, exact, judge_of(call)).problem is None
     exact[1] = 1e308
     assert against_pytorch(call, exact, judge_of(call)).problem is not None
+
+
+def test_rule_4_a_window_is_held_to_its_cosines() -> None:
+    load_cases()
+    call = Invocation(
+        "aten.blackman_window.default", (("window_length", 127), ("dtype", Enumerated("dtype", "float64")))
+    )
+    reference = run_reference(call)
+    (window,) = reference.expected
+    # Symmetric, by a formula that cancels to 2e-4 of terms of a half.
+    assert compare(judge_of(call), reference, [np.r_[window[:1], window[:0:-1]]]).problem is None
+    assert compare(judge_of(call), reference, [np.asarray(np.blackman(127))]).problem == "values"
+    assert compare(judge_of(call), reference, [window.astype(np.float32).astype(np.float64)]).problem == "values"
+
+
+def test_no_bound_is_known_where_an_infinity_is_interpolated() -> None:
+    load_cases()
+    arguments = (
+        ("self", tensor([1.0, INF, INF], (1, 1, 3))),
+        ("output_size", (5,)),
+        ("align_corners", True),
+        ("scales", None),
+    )
+    reference = run_reference(Invocation("aten.upsample_linear1d.default", arguments))
+    (expected,) = reference.expected
+    assert expected[0, 0, 3] == INF
+    judge = judge_of(reference.invocation)
+    assert compare(judge, reference, [np.where(expected == INF, NAN, expected)]).problem == "NaN positions"
