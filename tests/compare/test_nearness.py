@@ -322,12 +322,12 @@ def test_rule_4_a_window_is_held_to_its_cosines() -> None:
 def test_no_bound_is_known_where_an_infinity_is_interpolated() -> None:
     load_cases()
     arguments = (
-        ("self", tensor([1.0, INF, INF], (1, 1, 3))),
+        ("input", tensor([1.0, INF, INF], (1, 1, 3))),
         ("output_size", (5,)),
         ("align_corners", True),
-        ("scales", None),
+        ("scale_factors", None),
     )
-    reference = run_reference(Invocation("aten.upsample_linear1d.default", arguments))
+    reference = run_reference(Invocation("aten.upsample_linear1d.vec", arguments))
     (expected,) = reference.expected
     assert expected[0, 0, 3] == INF
     judge = judge_of(reference.invocation)
