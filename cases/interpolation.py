@@ -205,8 +205,11 @@ def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
     with np.errstate(all="ignore"):
         # A coordinate that leaves the range when it is scaled is infinite to a kernel.
         grid = grid * np.asarray(max(arguments["input"].shape[2:], default=1), grid.dtype)
-    cubic = arguments["interpolation_mode"] == _CUBIC_MODE
-    if cubic or padding == _ZEROS:
+    mode = arguments["interpolation_mode"]
+    if padding == _ZEROS and mode == _NEAREST_MODE:
+        # No weights: what lies outside is padded.
+        open_ = np.isnan(grid)
+    elif mode == _CUBIC_MODE or padding == _ZEROS:
         open_ = ~np.isfinite(grid)
     elif padding == _REFLECTION:
         open_ = np.isinf(grid)
@@ -222,6 +225,8 @@ _SAMPLED = Judge(
         "and what lies outside is padded, and ONNX's GridSample says nothing of it.",
         _without_place,
     ),
+    # ((x + 1)·size - 1) / 2 is the place of x.
+    coordinates=frozenset({"grid"}),
 )
 
 

@@ -99,6 +99,8 @@ class Judge:
         unused_outputs: Outputs that the arguments do not ask for, so that not even their shape is compared.
         of_complex: Of calls with complex tensors, where they are judged otherwise. IEEE 754 defines no
             complex arithmetic, so that neither sign of a zero is wrong there.
+        coordinates: Names of tensor arguments whose numbers are places measured from the middle of a range, so that
+            what is computed from them is rounded as numbers of at least one are.
         reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
             that PyTorch does not contradict itself where it differs for row-major copies of them.
     """
@@ -116,6 +118,7 @@ class Judge:
     alternatives: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
     unused_outputs: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
     of_complex: Judge | None = None
+    coordinates: frozenset[str] = frozenset()
     reads_layout: bool = False
 
     def __post_init__(self) -> None:

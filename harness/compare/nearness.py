@@ -28,7 +28,8 @@ An element is right if any of these holds:
    float64 on the absolute values of the inputs (or `Judge.terms`), the sum of the terms' magnitudes, and n
    the number of elements of the largest input. The forward error of a sum of n terms in any order is at
    most γₙ·S, γₙ = n·u / (1 - n·u) (Higham §3.1, §4.2), whatever is left after cancellation, and grows with
-   √n in practice (see 2);
+   √n in practice (see 2). So it is where |g - e| is at most that, and |e - o| more: the call computes some of its
+   terms in a narrower dtype than the result has (float32 distances of a float64 integral), which float64 does not;
 5. the operator accumulates, none of the element's inputs is infinite or NaN, not even one that a factor of
    zero hides, and it is an infinity or NaN that some order of summation runs into. Neither ONNX nor PyTorch
    states an order, and a partial sum is at most the sum of the positive terms, P = (S + o) / 2, and at least
@@ -40,12 +41,13 @@ An element is right if any of these holds:
    decides, the other terms may still overflow to the other infinity, as they do in a product that is rounded
    before it is added and do not in a fused multiply-add: NaN is right beside +inf where the N of the finite
    terms exceeds the largest finite number, and beside -inf where their P does;
-6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part of
-   it that grows with the square of the step (half the second difference): the result is then the exact one for
-   inputs that the dtype cannot tell from these, which is all that a stable algorithm promises (backward error,
-   ibid. §1.5, §1.6). C is what is left at an extremum: where all elements are equal the variance is the square
-   of the error that their mean has. Only a smooth response counts, one that grows with the step:
-   at a jump (a rounding, a comparison, a remainder) the operator defines which side is right;
+6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part
+   of it that grows with the square of the step (half the second difference): the result is then the exact one
+   for inputs that the dtype cannot tell from these, which is all that a stable algorithm promises (backward
+   error, ibid. §1.5, §1.6). `Judge.coordinates` are moved by the last place of one at least. C is what is
+   left at an extremum: where all elements are equal the variance is the square of the error that their mean
+   has. Only a smooth response counts, one that grows with the step: at a jump (a rounding, a comparison, a
+   remainder) the operator defines which side is right;
 7. PyTorch's own definition of the operator by simpler ones, run in the case's dtype, is another order of the
    same terms. Of an operator that accumulates it is right where no input of the element is infinite or NaN and
    PyTorch's result or the backend's is: the order decided then whether the range was left. Of a float64 result,
@@ -212,8 +214,20 @@ def right_elements(
             break
         accept(true & (error <= allowed), words)
     if not done():
+        accept(_in_another_order(judge, oracle, output, e, g), _TERMS)
+    if not done():
         accept(_as_defined(judge, oracle, output, e, g), _DEFINITION)
     return right, excused
+
+
+def _in_another_order(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
+    """The second part of rule 4: PyTorch's result but for the order of its sum, where float64 computes another one."""
+    o = oracle.truth[output] if oracle.truth else None
+    magnitude = term_magnitudes(judge, oracle, output)
+    if magnitude is None or o is None:
+        return np.zeros(e.shape, dtype=bool)
+    allowed = _summed(judge, str(oracle.expected[output].dtype), _largest(oracle)).allowed(magnitude)
+    return np.asarray((np.abs(e - o) > allowed) & (np.abs(g - e) <= allowed))
 
 
 #: Of a float64 result: how far PyTorch's definition may be from its kernel and still be the same but for rounding.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,7 +12,7 @@ import torch
 from harness.compare.nearness import Sensitivity, ulp
 from harness.compare.tolerances import MIN_EXPONENT
 from harness.core.dtypes import PRECISION, Array, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation
+from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.core.tensors import build_tensors
 from harness.execute.torch_call import call_invocation, in_float64, map_arguments, to_numpy
 
@@ -25,7 +25,9 @@ _LEAST_GROWTH, _MOST_GROWTH = 1.2, 8.0
 _REJECTIONS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
 
 
-def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensitivity | None, ...] | None:
+def sensitivity(
+    invocation: Invocation, outputs: Sequence[str], coordinates: Collection[str] = ()
+) -> tuple[Sensitivity | None, ...] | None:
     """How far the outputs move, and how wrong PyTorch is, when every floating input moves by its last place.
 
     How far is asked of float64, which can tell numbers apart that the case's dtype cannot; how wrong, of
@@ -35,7 +37,9 @@ def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensiti
     Args:
         invocation: The case.
         outputs: Dtypes of its outputs; the result has None for one that float64 has no answer for.
+        coordinates: As `harness.compare.judge.Judge` has them.
     """
+    least = [float(name in coordinates) for name in tensor_arguments(invocation)]
     tensors = build_tensors(invocation)
     truth = in_float64(invocation, tensors)
     floats = [dtype for dtype in outputs if is_float(dtype)]
@@ -46,11 +50,11 @@ def sensitivity(invocation: Invocation, outputs: Sequence[str]) -> tuple[Sensiti
     conditions, curvatures, errors = ([None if o is None else np.zeros(o.shape) for o in truth] for _ in range(3))
     with np.errstate(all="ignore"):
         for signs in range(_NEIGHBOURS):
-            near = in_float64(*_moved(invocation, tensors, step, signs, 1))
-            far = in_float64(*_moved(invocation, tensors, step, signs, 2))
+            near = in_float64(*_moved(invocation, tensors, step, signs, 1, least))
+            far = in_float64(*_moved(invocation, tensors, step, signs, 2, least))
             _add(conditions, truth, near, far, _response)
             _add(curvatures, truth, near, far, _curvature)
-            beside = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1)
+            beside = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1, least)
             _add(errors, truth, in_float64(*beside), _own(*beside), _distance)
     return tuple(
         None if c is None or e is None or q is None else Sensitivity(c * scale, e * scale, q * scale**2)
@@ -142,8 +146,21 @@ def _narrowed(invocation: Invocation) -> Invocation:
     return map_arguments(invocation, narrow)
 
 
+def tensor_arguments(invocation: Invocation) -> Iterator[str]:
+    """The name of the argument that each tensor of a call is in, in order."""
+    for name, value in invocation.arguments:
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(part, TensorSpec):
+                yield name
+
+
 def _moved(
-    invocation: Invocation, tensors: Sequence[torch.Tensor], dtype: str | None, signs: int, steps: int
+    invocation: Invocation,
+    tensors: Sequence[torch.Tensor],
+    dtype: str | None,
+    signs: int,
+    steps: int,
+    least: Sequence[float],
 ) -> tuple[Invocation, list[torch.Tensor]]:
     """The call with every float, and every part of a complex number, moved by `steps` last places.
 
@@ -153,13 +170,14 @@ def _moved(
         dtype: Whose last places; the moved tensors are in float64 then. None for each tensor's own.
         signs: Seed of the directions, up or down.
         steps: In last places.
+        least: Of each tensor, the magnitude whose last place its numbers are moved by at least.
     """
     random = np.random.Generator(np.random.PCG64(signs))
 
-    def move(values: Array, of: str) -> Array:
+    def move(values: Array, of: str, at_least: float = 0.0) -> Array:
         chance = random.integers(0, 2, values.shape) * 2.0 - 1.0
-        finite = np.isfinite(values) & (values != 0)
-        given = np.where(finite, values, 0.0)
+        finite = np.isfinite(values) & ((values != 0) | (at_least > 0))
+        given = np.maximum(np.abs(np.where(finite, values, 0.0)), at_least)
         # Float32 stands in for float64, whose last places go on shrinking where float32's do not.
         unit = np.abs(np.spacing(given)) / _FLOAT64_PER_FLOAT32 if of == "float64" else ulp(given, of)
         return np.where(finite, values + steps * chance * unit, values)
@@ -169,14 +187,15 @@ def _moved(
             return float(move(np.asarray(argument), dtype or "float32"))
         return argument
 
-    def move_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    def move_tensor(tensor: torch.Tensor, at_least: float) -> torch.Tensor:
         if tensor.is_complex():
-            return torch.complex(move_tensor(tensor.real), move_tensor(tensor.imag))
+            return torch.complex(move_tensor(tensor.real, at_least), move_tensor(tensor.imag, at_least))
         if not tensor.is_floating_point():
             return tensor
         own = str(tensor.dtype).removeprefix("torch.")
         of = own if dtype in (None, "float32") and own == "float64" else dtype or own
-        values = torch.from_numpy(move(tensor.double().numpy(), of))
+        values = torch.from_numpy(move(tensor.double().numpy(), of, at_least))
         return values if dtype else values.to(tensor.dtype)
 
-    return map_arguments(invocation, move_number), [move_tensor(tensor) for tensor in tensors]
+    moved = [move_tensor(tensor, at_least) for tensor, at_least in zip(tensors, least, strict=True)]
+    return map_arguments(invocation, move_number), moved

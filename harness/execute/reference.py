@@ -62,7 +62,8 @@ class Reference:
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
-        return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected])
+        coordinates = judge_of(self.invocation).coordinates
+        return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected], coordinates)
 
     @cached_property
     def flushed(self) -> tuple[Array, ...] | None:

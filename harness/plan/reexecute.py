@@ -17,6 +17,7 @@ from harness.convert.converter import find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
+from harness.execute.models.model_task import model_word
 from harness.execute.program import Exportable, export_alone
 from harness.execute.reference import run_reference
 from harness.execute.run_steps import outputs_of
@@ -82,6 +83,16 @@ def recorded(run: Path, wanted: str) -> Again:
         opset=opset if isinstance(opset, int) else None,
         rules=tuple(map(str, rules)),
     )
+
+
+def recorded_model(run: Path, wanted: str) -> str | None:
+    """The model that a recorded case is a run of, as the run's user named it; None for a call.
+
+    Raises:
+        ResultsError: no such case, with near ones; or the run cannot be read.
+    """
+    case_id = store.resolve_case(run, wanted, read_minimal(run))
+    return model_word(run, store.read(run, ["overload"], pc.field("case_id") == case_id)["overload"].to_pylist())
 
 
 def from_file(path: Path) -> Again:

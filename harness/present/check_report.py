@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from harness.causes.cause import root_cause
@@ -141,13 +141,15 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
 def _next_steps(found: ModelCheck, failing: list[Way]) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
-    if any(way.calls for way in failing):
-        backend, converter = failing[0].backend, failing[0].converter
-        file = f"{found.name}.jsonl"
-        yield Note(
-            f"next: conformance capture {found.word} --out {file} && pytest harness --source corpus:{file} "
-            f"--converter {converter} --backend {backend}"
-        )
+    if failing:
+        yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}")
+
+
+def _of_way(way: Way) -> str:
+    """The options that a way is asked for by, where they are not the default ones."""
+    converter = "" if way.converter == "dynamo" else f" --converter {way.converter}"
+    backend = "" if way.backend == "ort-cpu" else f" --backend {way.backend}"
+    return f"{converter}{backend}{f' --also {way.dtype}' if way.dtype else ''}"
 
 
 def onnx_report(checks: Sequence[OnnxCheck]) -> Report:
@@ -168,8 +170,16 @@ def onnx_report(checks: Sequence[OnnxCheck]) -> Report:
         title=checks[0].path,
         before=(Note("survives" if survives else "does not survive", "green" if survives else "red"),),
         sections=tuple(sections),
-        after=tuple(judged),
+        after=(*judged, *(Note(f"next: conformance repro {c.path}{_of_backend(c)}") for c in checks if _is_shown(c))),
     )
+
+
+def _is_shown(check: OnnxCheck) -> bool:
+    return not check.survives and not (check.node is not None and check.node.invalid)
+
+
+def _of_backend(check: OnnxCheck) -> str:
+    return "" if check.backend == "ort-cpu" else f" --backend {check.backend}"
 
 
 def _run_text(run: OnnxRun) -> str:
@@ -204,7 +214,7 @@ def onnx_data(checks: Sequence[OnnxCheck]) -> dict[str, Any]:
     return {
         "model": checks[0].path,
         "survives": all(check.survives for check in checks),
-        "backends": [{**asdict(check), "survives": check.survives} for check in checks],
+        "backends": [{**asdict(replace(check, part=None)), "survives": check.survives} for check in checks],
     }
 
 

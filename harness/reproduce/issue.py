@@ -6,12 +6,15 @@ A failure as a report that the maintainers of the guilty project can run as it s
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import onnx
 
+from harness.causes.known_issues import KnownIssue
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.locate.suspect import Suspect
@@ -31,9 +34,136 @@ _RUNNING = frozenset({"numpy", "onnx"})
 _PROCESSORS = {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "ARM64"}
 
 
+class BugReport(ABC):
+    """What a bug report says, whatever its form; `FIELDS` names what a tracker's form may ask for.
+
+    Attributes:
+        script: Shows the defect by itself.
+    """
+
+    FIELDS: ClassVar = (
+        *("summary", "code", "expected", "actual", "diagnosis", "model", "is_about_conversion"),
+        *("versions", "packages", "backend_version", "system", "platform", "architecture"),
+    )
+
+    script: str
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """As the maintainers of its tracker title an issue."""
+
+    @property
+    @abstractmethod
+    def tracker(self) -> str:
+        """The GitHub repository that it is for; "" where none is known."""
+
+    @property
+    @abstractmethod
+    def backend(self) -> str:
+        """The runtime, by the name of its backend."""
+
+    @property
+    @abstractmethod
+    def backend_version(self) -> str:
+        """Of the runtime."""
+
+    @property
+    @abstractmethod
+    def installed(self) -> Mapping[str, str]:
+        """Package → version, ``python`` too, of what took part."""
+
+    @property
+    @abstractmethod
+    def system(self) -> str:
+        """Operating system, release and processor; "" where they are unknown."""
+
+    @property
+    @abstractmethod
+    def summary(self) -> str:
+        """What happens, in a few sentences."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What should have happened."""
+
+    @property
+    @abstractmethod
+    def actual(self) -> str:
+        """What happened instead."""
+
+    @property
+    @abstractmethod
+    def diagnosis(self) -> str:
+        """Where the defect is, and what says so."""
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The graph under a heading; nothing where the script has it."""
+
+    @property
+    @abstractmethod
+    def is_about_conversion(self) -> str:
+        """As the form of ONNX's tracker has it."""
+
+    @property
+    def known(self) -> tuple[KnownIssue, ...]:
+        """Entries of the list of known defects that match."""
+        return ()
+
+    @property
+    def of_runtime(self) -> bool:
+        """Whether the script shows the defect in a model, without PyTorch."""
+        return "import torch" not in self.script
+
+    @property
+    def versions(self) -> str:
+        """As PyTorch's ``collect_env`` prints them, without what a record does not know."""
+        torch = self.installed.get("torch", "")
+        build = torch.partition("+")[2]
+        numbers = re.fullmatch(r"cu(\d+)(\d)", build)
+        cuda = f"{numbers[1]}.{numbers[2]}" if numbers else "None" if build == "cpu" else ""
+        lines = [f"PyTorch version: {torch}"] if torch else []
+        lines += [f"CUDA used to build PyTorch: {cuda}"] if cuda else []
+        lines += [f"OS: {self.system}"] if self.system else []
+        lines += [f"Python version: {self.installed['python']}"] if "python" in self.installed else []
+        return fenced("\n".join([*lines, "", "Versions of relevant libraries:", *self._packages]))
+
+    @property
+    def packages(self) -> str:
+        """One line per package, as pip names them."""
+        python = [f"Python {self.installed['python']}"] if "python" in self.installed else []
+        return fenced("\n".join([*python, *self._packages]))
+
+    @property
+    def _packages(self) -> list[str]:
+        """``[pip3] onnx==1.23.2`` of all that takes part in the script."""
+        wanted = (_RUNNING if self.of_runtime else _TELLING) | set(BACKENDS.find(self.backend)[0].distributions or ())
+        told = {name: version for name, version in self.installed.items() if name in wanted}
+        return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
+
+    @property
+    def code(self) -> str:
+        """The script, fenced."""
+        return fenced(self.script.strip(), "python")
+
+    @property
+    def platform(self) -> str:
+        """The operating system."""
+        return self.system.partition(" ")[0]
+
+    @property
+    def architecture(self) -> str:
+        """The processor's, as ONNX Runtime's form has it."""
+        machine = self.system.rpartition(" ")[2]
+        return _PROCESSORS.get(machine, machine)
+
+
 @dataclass(frozen=True)
-class Report:
-    """What a bug report says, whatever its form.
+class CallReport(BugReport):
+    """A report on one call.
 
     Attributes:
         checked: How the stand-alone script ended here; None where it was not run.
@@ -46,6 +176,26 @@ class Report:
     checked: ScriptResult | None
     graph: str
     lines: tuple[Suspect, ...] = ()
+
+    @property
+    def tracker(self) -> str:
+        """See `tracker_of`."""
+        return tracker_of(self.failure)
+
+    @property
+    def known(self) -> tuple[KnownIssue, ...]:
+        """Entries of the list of known defects that match."""
+        return self.failure.known
+
+    @property
+    def backend(self) -> str:
+        """The runtime, by the name of its backend."""
+        return self.failure.backend
+
+    @property
+    def installed(self) -> Mapping[str, str]:
+        """Package → version of the run."""
+        return self.failure.versions
 
     @property
     def title(self) -> str:
@@ -76,11 +226,6 @@ class Report:
         return f"{done}{how}."
 
     @property
-    def of_runtime(self) -> bool:
-        """Whether the script shows the defect in a model, without PyTorch."""
-        return "import torch" not in self.script
-
-    @property
     def expected(self) -> str:
         """What should have happened."""
         if self.failure.outcome is Outcome.MISMATCH:
@@ -95,7 +240,7 @@ class Report:
     def actual(self) -> str:
         """What the script prints, or what was recorded."""
         said = self.checked.output if self.checked is not None else self.failure.message
-        return _fenced(said.strip())
+        return fenced(said.strip())
 
     @property
     def diagnosis(self) -> str:
@@ -127,45 +272,10 @@ class Report:
         return re.sub(r"(^|\. )the ", r"\1The ", words)
 
     @property
-    def versions(self) -> str:
-        """As PyTorch's ``collect_env`` prints them, without what a record does not know."""
-        known = self.failure.versions
-        torch = known.get("torch", "")
-        build = torch.partition("+")[2]
-        numbers = re.fullmatch(r"cu(\d+)(\d)", build)
-        cuda = f"{numbers[1]}.{numbers[2]}" if numbers else "None" if build == "cpu" else ""
-        lines = [f"PyTorch version: {torch}"] if torch else []
-        lines += [f"CUDA used to build PyTorch: {cuda}"] if cuda else []
-        lines += [f"OS: {self.failure.system}"] if self.failure.system else []
-        lines += [f"Python version: {known['python']}"] if "python" in known else []
-        return _fenced("\n".join([*lines, "", "Versions of relevant libraries:", *self._packages]))
-
-    @property
-    def packages(self) -> str:
-        """One line per package, as pip names them."""
-        python = [f"Python {self.failure.versions['python']}"] if "python" in self.failure.versions else []
-        return _fenced("\n".join([*python, *self._packages]))
-
-    @property
-    def _packages(self) -> list[str]:
-        """``[pip3] onnx==1.23.2`` of all that takes part in the script."""
-        failure = self.failure
-        wanted = (_RUNNING if self.of_runtime else _TELLING) | set(
-            BACKENDS.find(failure.backend)[0].distributions or ()
-        )
-        told = {name: version for name, version in failure.versions.items() if name in wanted}
-        return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
-
-    @property
-    def code(self) -> str:
-        """The script, fenced."""
-        return _fenced(self.script.strip(), "python")
-
-    @property
     def model(self) -> str:
         """The graph under a heading; nothing where the script has it."""
         there = self.graph and not self.of_runtime
-        return f"The exported model:\n\n{_fenced(self.graph.strip())}\n" if there else ""
+        return f"The exported model:\n\n{fenced(self.graph.strip())}\n" if there else ""
 
     @cached_property
     def model_proto(self) -> onnx.ModelProto | None:
@@ -186,17 +296,6 @@ class Report:
     def system(self) -> str:
         """Operating system, release and processor; "" where they are unknown."""
         return self.failure.system
-
-    @property
-    def platform(self) -> str:
-        """The operating system."""
-        return self.system.partition(" ")[0]
-
-    @property
-    def architecture(self) -> str:
-        """The processor's, as ONNX Runtime's form has it."""
-        machine = self.system.rpartition(" ")[2]
-        return _PROCESSORS.get(machine, machine)
 
 
 def model_of(graph: str) -> onnx.ModelProto | None:
@@ -224,22 +323,23 @@ def tracker_of(failure: ReproducibleFailure) -> str:
     return BACKENDS.find(failure.backend)[0].tracker
 
 
-def write_issue(report: Report) -> str:
+def write_issue(report: BugReport) -> str:
     """The Markdown of a bug report: a first line with its title, then the tracker's form."""
-    tracker = tracker_of(report.failure)
+    tracker = report.tracker
     where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
-    form = _form(report.failure, tracker)
-    said = {name: getattr(report, name) for name, kind in vars(Report).items() if isinstance(kind, property)}
-    for name, text in said.items():
+    form = _form(report.backend, tracker)
+    texts = {name: str(getattr(report, name)) for name in report.FIELDS}
+    for name, text in texts.items():
         if not text:
             form = {heading: asked.replace(f"\n\n{{{name}}}", "") for heading, asked in form.items()}
-    sections = {heading: asked.format_map(said).strip() for heading, asked in form.items()}
+    sections = {heading: asked.format_map(texts).strip() for heading, asked in form.items()}
     body = "\n".join(f"### {heading}\n\n{text}\n" for heading, text in sections.items() if text)
-    known = "".join(f"Possibly a duplicate of {i.link}: {i.note}\n\n" for i in report.failure.known)
+    known = "".join(f"Possibly a duplicate of {i.link}: {i.note}\n\n" for i in report.known)
     return f"{where}# {report.title}\n\n{known}{body}"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def fenced(text: str, language: str = "") -> str:
+    """Text as a block of code, cut where it is very long."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}\n… {len(text) - _LONGEST} more characters"
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])
@@ -258,15 +358,15 @@ _PLAIN = {
 }
 
 
-def _form(failure: ReproducibleFailure, tracker: str) -> Mapping[str, str]:
+def _form(backend: str, tracker: str) -> Mapping[str, str]:
     """The form of the backend where that tracker is its own, else of any plug-in with the tracker."""
-    backends = (BACKENDS.find(failure.backend)[0], *BACKENDS.entries())
+    backends = (BACKENDS.find(backend)[0], *BACKENDS.entries())
     forms = [(e.tracker, e.issue_form) for e in backends]
     forms += [(e.tracker, e.issue_form) for e in CONVERTERS.entries()]
     return next((form for of, form in forms if of == tracker and form), _PLAIN)
 
 
-def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()) -> Report:
+def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()) -> CallReport:
     """The report for a failure.
 
     A runtime's defect is shown by a script without PyTorch, where there is one that shows it.
@@ -292,9 +392,9 @@ def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tup
         else:
             checked = run_text(script) if check else None
             if checked is None or checked.reproduces:
-                return Report(failure, script, checked, graph)
+                return CallReport(failure, script, checked, graph)
     script = write_script(failure, heading)
-    return Report(failure, script, _checked(script, check), graph, lines)
+    return CallReport(failure, script, _checked(script, check), graph, lines)
 
 
 def _checked(script: str, check: bool) -> ScriptResult | None:

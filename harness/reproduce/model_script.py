@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -22,6 +22,7 @@ from harness.core.snippet import RunSnippet, RunWanted
 from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
+from harness.models.graph_part import pattern
 from harness.reproduce import call_source
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
@@ -35,6 +36,8 @@ _LONGEST_MODEL = 6000
 _MANY = 64
 #: Elements; larger inputs would fill pages.
 _MOST = 2048
+#: Elements of an array that is written on one line.
+_SHORT = 8
 #: The element that a failure names: ``output 0[2,1]``.
 _STRUCTURE = ("number of outputs", "dtype", "shape")
 
@@ -53,10 +56,10 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
         raise NoScript("the failure is not one of the runtime alone")
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         raise NoScript("a process that dies needs one that watches it")
-    text = _plain_text(model)
-    run = _backend(failure)
+    graph = ['model = onnx.parser.parse_model("""', _plain_text(model), '""")']
+    run = _snippet(failure.backend)
     if failure.stage is Stage.LOAD:
-        return _assembled(heading, run, text, _refused(run.load, "load"))
+        return _assembled(heading, run, [*graph, *_refused(run.load, "load")])
     # Operators are judged as their family files say.
     load_cases()
     reference = run_reference(failure.invocation)
@@ -66,12 +69,103 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     if any(array.size > _MOST or array.dtype.kind not in "fiub" for _, array in feeds):
         raise NoScript("the inputs are too large for a script, or NumPy lacks their dtype")
     made = [f'    "{name}": {array_source(array)},' for name, array in feeds]
-    before = [*(["inputs = {", *made, "}"] if made else ["inputs = {}"]), *run.load]
+    before = [*graph, *(["inputs = {", *made, "}"] if made else ["inputs = {}"]), *run.load]
     if failure.stage is Stage.RUN:
-        return _assembled(heading, run, text, [*before, *_refused(run.run, "run")])
+        return _assembled(heading, run, [*before, *_refused(run.run, "run")])
     shown, checks = _comparison(failure, judge_of(failure.invocation), reference)
     checked = _caught(checks, "AssertionError", "error")
-    return _assembled(heading, run, text, [*before, *run.run, *shown, *checked])
+    return _assembled(heading, run, [*before, *run.run, *shown, *checked])
+
+
+def write_part_script(
+    model: onnx.ModelProto,
+    inputs: Mapping[str, Array],
+    backend: str,
+    *,
+    heading: str,
+    stage: Stage,
+    expected: Array | None = None,
+    output: int = 0,
+    element: tuple[int, ...] | None = None,
+    allowed: float = 0.0,
+    saved: str = "",
+) -> str:
+    """The script for a graph that a runtime refuses or computes wrongly.
+
+    Args:
+        model: The graph.
+        inputs: Graph input → array.
+        backend: The runtime, by the name of its backend.
+        heading: The script's first line.
+        stage: ``load``, ``run`` or ``compare``: where it fails.
+        expected: The right output; None where the graph is refused.
+        output: Its index.
+        element: The first wrong element; None where the shape or the dtype is wrong.
+        allowed: How far a number may be from the right one.
+        saved: Path without its suffix of an ``.onnx`` file and an ``.npz`` file that hold the graph and its
+            inputs; "" where the script is to hold them itself.
+
+    Raises:
+        NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or
+            NumPy lacks a dtype.
+    """
+    run = _snippet(backend)
+    if saved:
+        made = [f'model = onnx.load("{saved}.onnx")', f'inputs = dict(np.load("{saved}.npz"))']
+    else:
+        made = [*_model_source(model), *_inputs_source(inputs)]
+    if stage is Stage.LOAD:
+        return _assembled(heading, run, [*made, *_refused(run.load, "load")])
+    if stage is Stage.RUN or expected is None:
+        return _assembled(heading, run, [*made, *run.load, *_refused(run.run, "run")])
+    if element is None:
+        shown = [
+            f'expected = ("{expected.dtype}", {expected.shape})',
+            f"got = (str(outputs[{output}].dtype), outputs[{output}].shape)",
+        ]
+        check = 'assert got == expected, "wrong dtype or shape"'
+    else:
+        is_long = expected.size > _MANY
+        want = np.asarray(expected[element]) if is_long else expected
+        shown = [f"expected = {array_source(want)}", f"got = outputs[{output}]{list(element) if is_long else ''}"]
+        is_floating = expected.dtype.kind == "f"
+        bounds = f"assert_allclose(got, expected, rtol=0, atol={allowed:g})"
+        check = f"np.testing.{bounds if is_floating else 'assert_array_equal(got, expected)'}"
+    shown.append(r'print(f"expected {expected!r}\ngot      {got!r}")')
+    return _assembled(heading, run, [*made, *run.load, *run.run, *shown, *_caught([check], "AssertionError", "error")])
+
+
+def _model_source(model: onnx.ModelProto) -> list[str]:
+    """Code that makes a model: its text, and the larger weights beside it."""
+    small = onnx.ModelProto()
+    small.CopyFrom(model)
+    del small.graph.initializer[:]
+    weights = {}
+    for tensor in model.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.size > _SHORT:
+            weights[tensor.name] = array
+        else:
+            small.graph.initializer.append(tensor)
+    lines = ['model = onnx.parser.parse_model("""', _plain_text(small), '""")']
+    if weights:
+        lines += [
+            f"weights = {{\n{_entries(weights)}\n}}",
+            "for name, array in weights.items():",
+            "    model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))",
+        ]
+    return lines
+
+
+def _inputs_source(inputs: Mapping[str, Array]) -> list[str]:
+    return [f"inputs = {{\n{_entries(inputs)}\n}}" if inputs else "inputs = {}"]
+
+
+def _entries(arrays: Mapping[str, Array]) -> str:
+    lines = [f'    "{name}": {array_source(array)},' for name, array in arrays.items()]
+    if any(a.dtype.kind not in "fiub" for a in arrays.values()) or max(map(len, lines)) > _LONGEST_MODEL:
+        raise NoScript("an array is too large for a script, or NumPy lacks its dtype")
+    return "\n".join(lines)
 
 
 def _plain_text(model: onnx.ModelProto) -> str:
@@ -99,13 +193,13 @@ def _plain_text(model: onnx.ModelProto) -> str:
     return text.strip()
 
 
-def _backend(failure: ReproducibleFailure) -> RunSnippet:
-    entry, argument = BACKENDS.find(failure.backend)
+def _snippet(backend: str) -> RunSnippet:
+    entry, argument = BACKENDS.find(backend)
     if entry.snippet is None:
-        raise NoScript(f"backend {failure.backend} has no stand-alone code")
+        raise NoScript(f"backend {backend} has no stand-alone code")
     run = entry.snippet(RunWanted(argument=argument, arrays=True))
     if not run.run or any("torch" in line for line in (*run.load, *run.run)):
-        raise NoScript(f"backend {failure.backend} has no code without PyTorch")
+        raise NoScript(f"backend {backend} has no code without PyTorch")
     return run
 
 
@@ -115,13 +209,15 @@ def array_source(array: Array) -> str:
     flat, shape = array.reshape(-1), array.shape
     if not array.size:
         return f"np.empty({shape}, {dtype})"
-    if array.size > 8 and (flat == flat[0]).all():
+    if array.size > _SHORT and (flat == flat[0]).all():
         return f"np.full({shape}, {_number(flat[0])}, {dtype})"
-    step = int(flat[1]) - int(flat[0]) if array.size > 8 and array.dtype.kind in "iu" else 0
+    if array.size > _SHORT and array.dtype.kind == "f" and (array == pattern(array)).all():
+        return f"((np.arange({array.size}) * 7 % 13 - 6) / 4).reshape({shape}).astype({dtype})"
+    step = int(flat[1]) - int(flat[0]) if array.size > _SHORT and array.dtype.kind in "iu" else 0
     if step and (flat == int(flat[0]) + step * np.arange(array.size)).all():
         first = int(flat[0])
         return f"np.arange({first}, {first + step * array.size}, {step}, {dtype}).reshape{shape}"
-    if array.size <= 8:
+    if array.size <= _SHORT:
         nested = re.sub(r"\b(inf|nan)\b", r"np.\1", _nested(array))
         return f"np.array({nested}, {dtype})"
     lines = textwrap.wrap(", ".join(map(_number, flat)), call_source.WIDTH - 12, break_on_hyphens=False)
@@ -229,7 +325,7 @@ def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
     ]
 
 
-def _assembled(heading: str, run: RunSnippet, text: str, body: list[str]) -> str:
+def _assembled(heading: str, run: RunSnippet, body: list[str]) -> str:
     packages = dict.fromkeys(("onnx", *run.packages))
     imports = ["import numpy as np", "import onnx", *run.imports]
     used = "\n".join(body)
@@ -246,9 +342,6 @@ def _assembled(heading: str, run: RunSnippet, text: str, body: list[str]) -> str
             *dict.fromkeys(sorted(imports, key=lambda line: (line.startswith("from"), line))),
             "",
             f"print({{p: version(p) for p in {json.dumps(list(packages))}}})",
-            'model = onnx.parser.parse_model("""',
-            text,
-            '""")',
             *body,
             "",
         ]

@@ -189,7 +189,8 @@ def _said(verdict: dict[str, Any]) -> str:
     how = verdict["outcome"]
     if how != "pass":
         how = f"{how} at {verdict['stage']}: {verdict['signature']}"
-    return f"{verdict['converter']} → {verdict['backend']}: {how}"
+    where = " → ".join(filter(None, (verdict["converter"], verdict["backend"])))
+    return f"{where}: {how}"
 
 
 @dataclass(frozen=True)

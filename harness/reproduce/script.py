@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -334,9 +335,11 @@ class ScriptResult:
         return self.exit_status == 1 and THERE in self.output
 
 
-def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:
-    """Run `script` by itself, in an empty directory, for at most `timeout` seconds."""
+def run_text(script: str, *, timeout: float = 300.0, beside: Sequence[Path] = ()) -> ScriptResult:
+    """Run `script` in a directory with nothing but copies of the files `beside`, for at most `timeout` seconds."""
     with tempfile.TemporaryDirectory() as directory:
+        for file in beside:
+            shutil.copy(file, directory)
         path = Path(directory) / "repro.py"
         path.write_text(script, encoding="utf-8")
         try:

@@ -334,3 +334,67 @@ def test_no_bound_is_known_where_an_infinity_is_interpolated() -> None:
     # As PyTorch's own definition has it: x1 + (x2 - x1)·w.
     got = np.where(np.arange(5) == 3, NAN, expected).astype(np.float32)
     assert compare(judge, reference, [got]).problem == "NaN positions"
+
+
+def test_rule_4_a_float64_integral_over_float32_distances_may_be_summed_in_any_order() -> None:
+    load_cases()
+    rng = np.random.default_rng(3)
+    y = rng.uniform(-4, 4, (6, 1))
+    x = rng.uniform(-4, 4, (6, 1)).astype(np.float32)
+    call = Invocation(
+        "aten.trapezoid.x",
+        (
+            ("y", tensor([float(v) for v in y.ravel()], (6, 1), "float64")),
+            ("x", tensor([float(v) for v in x.ravel()], (6, 1))),
+            ("dim", 0),
+        ),
+    )
+    reference = run_reference(call)
+    distances = np.diff(x, axis=0)
+    terms = (y[1:] + y[:-1]) * distances / 2
+    backwards = np.asarray([sum(terms[::-1].ravel())])
+    assert compare(judge_of(call), reference, [backwards]).problem is None
+    # Float64 computes the distances in float64, too: what PyTorch gives is not near to that.
+    assert reference.truth is not None
+    assert reference.truth[0] is not None
+    away = reference.expected[0] - reference.truth[0]
+    assert np.abs(away) > 1e-9
+    assert compare(judge_of(call), reference, [reference.expected[0] + away / 100]).problem == "values"
+
+
+def test_rule_6_a_place_is_rounded_as_a_number_of_at_least_one_is() -> None:
+    load_cases()
+    call = Invocation(
+        "aten.grid_sampler_2d.default",
+        (
+            ("input", tensor([float(v) for v in range(-8, 8)], (1, 1, 4, 4))),
+            ("grid", tensor([1e-4, -1e-4], (1, 1, 1, 2))),
+            ("interpolation_mode", 0),
+            ("padding_mode", 0),
+            ("align_corners", False),
+        ),
+    )
+    reference = run_reference(call)
+    (expected,) = reference.expected
+    assert compare(judge_of(call), reference, [(expected + 4e-7).astype(np.float32)]).problem is None
+    assert compare(judge_of(call), reference, [(expected + 4e-5).astype(np.float32)]).problem == "values"
+
+
+def test_an_infinite_place_lies_outside_where_no_weight_is_taken_from_it() -> None:
+    load_cases()
+    call = Invocation(
+        "aten.grid_sampler_2d.default",
+        (
+            ("input", tensor([1.0, 2.0, 3.0, 4.0], (1, 1, 2, 2))),
+            ("grid", tensor([INF, 0.5, NAN, 0.5], (1, 1, 2, 2))),
+            ("interpolation_mode", 1),
+            ("padding_mode", 0),
+            ("align_corners", False),
+        ),
+    )
+    reference = run_reference(call)
+    assert reference.expected[0][0, 0, 0, 0] == 0.0
+    wrong = compare(judge_of(call), reference, [np.asarray([[[[3.0, reference.expected[0][0, 0, 0, 1]]]]], np.float32)])
+    assert wrong.problems[0].unsettled == ""
+    nan = compare(judge_of(call), reference, [np.asarray([[[[0.0, 3.0]]]], np.float32)])
+    assert nan.problems[0].unsettled != ""

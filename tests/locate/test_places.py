@@ -21,7 +21,7 @@ from harness.locate.source_code import SourceCode
 from harness.locate.suspect import Suspect
 from harness.models.divergence import to_torch
 from harness.reproduce.failure import find_failure
-from harness.reproduce.issue import Report, write_issue
+from harness.reproduce.issue import CallReport, write_issue
 
 IMAGE = TensorSpec((1, 1, 2, 2), "float32", contiguous_strides((1, 1, 2, 2)), 0, Literal((1.0, 2.0, 3.0, 6.0)))
 POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))
@@ -145,5 +145,5 @@ def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
     assert line.function == "aten_avg_pool2d"
     assert line.file == "onnxscript/function_libs/torch_lib/ops/nn.py"
     assert line.text.startswith("return _aten_avg_pool_onnx(")
-    report = write_issue(Report(find_failure(run, DIVISOR.case_id), "print()", None, "", tuple(lines)))
+    report = write_issue(CallReport(find_failure(run, DIVISOR.case_id), "print()", None, "", tuple(lines)))
     assert f"in `aten_avg_pool2d`, {line.file}:{line.line}. {line.reason}" in report

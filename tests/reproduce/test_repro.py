@@ -38,7 +38,7 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 from harness.reproduce import call_source
 from harness.reproduce.failure import ReproducibleFailure, find_failure
-from harness.reproduce.issue import Report, write_issue, write_report
+from harness.reproduce.issue import CallReport, write_issue, write_report
 from harness.reproduce.script import write_script
 from harness.run.backend import BACKENDS
 
@@ -469,7 +469,7 @@ def test_the_forms_ask_for_what_a_report_has() -> None:
     forms = [*(e.issue_form for e in CONVERTERS.entries()), *(e.issue_form for e in BACKENDS.entries())]
     texts = [text for form in forms for text in form.values()]
     named = {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
-    assert {"summary", "code", "versions", "diagnosis"} <= named <= set(dir(Report))
+    assert {"summary", "code", "versions", "diagnosis"} <= named <= set(CallReport.FIELDS)
 
 
 def test_the_shrunk_case_is_preferred(run: Path) -> None:

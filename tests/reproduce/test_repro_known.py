@@ -9,7 +9,7 @@ from harness_runs import record_of, unary, vector
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.reproduce.failure import find_failure
-from harness.reproduce.issue import Report, write_issue
+from harness.reproduce.issue import CallReport, write_issue
 
 POOL = Invocation(
     "aten.avg_pool2d.default",
@@ -19,7 +19,7 @@ WRONG = {"stage": Stage.COMPARE, "outcome": Outcome.MISMATCH, "blame": "converte
 
 
 def issue_of(run: Path, call: Invocation) -> str:
-    return write_issue(Report(find_failure(run, call.case_id), "print()", None, ""))
+    return write_issue(CallReport(find_failure(run, call.case_id), "print()", None, ""))
 
 
 def test_a_report_names_the_known_defect_upstream(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.app.cli._models import is_model, resolved
 from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, statuses
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ SECTION = "dig"
     epilog=example(
         "conformance bisect 82129e6a --package onnxruntime",
         "conformance bisect 82129e6a --run results/RUN --package onnxscript --from 0.5.4",
+        "conformance bisect model.onnx --package onnxruntime --from 1.28",
         "conformance bisect celu.json --backend ort-cpu --package onnxruntime --from 1.20 --to 1.31 --json",
     )
     + statuses("0 if a release changed the verdict; 1 if the verdicts are the same; 3 if no release has one"),
 )
-@click.argument("case", metavar="CASE_ID|FILE")
+@click.argument("case", metavar="CASE_ID|FILE|MODEL")
 @click.option(
     "--package",
     required=True,
@@ -56,7 +58,8 @@ def command(
     """Find the release of a package that changed the verdict on a case.
 
     CASE_ID is the id of a recorded or minimal case, or the beginning of one. FILE holds an invocation as
-    JSON. The case is rerun with a few releases, by halving: the verdict is taken to change once.
+    JSON. MODEL is what `conformance check` takes: my_model.py:make_model, model.onnx. It is rerun with a few
+    releases, by halving: the verdict is taken to change once.
 
     pip installs each release into .conformance/releases, where it stays. It is used in place of the installed
     release; all other packages are the installed ones. A release that has no wheel for this Python, or that
@@ -66,8 +69,8 @@ def command(
     """
     from harness.reproduce.releases import NoReleases, Rerun, Verdicts, install_release, releases_of, search_releases
 
-    words = [str(Path(case).resolve()) if Path(case).is_file() else case]
-    if not Path(case).is_file():
+    words = [resolved(case)]
+    if not is_model(case) and not Path(case).is_file():
         words += ["--run", str(find_run(run).resolve())]
     words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
     rerun = Rerun(words, Path.cwd())

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from harness.app.cli._models import Limits, also_option, axes_option, axis_of, dtypes_of, is_file_of_onnx
 from harness.app.cli._shared import (
     emit,
     example,
@@ -44,10 +44,8 @@ SECTION = "run"
     type=click.Choice(["static", "dynamic", "both"]),
     help="Default: both where the model or --axis names an open size, or else static.",
 )
-@click.option(
-    "--axis", "axes", multiple=True, metavar="INPUT:DIM=SIZES", help="An open size: x:0=1..8, x:2=7,12. Repeatable."
-)
-@click.option("--also", metavar="DTYPES", default="", help="Dtypes to try in addition: float16,bfloat16.")
+@axes_option
+@also_option
 @click.option("--rules", multiple=True, metavar="FILE", help="Use these conversion functions. Repeatable.")
 @click.option("--opset", type=int, metavar="N", help="Opset to emit.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
@@ -84,9 +82,9 @@ def command(
     """
     # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
-    variant_axes, dtypes = tuple(map(_axis, axes)), _dtypes(also)
+    variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
     chosen = backends or ("ort-cpu",)
-    if word.endswith(".onnx"):
+    if is_file_of_onnx(word):
         named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
         for name, value in {**named, "--opset": opset}.items():
             if value:
@@ -97,14 +95,6 @@ def command(
     else:
         survives = _check_model(word, converters, chosen, opset, rules, variant_axes, dtypes, shapes, limits, as_json)
     ctx.exit(int(not survives))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Seconds of a step, and bytes of the worker."""
-
-    timeout: float
-    memory: int
 
 
 def _check_model(
@@ -170,36 +160,3 @@ def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limit
     else:
         emit(render(onnx_report(checks)))
     return all(check.survives for check in checks)
-
-
-#: Sizes of a range that are tried.
-_OF_RANGE = 4
-
-
-def _axis(text: str) -> Axis:
-    """``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
-    from harness.execute.models.model_task import Axis
-
-    place, _, words = text.partition("=")
-    name, _, dim = place.partition(":")
-    first, dots, last = words.partition("..")
-    numbers = (first, last) if dots else words.split(",")
-    if not name or not all(word.isdecimal() for word in (dim, *numbers)):
-        raise click.UsageError(f"--axis {text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
-    sizes = sorted({int(word) for word in numbers})
-    if dots:
-        low, high = int(first), int(last)
-        if low > high:
-            raise click.UsageError(f"--axis {text}: the range is empty")
-        step = max((high - low) / (_OF_RANGE - 1), 1)
-        sizes = sorted({min(round(low + i * step), high) for i in range(_OF_RANGE)})
-    return Axis(f"{name}:{dim}", {name: int(dim)}, tuple(sizes))
-
-
-def _dtypes(text: str) -> tuple[str, ...]:
-    known = ("float16", "bfloat16", "float32", "float64")
-    dtypes = tuple(word for word in text.split(",") if word)
-    for dtype in dtypes:
-        if dtype not in known:
-            raise click.UsageError(f"--also {dtype}: a model can be run in {', '.join(known)}")
-    return dtypes

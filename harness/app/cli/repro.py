@@ -1,89 +1,289 @@
-"""`conformance repro`: a failure as a stand-alone script or a bug report."""
+"""`conformance repro`: a failure as a stand-alone script or a bug report.
+
+A recorded case is shown in its shrunk form. Of a model the smallest call, or the smallest part of its graph, that
+fails by itself is looked for first.
+"""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._shared import example, json_option, rules_option, run_option, statuses
+from harness.app.cli._models import also_option, axes_option, axis_of, dtypes_of, is_file_of_onnx, is_model
+from harness.app.cli._shared import (
+    example,
+    find_run,
+    json_option,
+    print_json,
+    require_backends,
+    rules_option,
+    statuses,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
+    from harness.causes.known_issues import KnownIssue
+    from harness.execute.models.model_task import Axis
+    from harness.plan.model_unit import ModelUnit
     from harness.reproduce.failure import ReproducibleFailure
+    from harness.reproduce.model_repro import PartOfGraph
     from harness.reproduce.script import ScriptResult
 
 
 SECTION = "dig"
 
 
+@dataclass(frozen=True)
+class Written:
+    """What a command writes.
+
+    Attributes:
+        text: The script, or the issue that has it.
+        checked: How the script ended; None where it was not run.
+        known: Defects in the list of known ones.
+        beside: Files that the script reads.
+    """
+
+    script: str
+    text: str
+    checked: ScriptResult | None
+    known: tuple[KnownIssue, ...] = ()
+    beside: tuple[Path, ...] = field(default=())
+
+
 @click.command(
     "repro",
+    short_help="Write a failure as a script or a bug report.",
     epilog=example(
         "conformance repro 3f9c",
         "conformance repro 3f9c --backend ort-cpu --issue --out report.md",
+        "conformance repro my_model.py:make_model",
+        "conformance repro model.onnx --issue",
     )
     + statuses("0 if the script fails as recorded, or is not run; 1 if it does not"),
 )
-@click.argument("case_id")
-@run_option
+@click.argument("case", metavar="CASE_ID|MODEL")
+@click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
 @click.option("--converter", metavar="NAME", help="The failure with this converter. Default: the first that fails.")
 @click.option("--backend", metavar="NAME", help="The same for the backend.")
 @click.option("--original", is_flag=True, help="Take the case as it was drawn, even if it was shrunk.")
 @rules_option("Conversion functions that took part.")
+@axes_option
+@also_option
+@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
 @click.option("--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md.")
 @click.option("--check/--no-check", default=True, help="Whether to run the script and see that it fails.")
+@timeout_option(120.0, "Seconds per step of a model.")
 @json_option
 def command(
-    case_id: str,
-    run: Path,
+    case: str,
+    run: str | None,
     converter: str | None,
     backend: str | None,
     original: bool,
     rules: tuple[Path, ...],
+    axes: tuple[str, ...],
+    also: str,
+    inputs: Path | None,
     issue: bool,
     out: str | None,
     check: bool,
+    timeout: float,
     as_json: bool,
 ) -> None:
     """Write a script that shows a failure without the harness.
 
     The script needs only PyTorch, ONNX and the runtime. It exits with 1 while the defect is there, and with 0
     once it is gone. With --issue, a runtime's defect is shown by the exported model alone, without PyTorch.
+
+    MODEL is what `conformance check` takes: FILE.py:FUNCTION, FILE.pt2, FILE.onnx or a name. The script shows the
+    smallest call of it that fails by itself, or else the smallest part of its exported graph.
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
-    from harness.present.evidence import evidence
+    if not is_model(case):
+        for name, value in {"--axis": axes, "--also": also, "--inputs": inputs}.items():
+            if value:
+                raise click.UsageError(f"{name} is for models; {case} is a case")
+        directory = find_run(run)
+        written = _of_call(directory, _recorded(directory, case, converter, backend, original, rules), issue, check)
+        _report(written, _place(out, case[:8], issue), as_json)
+        return
+    for option, is_given in {"--run": run is not None, "--original": original}.items():
+        if is_given:
+            raise click.UsageError(f"{option} is for recorded cases; {case} is a model")
+    stem = Path(out).with_suffix("") if out not in (None, "-") else Path(f"repro_{_stem(case)}")
+    wanted = ModelWanted(case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), inputs, timeout)
+    with _smallest(wanted) as (found, directory):
+        from harness.reproduce.model_repro import PartOfGraph
+
+        if isinstance(found, PartOfGraph):
+            written = _of_part(found, stem, issue, check)
+        else:
+            written = _of_call(directory, found, issue, check)
+        _report(written, _place(out, _stem(case), issue), as_json)
+
+
+def _stem(word: str) -> str:
+    """What the files of a model are called."""
+    from harness.execute.models.model_task import model_name
+
+    return Path(word).stem if is_file_of_onnx(word) else model_name(word)
+
+
+def _recorded(
+    run: Path, case_id: str, converter: str | None, backend: str | None, original: bool, rules: tuple[Path, ...]
+) -> ReproducibleFailure:
     from harness.reproduce.failure import find_failure
 
     failure = find_failure(run, case_id, converter=converter, backend=backend, original=original)
+    return replace(failure, rule_files=rules) if rules else failure
+
+
+@dataclass(frozen=True)
+class ModelWanted:
+    """A model whose failure is to be shown."""
+
+    word: str
+    converter: str | None
+    backend: str | None
+    rules: tuple[Path, ...]
+    axes: tuple[Axis, ...]
+    dtypes: tuple[str, ...]
+    inputs: Path | None
+    timeout: float
+
+
+@contextmanager
+def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartOfGraph, Path]]:
+    """The smallest failure of a model, and where a call is recorded."""
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.supervisor import Supervisor
+    from harness.plan.options import UsageProblem
+    from harness.present.evidence import invalid_text, node_text
+    from harness.reproduce.model_repro import InvalidFile, smallest_of_file, smallest_of_model
+
+    with tempfile.TemporaryDirectory() as directory:
+        run = Path(directory) / "run"
+        try:
+            with Supervisor(timeout=wanted.timeout, memory_limit=8 * 2**30) as supervisor:
+                if is_file_of_onnx(wanted.word):
+                    backend, inputs = _file_wanted(wanted)
+                    found: ReproducibleFailure | PartOfGraph = smallest_of_file(
+                        wanted.word, backend, inputs, supervisor
+                    )
+                else:
+                    units = _units(wanted)
+                    found = smallest_of_model(units, run, supervisor, lambda step: click.echo(f"… {step}", err=True))
+        except (UsageProblem, UnknownName) as error:
+            raise click.UsageError(str(error)) from None
+        except InvalidFile as invalid:
+            node = invalid.node
+            why = f"{node_text(node.facts['node'])}: {invalid_text(node.invalid)}"
+            raise click.ClickException(f"{wanted.word} is wrong itself, at {why}") from None
+        except ModelProblem as problem:
+            raise click.ClickException(str(problem)) from None
+        yield found, run
+
+
+def _file_wanted(wanted: ModelWanted) -> tuple[str, str]:
+    """The backend, and the file of inputs, of an ``.onnx`` file."""
+    named = {"--converter": wanted.converter, "--axis": wanted.axes, "--also": wanted.dtypes, "--rules": wanted.rules}
+    for name, value in named.items():
+        if value:
+            raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+    for file in (Path(wanted.word), *((wanted.inputs,) if wanted.inputs else ())):
+        if not file.is_file():
+            raise click.UsageError(f"there is no file {file}")
+    backend = wanted.backend or "ort-cpu"
+    require_backends((backend,))
+    return backend, str(wanted.inputs.absolute()) if wanted.inputs else ""
+
+
+def _units(wanted: ModelWanted) -> list[ModelUnit]:
+    from harness.models.check import units_of
+    from harness.plan.options import Options
+
+    if wanted.inputs is not None:
+        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
+    options = Options(
+        models=(wanted.word,),
+        converters=(wanted.converter or "dynamo",),
+        backends=(wanted.backend or "ort-cpu",),
+        rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
+    )
+    return units_of(options, wanted.axes, wanted.dtypes, None)
+
+
+def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
+    """The script of one call, or its issue."""
+    from harness.locate.locate import places_of_case
+    from harness.present.evidence import evidence
+    from harness.reproduce.issue import write_issue, write_report
+    from harness.reproduce.script import NoScript, run_text, write_script
+
     if failure.diagnosis is not None:
         failure = replace(failure, evidence=evidence(failure.diagnosis))
-    if rules:
-        failure = replace(failure, rule_files=rules)
-    script, checked, text = _written(run, failure, issue, check)
-    path = _place(out, failure, issue)
+    try:
+        if issue:
+            # Looking for the lines exports the case again, as checking the script does.
+            where = run, failure.case_id, failure.converter, failure.backend, failure.invocation
+            lines = places_of_case(*where, opset=failure.opset) if check else ()
+            report = write_report(failure, check=check, lines=lines)
+            return Written(report.script, write_issue(report), report.checked, failure.known)
+        script = write_script(failure)
+    except NoScript as error:
+        raise click.ClickException(f"case {failure.case_id}: {error}") from None
+    return Written(script, script, run_text(script) if check else None, failure.known)
+
+
+def _of_part(found: PartOfGraph, stem: Path, issue: bool, check: bool) -> Written:
+    """The script of a part of a graph, or its issue."""
+    from harness.reproduce.issue import write_issue
+    from harness.reproduce.model_repro import PartReport, write_part
+    from harness.reproduce.script import NoScript, run_text
+
+    try:
+        script, beside = write_part(found, stem)
+    except NoScript as error:
+        raise click.ClickException(f"{found.name}: {error}") from None
+    checked = run_text(script, beside=beside) if check else None
+    text = write_issue(PartReport(found, script, checked.output if checked else "")) if issue else script
+    return Written(script, text, checked, beside=beside)
+
+
+def _report(written: Written, path: Path | None, as_json: bool) -> None:
+    checked = written.checked
     if path is not None:
         try:
-            path.write_text(text, encoding="utf-8")
+            path.write_text(written.text, encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"cannot write {path}: {error.strerror}") from None
     if as_json:
-        said = {
-            "script": script,
-            "issue": text if issue else None,
-            "path": None if path is None else str(path),
-            "reproduces": checked.reproduces if checked else None,
-            "exit_status": checked.exit_status if checked else None,
-            "output": checked.output + checked.errors if checked else None,
-            "known": [known.to_data() for known in failure.known],
-        }
-        click.echo(json.dumps(said, indent=2))
+        print_json(
+            {
+                "script": written.script,
+                "issue": written.text if written.text != written.script else None,
+                "path": None if path is None else str(path),
+                "beside": list(map(str, written.beside)),
+                "reproduces": checked.reproduces if checked else None,
+                "exit_status": checked.exit_status if checked else None,
+                "output": checked.output + checked.errors if checked else None,
+                "known": [known.to_data() for known in written.known],
+            }
+        )
         return
-    click.echo(text if path is None else f"wrote {path}", nl=path is not None)
-    for known in failure.known:
+    click.echo(written.text if path is None else f"wrote {path}", nl=path is not None)
+    for file in written.beside:
+        click.echo(f"wrote {file}", err=path is None)
+    for known in written.known:
         click.echo(f"known: {known.link} ({known.note})", err=True)
     if checked is not None and not checked.reproduces:
         raise click.ClickException(
@@ -94,26 +294,7 @@ def command(
         click.echo("the script fails as recorded", err=path is None)
 
 
-def _written(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> tuple[str, ScriptResult | None, str]:
-    """The script, how it ended, and what is to be written."""
-    from harness.locate.locate import places_of_case
-    from harness.reproduce.issue import write_issue, write_report
-    from harness.reproduce.script import NoScript, run_text, write_script
-
-    try:
-        if issue:
-            # Looking for the lines exports the case again, as checking the script does.
-            where = run, failure.case_id, failure.converter, failure.backend, failure.invocation
-            lines = places_of_case(*where, opset=failure.opset) if check else ()
-            report = write_report(failure, check=check, lines=lines)
-            return report.script, report.checked, write_issue(report)
-        script = write_script(failure)
-    except NoScript as error:
-        raise click.ClickException(f"case {failure.case_id}: {error}") from None
-    return script, run_text(script) if check else None, script
-
-
-def _place(out: str | None, failure: ReproducibleFailure, issue: bool) -> Path | None:
+def _place(out: str | None, name: str, issue: bool) -> Path | None:
     if out == "-":
         return None
-    return Path(out or f"repro_{failure.case_id[:8]}.{'md' if issue else 'py'}")
+    return Path(out or f"repro_{name}.{'md' if issue else 'py'}")

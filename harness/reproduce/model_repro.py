@@ -1,0 +1,306 @@
+"""The smallest thing that shows a model's failure: one of its calls, or a part of its exported graph.
+
+1. Check the model. Of a way that fails, a call that fails alone is shrunk as the failures of a run are.
+2. Where none does, and the runtime refuses the graph or computes it wrongly, the smallest part of the graph is taken.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.compare.verdict import Stage, Verdict
+from harness.core.documents import count
+from harness.execute.models.model_loading import ModelProblem
+from harness.execute.supervisor import Supervisor
+from harness.models.check import ModelCheck, Progress, Way, check_model
+from harness.models.graph_part import GraphPart
+from harness.models.onnx_check import ExportedTask, OnnxNode, OnnxTask, check_onnx
+from harness.plan.model_unit import ModelUnit
+from harness.record import store
+from harness.record.run_info import RunInfo, installed_versions
+from harness.record.writer import RunWriter
+from harness.reproduce.failure import ReproducibleFailure, backend_name, find_failure
+from harness.reproduce.issue import BugReport, fenced
+from harness.reproduce.model_script import write_part_script
+from harness.reproduce.script import NoScript
+from harness.reproduce.shrink_session import failures, shrink_run
+from harness.run.backend import BACKENDS
+
+#: Seconds that a call is shrunk for.
+_SHRINKING = 30.0
+
+
+class InvalidFile(Exception):
+    """A file that ONNX's own rules reject at a node; it is no runtime's defect."""
+
+    def __init__(self, node: OnnxNode) -> None:
+        super().__init__(node.name)
+        self.node = node
+
+
+@dataclass(frozen=True)
+class PartOfGraph:
+    """A part of an exported graph that fails in a backend.
+
+    Attributes:
+        name: Of the model.
+        owner: Where the model was exported from, or a file's path.
+    """
+
+    name: str
+    backend: str
+    part: GraphPart
+
+
+def smallest_of_file(path: str, backend: str, inputs: str, supervisor: Supervisor) -> PartOfGraph:
+    """The smallest part of an ``.onnx`` file that fails in a backend.
+
+    Raises:
+        ModelProblem: it cannot be read, or does not fail there, or no smaller graph does.
+        InvalidFile: it is wrong itself.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    check = check_onnx(OnnxTask(path=path, backend=backend, inputs=inputs, shrink=True), supervisor)
+    if check.survives:
+        raise ModelProblem(f"{path} survives in {backend}: there is nothing to reproduce")
+    if check.node is not None and check.node.invalid:
+        raise InvalidFile(check.node)
+    if check.part is None:
+        run = next(run for run in check.runs if run.outcome != "pass")
+        raise ModelProblem(f"no smaller graph than {path} fails ({run.outcome} at {run.stage}: {run.message})")
+    return PartOfGraph(Path(path).stem, backend, check.part)
+
+
+def smallest_of_model(
+    units: Sequence[ModelUnit], directory: Path, supervisor: Supervisor, progress: Progress
+) -> ReproducibleFailure | PartOfGraph:
+    """The smallest call or graph that shows the first failure of a model.
+
+    Args:
+        units: As `check_model` takes them.
+        directory: Where a call that fails alone is recorded.
+        supervisor: As for `check_model`.
+        progress: Called before each step.
+
+    Raises:
+        ModelProblem: the model survives, or nothing smaller than it fails; the message says what is known.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    found = check_model(units, supervisor, progress)
+    way = next((way for way in found.ways if way.failure is not None), None)
+    if way is None:
+        raise ModelProblem(f"{found.name} survives: there is nothing to reproduce")
+    unit = next(u for u in units if _is_of(u, way))
+    call = _call_to_show(way)
+    if call is not None:
+        progress(f"shrink {call.overload}")
+        return _shrunk(call, unit, directory)
+    assert way.failure is not None
+    if way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+        progress("shrink the graph")
+        part = check_onnx(
+            ExportedTask(
+                word=unit.word,
+                converter=unit.converter,
+                backend=way.backend,
+                settings=unit.settings,
+                case=way.outcomes.index(way.failure),
+                variant=unit.variant,
+            ),
+            supervisor,
+        ).part
+        if part is not None:
+            return PartOfGraph(found.name, way.backend, part)
+    raise ModelProblem(_nothing_smaller(found, way))
+
+
+def _is_of(unit: ModelUnit, way: Way) -> bool:
+    mine = unit.converter, unit.shape_mode, unit.variant.dtype
+    return mine == (way.converter, way.shape_mode, way.dtype) and way.backend in unit.backends
+
+
+def _call_to_show(way: Way) -> Verdict | None:
+    """A call that fails alone where the model does; else any that does."""
+    assert way.failure is not None
+    alike = (call for call in way.calls if call.stage is way.failure.verdict.stage)
+    return next(alike, next(iter(way.calls), None))
+
+
+def _nothing_smaller(found: ModelCheck, way: Way) -> str:
+    assert way.failure is not None
+    verdict = way.failure.verdict
+    passes = f" without {' and '.join(way.optimiser.passes)}" if way.optimiser.passes else ""
+    right = f"; without the optimiser of the {way.optimiser.owner} it is right{passes}" if way.optimiser.owner else ""
+    return (
+        f"{found.name} fails as a whole ({verdict.outcome} at {verdict.stage}: {verdict.signature}), and none of its "
+        f"{count(found.calls, 'call')} does alone{right}"
+    )
+
+
+def _shrunk(call: Verdict, unit: ModelUnit, directory: Path) -> ReproducibleFailure:
+    """A call, shrunk: it is recorded as a run of one case, which all that shrinks and writes scripts reads."""
+    options: dict[str, Any] = {"opset": unit.settings.opset, "rules": list(unit.settings.rules)}
+    distributions = BACKENDS.find(call.backend)[0].distributions or ()
+    with RunWriter(directory, RunInfo.begin(seed=0, options=options, runtimes=distributions)) as writer:
+        writer.write([call])
+    store.finish(directory)
+    for _ in shrink_run(
+        directory, seconds=_SHRINKING, per_failure=_SHRINKING, chosen=failures(directory), rules=unit.settings.rules
+    ):
+        pass
+    return find_failure(directory, call.case_id)
+
+
+def part_script(found: PartOfGraph, saved: str = "") -> str:
+    """A script that shows a part of a graph; see `write_part_script`, also for what it raises."""
+    part = found.part
+    expected = part.expected[part.output] if part.expected else None
+    return write_part_script(
+        part.proto,
+        part.inputs,
+        found.backend,
+        heading=part_title(found),
+        stage=Stage(part.stage),
+        expected=expected,
+        output=part.output,
+        element=part.element,
+        allowed=part.allowed,
+        saved=saved,
+    )
+
+
+def write_part(found: PartOfGraph, stem: Path) -> tuple[str, tuple[Path, ...]]:
+    """The script, and the files that are written beside it where it cannot hold all.
+
+    Raises:
+        NoScript: the backend has no code without PyTorch, or NumPy lacks a dtype.
+    """
+    try:
+        return part_script(found), ()
+    except NoScript:
+        if any(array.dtype.kind not in "fiub" for array in found.part.inputs.values()):
+            raise
+    script = part_script(found, saved=stem.name)
+    model, inputs = stem.with_suffix(".onnx"), stem.with_suffix(".npz")
+    model.write_bytes(found.part.model)
+    np.savez(inputs, **found.part.inputs)  # type: ignore[arg-type]
+    return script, (model, inputs)
+
+
+@dataclass(frozen=True)
+class PartReport(BugReport):
+    """A report on a part of a graph.
+
+    Attributes:
+        output: What the script printed here; "" where it was not run.
+    """
+
+    found: PartOfGraph
+    script: str
+    output: str
+
+    @property
+    def title(self) -> str:
+        """See `part_title`."""
+        return part_title(self.found)
+
+    @property
+    def tracker(self) -> str:
+        """The backend's."""
+        return BACKENDS.find(self.found.backend)[0].tracker
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self.found.backend
+
+    @cached_property
+    def installed(self) -> Mapping[str, str]:
+        """What is installed here."""
+        return installed_versions(BACKENDS.find(self.found.backend)[0].distributions or ())
+
+    @property
+    def backend_version(self) -> str:
+        """Of what is installed here."""
+        entry, argument = BACKENDS.find(self.found.backend)
+        return entry.version(argument)
+
+    @property
+    def system(self) -> str:
+        """This machine's."""
+        return f"{platform.system()} {platform.release()} {platform.machine()}"
+
+    @property
+    def summary(self) -> str:
+        """What happens, and where the graph is from."""
+        part, runtime = self.found.part, backend_name(self.found.backend)
+        nodes = count(len(part.proto.graph.node), "node")
+        result = "gives a wrong result for" if part.stage == Stage.COMPARE else f"cannot {part.stage}"
+        return f"{runtime} {result} a graph of {nodes}, the smallest part of {self.found.name} that shows it."
+
+    @property
+    def expected(self) -> str:
+        """What the result is held against."""
+        part = self.found.part
+        if part.stage != Stage.COMPARE:
+            return "The model is valid ONNX, so it should load and run."
+        by = "the same runtime gives without graph optimisations" if part.optimiser else "the operator's text says"
+        return f"What {by}, which the script contains."
+
+    @property
+    def actual(self) -> str:
+        """What the script prints, or what the runtime says."""
+        return fenced((self.output or self.found.part.message).strip())
+
+    @property
+    def diagnosis(self) -> str:
+        """Without which optimisations it is right."""
+        part = self.found.part
+        if not part.optimiser:
+            return "Each node is run by itself here: no optimisation of several nodes takes part."
+        named = f"without {' and '.join(part.passes)}" if part.passes else "with graph optimisations off"
+        return f"The result is right {named}."
+
+    @property
+    def model(self) -> str:
+        """Nothing: the script has it."""
+        return ""
+
+    @property
+    def is_about_conversion(self) -> str:
+        """As the form of ONNX's tracker has it."""
+        return "No"
+
+
+#: Operators that are named in a title.
+_NAMED = 4
+
+
+def part_title(found: PartOfGraph) -> str:
+    """``Relu and Clip give wrong values for float64 with graph optimisations (FuseReluClip)``."""
+    part = found.part
+    names = part.operators
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    what = listed if len(names) <= _NAMED else f"A graph of {count(len(part.proto.graph.node), 'node')}"
+    verb = "give" if 1 < len(names) <= _NAMED else "gives"
+    if part.stage == Stage.COMPARE:
+        ends = f"{verb} {'a wrong shape or dtype' if part.element is None else 'wrong values'}"
+    else:
+        ends = f"cannot be {'loaded' if part.stage == Stage.LOAD else 'run'}"
+    dtypes = dict.fromkeys(str(array.dtype) for array in part.inputs.values())
+    of = f" for {next(iter(dtypes))}" if dtypes else ""
+    return f"{what} {ends}{of}{_with_optimisations(part)}"
+
+
+def _with_optimisations(part: GraphPart) -> str:
+    if not part.optimiser:
+        return ""
+    named = f" ({', '.join(part.passes)})" if part.passes else ""
+    return f" with graph optimisations{named}"

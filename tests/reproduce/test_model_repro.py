@@ -1,0 +1,185 @@
+"""`conformance repro` and `conformance replay` of models: the smallest call or graph that fails."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.app.cli._group import conformance
+
+pytestmark = pytest.mark.slowest(30)
+
+MODELS = '''
+import torch
+from torch import nn
+
+class Pooled(nn.Module):
+    """A known defect of one operator in the middle."""
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 4, 3), nn.AvgPool2d(3, divisor_override=2)
+    def forward(self, x):
+        return self.pool(torch.relu(self.conv(x)))
+
+def pooled():
+    return Pooled(), (torch.randn(1, 3, 12, 12),)
+
+def right():
+    return nn.Linear(3, 2), (torch.randn(2, 3),)
+
+class Emptied(nn.Module):
+    """ONNX Runtime takes an Expand to no elements for one that changes nothing, where something is behind it."""
+    def forward(self, x):
+        return torch.sin(x).unsqueeze(1).expand(-1, 0, -1).sum(1) + 1
+
+def emptied():
+    return Emptied(), (torch.randn(2, 3),)
+'''
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory with the models."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mods.py").write_text(MODELS)
+    return tmp_path
+
+
+def typed(*words: str | Path, status: int = 0) -> Result:
+    done = CliRunner().invoke(conformance, [str(word) for word in words])
+    assert done.exit_code == status, done.output
+    return done
+
+
+def printed(*words: str | Path, status: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(typed(*words, "--json", status=status).stdout)
+    return found
+
+
+def saved(path: Path, nodes: list[onnx.NodeProto], shape: list[Any], kind: int, **weights: Any) -> Path:
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [onnx.ValueInfoProto(name="y")],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
+    return path
+
+
+#: Relu and Clip between two operators that are right.
+FUSED = [
+    helper.make_node("Sin", ["x"], ["a"]),
+    helper.make_node("Relu", ["a"], ["b"]),
+    helper.make_node("Clip", ["b", "low", "high"], ["c"]),
+    helper.make_node("Cos", ["c"], ["y"]),
+]
+BOUNDS = {"low": np.float64(0), "high": np.float64(6)}
+
+
+def test_a_call_that_fails_alone_is_shrunk_and_written(here: Path) -> None:
+    found = printed("repro", "mods.py:pooled")
+    assert found["reproduces"]
+    assert "avg_pool2d" in found["script"]
+    assert "Conv2d" not in found["script"]
+    assert found["path"] == "repro_pooled.py"
+    assert (here / "repro_pooled.py").read_text() == found["script"]
+
+
+def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> None:
+    found = printed("repro", saved(here / "model.onnx", FUSED, [2, 3], TensorProto.DOUBLE, **BOUNDS))
+    assert found["reproduces"]
+    assert "Relu" in found["script"]
+    assert "Clip" in found["script"]
+    assert "Cos" not in found["script"]
+    assert "Sin" not in found["script"]
+    assert "FuseReluClip" in found["script"]
+    done = subprocess.run([sys.executable, found["path"]], cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "The defect is there." in done.stdout
+
+
+def test_of_a_model_whose_calls_pass_alone_a_part_of_the_graph_is_written(here: Path) -> None:
+    found = printed("repro", "mods.py:emptied")
+    assert found["reproduces"]
+    assert "Expand" in found["script"]
+    assert "Sin" not in found["script"]
+    assert "ExpandElimination" in found["script"]
+    assert "import torch" not in found["script"]
+
+
+def test_an_issue_names_the_optimiser(here: Path) -> None:
+    path = saved(here / "model.onnx", FUSED, ["n", 3], TensorProto.DOUBLE, **BOUNDS)
+    found = printed("repro", path, "--issue")
+    assert found["issue"].startswith(
+        "<!-- for https://github.com/microsoft/onnxruntime/issues/new -->\n# Relu and Clip"
+    )
+    assert "The result is right without FuseReluClip." in found["issue"]
+
+
+def test_a_wrong_node_is_written_with_plain_numbers(here: Path) -> None:
+    # 28 times the float32 next to 4/28 is not 4.
+    node = helper.make_node(
+        "Resize",
+        ["x", "", "", "sizes"],
+        ["y"],
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+    )
+    path = saved(
+        here / "model.onnx", [node], [1, 1, 28, 28], TensorProto.FLOAT, sizes=np.asarray([1, 1, 4, 4], np.int64)
+    )
+    found = printed("repro", path)
+    assert found["reproduces"]
+    assert "np.arange(784)" in found["script"]
+    assert found["beside"] == []
+
+
+def test_a_file_that_is_wrong_itself_is_no_defect_of_a_runtime(here: Path) -> None:
+    node = helper.make_node("Dropout", ["x", "ratio", "train"], ["y"])
+    path = saved(here / "model.onnx", [node], [2, 4], TensorProto.FLOAT, ratio=np.float32(1), train=np.bool_(True))
+    done = typed("repro", path, status=1)
+    assert "is wrong itself, at Dropout" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["mods.py:right"], "right survives: there is nothing to reproduce"),
+        (["mods.py:right", "--run", "results"], "--run is for recorded cases; mods.py:right is a model"),
+        (["mods.py:right", "--inputs", "x.npz"], "--inputs is for .onnx files"),
+        (["none.onnx"], "there is no file none.onnx"),
+        (["3f9c", "--axis", "x:0=1..8"], "--axis is for models; 3f9c is a case"),
+    ],
+)
+def test_what_is_wrong_is_one_line(here: Path, words: list[str], line: str) -> None:
+    done = CliRunner().invoke(conformance, ["repro", *words])
+    assert done.exit_code
+    assert line in done.output
+
+
+def test_a_model_is_replayed(here: Path) -> None:
+    found = printed("replay", "mods.py:pooled", status=1)
+    assert found["still_failing"] == len(found["cases"]) > 1
+    first = found["cases"][0]
+    assert (first["verdict"]["converter"], first["verdict"]["outcome"]) == ("dynamo", "mismatch")
+    assert printed("replay", "mods.py:right")["still_failing"] == 0
+
+
+def test_a_file_is_replayed(here: Path) -> None:
+    path = saved(here / "model.onnx", FUSED, [2, 3], TensorProto.DOUBLE, **BOUNDS)
+    (case, _) = printed("replay", path, status=1)["cases"]
+    assert case["verdict"]["stage"] == "load"
+    # Numbers of a source line differ between releases, which are compared by it.
+    assert ".cc:" not in case["verdict"]["signature"]
