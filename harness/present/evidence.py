@@ -328,6 +328,21 @@ def fault_text(cause: RootCause) -> str:
     return f"{text}: {cause.symptom}" if cause.fault == "fails" and cause.symptom else text
 
 
+#: Faults that say no more than that a result is wrong, or how the case ended.
+_PLAIN_FAULTS = frozenset(
+    {
+        *("values", "shape", "dtype", "count", "infinities", "nan-positions", "sign-of-zero", "number-of-results"),
+        *("wrong-numbers", "wrong-shape", "wrong-dtype", "wrong-integers", "fails", "crash", "timeout", "left-open"),
+        *("no-kernel", "no-conversion"),
+    }
+)
+
+
+def fault_in_title(cause: RootCause) -> str:
+    """`fault_text` where it says more than that a result is wrong; else ""."""
+    return "" if not cause.fault or cause.fault in _PLAIN_FAULTS else fault_text(cause)
+
+
 def group_place(group: FailureGroup) -> str:
     """Where the defect of a group is."""
     return place_text(group.cause, group.file)

@@ -1,4 +1,4 @@
-"""A report: notes, versions, and findings under headings, rendered for a terminal and as Markdown.
+"""A report: notes, versions, and findings under headings, rendered for a terminal, as Markdown and as a page.
 
 What two runs, a baseline or an upgrade differ in is said once, in a `Report`, and looks the same everywhere.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -124,3 +125,53 @@ def _markdown(report: Report, limit: int) -> Iterator[str]:
             yield f"| {' | '.join(map(markdown_cell, (*number, row.where, row.what, row.why)))} |"
         if len(section.rows) > limit:
             yield from ("", f"and {count(len(section.rows) - limit, f'more {section.noun}')}")
+
+
+#: As the dashboard looks, in the colours that the reader's system prefers.
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --red: #c62828; --green: #2e7d32; --yellow: #a66300; }
+@media (prefers-color-scheme: dark) { :root { --red: #ff8a80; --green: #81c784; --yellow: #ffcc80; } }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
+table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top; padding: .4rem .6rem;
+border-top: 1px solid var(--line); overflow-wrap: anywhere; } td:first-child { width: 32%; } .why { opacity: .8; }
+.red { color: var(--red); font-weight: 600; } .green { color: var(--green); font-weight: 600; }
+.yellow { color: var(--yellow); font-weight: 600; }
+"""
+
+
+def page(report: Report) -> str:
+    """The report as a page of its own, with all rows: one file that needs no other."""
+    body = "\n".join(_html(report))
+    return (
+        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width">\n<title>{escape(report.title)}</title>\n'
+        f"<style>{_STYLE}</style>\n{body}\n</html>\n"
+    )
+
+
+def _html(report: Report) -> Iterator[str]:
+    yield f"<h1>{escape(report.title)}</h1>"
+    yield from (f'<p class="{escape(note.style)}">{_sentence(note)}</p>' for note in report.before)
+    if report.differences:
+        yield "<table><tr><th></th><th>before</th><th>after</th></tr>"
+        for name, (before, after) in report.differences.items():
+            yield f"<tr><td>{escape(name)}</td><td>{escape(before)}</td><td>{escape(after)}</td></tr>"
+        yield "</table>"
+    for section in report.sections:
+        yield f"<h2>{escape(section.title[:1].upper() + section.title[1:])}</h2>"
+        if section.rows:
+            yield "<table>"
+            yield from map(_html_row, section.rows)
+            yield "</table>"
+    yield from (f'<p class="{escape(note.style)}">{_sentence(note)}</p>' for note in report.after)
+
+
+def _sentence(note: Note) -> str:
+    return escape(f"{note.text[:1].upper()}{note.text[1:]}")
+
+
+def _html_row(row: Row) -> str:
+    number = "" if row.number is None else f"{row.number} "
+    why = f'<div class="why">{escape(row.why)}</div>' if row.why else ""
+    return f"<tr><td>{number}{escape(row.where)}</td><td>{escape(row.what)}{why}</td></tr>"

@@ -12,6 +12,7 @@ from pathlib import Path
 import onnx
 import pyarrow.compute as pc
 
+from harness.causes.cause import RootCause, root_cause
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import FLUSHED, OVERFLOW
@@ -40,7 +41,9 @@ class ReproducibleFailure:
         exported: What was exported; the same as what was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
         diagnosis: Whose defect it is, and why; None in a record of an earlier version.
+        cause: Its root cause; None in a record of an earlier version.
         evidence: Why, in words; "" until `harness.present` sets it.
+        wrong: What the guilty part does, in words: ``ignores `alpha```; "" until `harness.present` sets it.
         opset: That was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
@@ -63,7 +66,9 @@ class ReproducibleFailure:
     outcome: Outcome
     blame: str = ""
     diagnosis: Diagnosis | None = None
+    cause: RootCause | None = None
     evidence: str = ""
+    wrong: str = ""
     signature: str = ""
     message: str = ""
     opset: int | None = None
@@ -150,6 +155,8 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         outcome=found.outcome,
         blame=found.blame,
         diagnosis=Diagnosis.from_row(vars(found)),
+        # One element that is left says less of what is wrong than the case that was drawn.
+        cause=root_cause(vars(row)) if row.fault else None,
         evidence=found.evidence,
         signature=found.signature,
         message=found.message,
@@ -239,7 +246,7 @@ def title(failure: ReproducibleFailure) -> str:
 
 def _problem(failure: ReproducibleFailure) -> str:
     if failure.outcome is Outcome.MISMATCH:
-        return wrong_result(failure)
+        return failure.wrong or wrong_result(failure)
     return f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
 
 
@@ -253,8 +260,8 @@ def wrong_result(failure: ReproducibleFailure) -> str:
 
 def fault(failure: ReproducibleFailure) -> str:
     """What the guilty part does: ``gives wrong values``, ``flushes subnormals to zero``."""
-    said = {FLUSHED: "flushes subnormals to zero", OVERFLOW: "overflows to infinity"}
-    return said.get(failure.signature, f"gives {wrong_result(failure)}")
+    known = {FLUSHED: "flushes subnormals to zero", OVERFLOW: "overflows to infinity"}
+    return failure.wrong or known.get(failure.signature, f"gives {wrong_result(failure)}")
 
 
 def _ends(failure: ReproducibleFailure) -> str:

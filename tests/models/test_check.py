@@ -123,6 +123,21 @@ def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:
     assert "divisor_override=2" in call["call"]
 
 
+def test_a_page_says_the_same(models: Path, tmp_path: Path) -> None:
+    page = tmp_path / "check.html"
+    checked(f"{models}:pooled", "--page", page, status=1)
+    text = page.read_text()
+    assert text.startswith("<!doctype html>")
+    assert '<p class="red">Does not survive</p>' in text
+    assert "ignores `divisor_override`" in text
+
+
+def test_the_same_function_in_two_files_makes_two_models(models: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text(models.read_text())
+    names = {load_model(f"{file}:rms").overload for file in (models, tmp_path / "other.py")}
+    assert len(names) == 2
+
+
 def test_a_call_that_is_right_at_the_examples_sizes_only_is_named(models: Path) -> None:
     static, dynamic = checked(f"{models}:adaptive", status=1)["ways"]
     assert static["survives"]

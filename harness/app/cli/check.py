@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +22,7 @@ from harness.app.cli._shared import (
 
 if TYPE_CHECKING:
     from harness.execute.models.model_task import Axis
+    from harness.present.report import Report
 
 SECTION = "run"
 
@@ -30,7 +33,7 @@ SECTION = "run"
         "conformance check my_model.py:make_model",
         "conformance check my_model.py:make_model --axis x:0=1..8 --also float16",
         "conformance check exported.pt2 --converter torchscript --backend openvino",
-        "conformance check model.onnx --inputs inputs.npz",
+        "conformance check model.onnx --inputs inputs.npz --page check.html",
     )
     + statuses("0 if the model survives every way; 1 if it does not"),
 )
@@ -51,6 +54,7 @@ SECTION = "run"
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
+@click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of HTML, too.")
 @json_option
 @click.pass_context
 def command(
@@ -66,6 +70,7 @@ def command(
     inputs: Path | None,
     timeout: float,
     memory_limit: float,
+    page: Path | None,
     as_json: bool,
 ) -> None:
     """Export a model, run it, and say whether it survives; if not, where it first departs and whose fault that is.
@@ -89,12 +94,36 @@ def command(
         for name, value in {**named, "--opset": opset}.items():
             if value:
                 raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-        survives = _check_onnx(word, chosen, inputs, limits, as_json)
+        found = _check_onnx(word, chosen, inputs, limits)
     elif inputs is not None:
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     else:
-        survives = _check_model(word, converters, chosen, opset, rules, variant_axes, dtypes, shapes, limits, as_json)
-    ctx.exit(int(not survives))
+        found = _check_model(word, converters, chosen, opset, rules, variant_axes, dtypes, shapes, limits)
+    _show(found, page, as_json)
+    ctx.exit(int(not found.survives))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of a model, in the forms that it is shown in."""
+
+    survives: bool
+    report: Report
+    data: Mapping[str, Any]
+
+
+def _show(found: Checked, page: Path | None, as_json: bool) -> None:
+    from harness.present import report
+
+    if page is not None:
+        try:
+            page.write_text(report.page(found.report), encoding="utf-8")
+        except OSError as error:
+            raise click.ClickException(f"cannot write {page}: {error.strerror}") from None
+    if as_json:
+        print_json(found.data)
+    else:
+        emit(report.render(found.report))
 
 
 def _check_model(
@@ -107,15 +136,13 @@ def _check_model(
     dtypes: tuple[str, ...],
     shapes: str | None,
     limits: Limits,
-    as_json: bool,
-) -> bool:
+) -> Checked:
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem
     from harness.execute.supervisor import Supervisor
     from harness.models.check import check_model, units_of
     from harness.plan.options import Options, UsageProblem
     from harness.present.check_report import check_data, check_report
-    from harness.present.report import render
 
     options = Options(
         models=(word,),
@@ -130,19 +157,14 @@ def _check_model(
             found = check_model(units, supervisor, lambda step: click.echo(f"… {step}", err=True))
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    if as_json:
-        print_json(check_data(found))
-    else:
-        emit(render(check_report(found)))
-    return found.survives
+    return Checked(found.survives, check_report(found), check_data(found))
 
 
-def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits, as_json: bool) -> bool:
+def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits) -> Checked:
     from harness.execute.models.model_loading import ModelProblem
     from harness.execute.supervisor import Supervisor
     from harness.models.onnx_check import OnnxTask, check_onnx
     from harness.present.check_report import onnx_data, onnx_report
-    from harness.present.report import render
 
     for file in (Path(word), *((inputs,) if inputs else ())):
         if not file.is_file():
@@ -155,8 +177,4 @@ def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limit
             checks = [check_onnx(task, supervisor) for task in tasks]
     except ModelProblem as error:
         raise click.UsageError(str(error)) from None
-    if as_json:
-        print_json(onnx_data(checks))
-    else:
-        emit(render(onnx_report(checks)))
-    return all(check.survives for check in checks)
+    return Checked(all(check.survives for check in checks), onnx_report(checks), onnx_data(checks))

@@ -224,13 +224,16 @@ def _units(wanted: ModelWanted) -> list[ModelUnit]:
 
 def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
     """The script of one call, or its issue."""
+    from harness.compare.verdict import Outcome
     from harness.locate.locate import places_of_case
-    from harness.present.evidence import evidence
+    from harness.present.evidence import evidence, fault_in_title
     from harness.reproduce.issue import write_issue, write_report
     from harness.reproduce.script import NoScript, run_text, write_script
 
     if failure.diagnosis is not None:
         failure = replace(failure, evidence=evidence(failure.diagnosis))
+    if failure.cause is not None and failure.outcome is Outcome.MISMATCH:
+        failure = replace(failure, wrong=fault_in_title(failure.cause))
     try:
         if issue:
             # Looking for the lines exports the case again, as checking the script does.

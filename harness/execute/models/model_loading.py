@@ -25,7 +25,7 @@ import torch
 
 from harness.core.plugins import UnknownName
 from harness.core.torch_operators import pytree
-from harness.execute.models.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, split_word
+from harness.execute.models.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, model_name, split_word
 
 #: What a user's function returns: a module and its example inputs, positional; or these with `dynamic_shapes` as
 #: `torch.export.export` takes them.
@@ -228,7 +228,9 @@ def _entry_in(file: Path, function: str) -> ModelEntry:
         known = [n for n, value in vars(sys.modules[name]).items() if inspect.isfunction(value)]
         raise ModelProblem(f"{file} has no function {function!r}; it has {', '.join(known) or 'none'}")
     registered = [entry for entry in MODELS.values() if entry.make is make]
-    return registered[0] if registered else ModelEntry(name=function, make=make)
+    entry = registered[0] if registered else ModelEntry(name=function, make=make)
+    # The same function in two files makes two models.
+    return replace(entry, name=model_name(f"{file}:{function}"))
 
 
 def _made(entry: ModelEntry, word: str) -> LoadedModel:

@@ -148,11 +148,11 @@ def split_word(word: str) -> tuple[Path | None, str]:
 
 
 def model_name(word: str) -> str:
-    """What the model that a user's word names is called in the record."""
+    """What the model that a user's word names is called in the record: ``my_model.make`` of ``my_model.py:make``."""
     file, function = split_word(word)
     if file is None:
         return word
-    return function or file.stem
+    return f"{file.stem}.{function}" if function else file.stem
 
 
 def refuse_model(case_id: str, overload: str, what: str) -> None:
