@@ -188,7 +188,7 @@ def write_part(found: PartOfGraph, stem: Path) -> tuple[str, tuple[Path, ...]]:
         if any(array.dtype.kind not in "fiub" for array in found.part.inputs.values()):
             raise
     script = part_script(found, saved=stem.name)
-    model, inputs = stem.with_suffix(".onnx"), stem.with_suffix(".npz")
+    model, inputs = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".onnx", ".npz"))
     model.write_bytes(found.part.model)
     np.savez(inputs, **found.part.inputs)  # type: ignore[arg-type]
     return script, (model, inputs)

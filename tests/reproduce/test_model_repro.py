@@ -92,8 +92,8 @@ def test_a_call_that_fails_alone_is_shrunk_and_written(here: Path) -> None:
     assert found["reproduces"]
     assert "avg_pool2d" in found["script"]
     assert "Conv2d" not in found["script"]
-    assert found["path"] == "repro_pooled.py"
-    assert (here / "repro_pooled.py").read_text() == found["script"]
+    assert found["path"] == "repro_mods_pooled.py"
+    assert (here / "repro_mods_pooled.py").read_text() == found["script"]
 
 
 def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> None:

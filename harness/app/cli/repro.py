@@ -134,7 +134,7 @@ def _stem(word: str) -> str:
     """What the files of a model are called."""
     from harness.execute.models.model_task import model_name
 
-    return Path(word).stem if is_file_of_onnx(word) else model_name(word)
+    return Path(word).stem if is_file_of_onnx(word) else model_name(word).replace(".", "_")
 
 
 def _recorded(
