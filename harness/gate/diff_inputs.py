@@ -192,7 +192,7 @@ def find_sides(before: str | None, after: str | None) -> tuple[Side, Side]:
     """
     runs = Path(layout.DEFAULT_PARENT)
     if (before is None or after is None) and newest(runs) is None:
-        raise ResultsError(f"there is no run in {runs}/: make one with `pytest harness`, or name both sides")
+        raise ResultsError(f"there is no run in {runs}/: make one with `{layout.run_command()}`, or name both sides")
     # Where both are directories of runs, the one for the later run is chosen first.
     if before is None or (after is not None and newest(Path(before)) is not None and not _is_one(before)):
         second = find_side(after or str(runs))

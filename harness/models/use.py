@@ -14,7 +14,7 @@ from rich.text import Text
 from harness.compare.verdict import Outcome
 from harness.core.documents import count
 from harness.models.capture import Capture
-from harness.record import store
+from harness.record import layout, store
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -154,7 +154,7 @@ def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | N
     for why, calls in sorted(captured.left_out.items()):
         yield Text(f"left out: {count(calls, 'call')}: {why}")
     if run is None:
-        yield Text("No run to look them up in: make one with `pytest harness`, or name one with --run.")
+        yield Text(f"No run to look them up in: make one with `{layout.run_command()}`, or name one with --run.")
 
 
 def _cells(place: UseOutcome) -> tuple[str, str, str]:

@@ -31,7 +31,7 @@ from harness.execute.models.model_task import PREFIX, model_word
 from harness.locate.suspect import Suspect
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row
-from harness.record import store
+from harness.record import layout, store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.run_info import read_run_info
 
@@ -61,9 +61,9 @@ def command(
         model: The model of the case, as its user named it; None for an operator's case.
         rules: Files of conversion functions that took part.
     """
-    words = ["pytest", "harness", "--replay", shown_path(results_dir, cwd), "--case", case_id]
+    words = [*layout.run_command(cwd).split(), "--replay", shown_path(results_dir, cwd), "--case", case_id]
     if model is not None:
-        words = ["pytest", "harness", "--model", model]
+        words = [*layout.run_command(cwd).split(), "--model", model]
     for option, value in (("--converter", converter), ("--backend", backend)):
         if value:
             words += [option, value]

@@ -114,3 +114,9 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def run_command(cwd: Path | None = None) -> str:
+    """What starts a run in a directory: ``pytest harness`` in a checkout, ``conformance run`` anywhere else."""
+    here = (cwd or Path.cwd()) / "harness" / "test_conformance.py"
+    return "pytest harness" if here.is_file() else "conformance run"

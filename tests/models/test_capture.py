@@ -182,14 +182,14 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monke
     done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
-    entries = read_contents(tmp_path / "small.jsonl").entries
+    entries = read_contents(tmp_path / said["saved"]).entries
     assert said["entries"] == len(entries) > 4
     assert all(entry.origin == "captured" and "small" in entry.note for entry in entries)
     calls = {use["overload"]: use["calls"] for use in said["models"][0]["operators"]}
     assert calls["aten.relu.default"] == 2
     run = tmp_path / "run"
     some = ("--op", "relu", "--op", "masked_fill")
-    done_run = run_harness("--source", "corpus:small.jsonl", *some, "--results-dir", run, cwd=tmp_path)
+    done_run = run_harness("--source", f"corpus:{said['saved']}", *some, "--results-dir", run, cwd=tmp_path)
     assert done_run.returncode == 0, output(done_run)
     recorded = {row["case_id"] for row in rows(run) if row["source"] == "corpus"}
     chosen = ("aten.relu.default", "aten.masked_fill.Scalar")

@@ -245,7 +245,7 @@ def test_command_is_what_a_shell_takes_apart_again(tmp_path: Path) -> None:
     results = tmp_path / "my results" / "run"
     line = command(results, "abc123", converter="dynamo", backend="onnx-api:x.y", cwd=tmp_path)
     assert shlex.split(line) == [
-        *("pytest", "harness", "--replay", "my results/run", "--case", "abc123"),
+        *("conformance", "run", "--replay", "my results/run", "--case", "abc123"),
         *("--converter", "dynamo", "--backend", "onnx-api:x.y"),
     ]
     assert command(Path("/elsewhere/run"), "a", cwd=tmp_path).split()[3] == "/elsewhere/run"
@@ -294,7 +294,7 @@ def test_summary_has_everything(run: Path, tmp_path: Path, finished: bool) -> No
         "1 distinct failure",
         "values: output 0: expected 1, got 2",
         "aten.celu.default: 1 of 3 rejected, mostly: celu: [no]",
-        f"pytest harness --replay 'results/a run' --case {11:012x} --converter dynamo --backend ort-cpu\n",
+        f"conformance run --replay 'results/a run' --case {11:012x} --converter dynamo --backend ort-cpu\n",
         "8 cases, 8 verdicts, written to results/a run/" + ("verdicts.parquet" if finished else "parts"),
     ):
         assert part in printed
@@ -304,7 +304,7 @@ def test_summary_has_everything(run: Path, tmp_path: Path, finished: bool) -> No
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
 def test_summary_keeps_to_the_width_but_for_what_is_to_be_copied(run: Path, width: int) -> None:
     for line in summary_text(run, width=width, cwd=run).splitlines():
-        assert len(line) <= width or "pytest harness" in line or "written to" in line
+        assert len(line) <= width or "conformance run" in line or "written to" in line
 
 
 def test_summary_is_coloured_only_where_asked_for(run: Path) -> None:

@@ -61,6 +61,11 @@ def line(words: str, style: str = "") -> Text:
     return Text(words, style=style, no_wrap=True)
 
 
+def say_step(step: str) -> None:
+    """Say on stderr what a command does next, for a person who waits."""
+    click.echo(f"… {step}", err=True)
+
+
 def print_json(data: Any) -> None:
     """Print for programs."""
     click.echo(json_text(data))
@@ -96,7 +101,8 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
-            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `pytest harness`, or name its directory"
+            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `{layout.run_command(cwd)}`, "
+            "or name its directory"
         )
     warn_if_incomplete(found)
     return found

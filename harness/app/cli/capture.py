@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, statuses
+from harness.app.cli._shared import emit, example, find_run, json_option, line, print_json, say_step, statuses
+from harness.record import layout
 from harness.record.layout import ResultsError
 
 SECTION = "dig"
@@ -50,6 +51,7 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
 
     names = [name for word in words for name in (load_models() if word == "all" else (word,))]
     looked_up = _run(run)
+    say_step(f"call {', '.join(names)}")
     try:
         captures = [capture_calls(load_model(name)) for name in names]
     except (UnknownName, ModelProblem) as error:
@@ -61,6 +63,7 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
         save_directory(path, entries)
     else:
         save_file(path, entries)
+    say_step("look its calls up in the run")
     uses = [operator_uses(capture, looked_up) for capture in captures]
     if as_json:
         found = [capture_data(c, u, looked_up) for c, u in zip(captures, uses, strict=True)]
@@ -70,7 +73,7 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
         emit(*render_capture(one, its, looked_up), Text())
     emit(Text(f"{len(entries)} calls kept in {path}"))
     if not directory:
-        emit(line(f"pytest harness --source corpus:{path}"))
+        emit(line(f"{layout.run_command()} --source corpus:{path}"))
 
 
 def _run(given: str | None) -> Path | None:

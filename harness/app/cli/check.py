@@ -16,6 +16,7 @@ from harness.app.cli._shared import (
     json_option,
     print_json,
     require_backends,
+    say_step,
     statuses,
     timeout_option,
 )
@@ -154,7 +155,7 @@ def _check_model(
     try:
         units = units_of(options, axes, dtypes, shapes)
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            found = check_model(units, supervisor, lambda step: click.echo(f"… {step}", err=True))
+            found = check_model(units, supervisor, say_step)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
     return Checked(found.survives, check_report(found), check_data(found))

@@ -7,7 +7,18 @@ from pathlib import Path
 
 import click
 
-from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, runs_in, statuses
+from harness.app.cli._shared import (
+    directory_option,
+    emit,
+    example,
+    json_option,
+    line,
+    print_json,
+    runs_in,
+    say_step,
+    statuses,
+)
+from harness.core.documents import count
 
 SECTION = "look"
 
@@ -32,7 +43,9 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     from harness.present.dashboard.site import write_site
 
     started = time.perf_counter()
-    site = write_site(runs_in(runs), out)
+    found = runs_in(runs)
+    say_step(f"read {count(len(found), 'run')} and write the pages")
+    site = write_site(found, out)
     seconds = round(time.perf_counter() - started, 1)
     if as_json:
         aside = [{"name": one.name, "message": one.message} for one in site.aside]
@@ -40,6 +53,5 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     else:
         for one in site.aside:
             click.echo(f"set aside: {one.name}: {one.message}", err=True)
-        count = "1 run" if site.runs == 1 else f"{site.runs} runs"
-        emit(line(f"{count}, {seconds} s; open {out / 'index.html'}"))
+        emit(line(f"{count(site.runs, 'run')}, {seconds} s; open {out / 'index.html'}"))
     ctx.exit(int(not site.runs))

@@ -18,6 +18,7 @@ from harness.app.cli._shared import (
     print_json,
     require_backends,
     require_converters,
+    say_step,
     statuses,
 )
 from harness.record import layout
@@ -73,6 +74,7 @@ def command(
     if out is not None and out.exists():
         raise click.UsageError(f"--out {out}: the file exists already; name another")
     recorded = None if retry else find_run(run) if run else newest(Path.cwd() / layout.DEFAULT_PARENT)
+    say_step(f"draw calls of {operator} and try them")
     try:
         require_backends(backends)
         require_converters(converters)
@@ -96,5 +98,5 @@ def command(
             emit(Text(), Text("A rule for you to fill in; --out FILE writes it", style="bold"))
             emit(*map(line, found.skeleton.splitlines()))
         elif found.skeleton:
-            emit(Text(), line(f"written to {out}; try it: pytest harness --rules {out}"))
+            emit(Text(), line(f"written to {out}; try it: {layout.run_command()} --rules {out}"))
     ctx.exit(int(bool(found.missing)))

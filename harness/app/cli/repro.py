@@ -23,6 +23,7 @@ from harness.app.cli._shared import (
     print_json,
     require_backends,
     rules_option,
+    say_step,
     statuses,
     timeout_option,
 )
@@ -181,7 +182,7 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartO
                     )
                 else:
                     units = _units(wanted)
-                    found = smallest_of_model(units, run, supervisor, lambda step: click.echo(f"… {step}", err=True))
+                    found = smallest_of_model(units, run, supervisor, say_step)
         except (UsageProblem, UnknownName) as error:
             raise click.UsageError(str(error)) from None
         except InvalidFile as invalid:
