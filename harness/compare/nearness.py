@@ -40,7 +40,8 @@ An element is right if any of these holds:
    S(1 + κu), the `SCALES` taken as at least one, exceeds the largest finite number. Where an infinite input
    decides, the other terms may still overflow to the other infinity, as they do in a product that is rounded
    before it is added and do not in a fused multiply-add: NaN is right beside +inf where the N of the finite
-   terms exceeds the largest finite number, and beside -inf where their P does;
+   terms exceeds the largest finite number, and beside -inf where their P does. P and N are known up to 2⁻⁵⁰·S,
+   which one huge term makes larger than the other numbers of the dtype;
 6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part
    of it that grows with the square of the step (half the second difference): the result is then the exact one
    for inputs that the dtype cannot tell from these, which is all that a stable algorithm promises (backward
@@ -347,6 +348,10 @@ def ulp(magnitude: Array, dtype: str) -> Array:
     return np.asarray(np.ldexp(1.0, exponent - (PRECISION[dtype] - 1)))
 
 
+#: What float64 may lose of a sum of terms of one sign beside much larger ones of the other, of all magnitudes.
+_LOST = 2.0**-50
+
+
 def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o: Array) -> Mask:
     """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
     magnitude = term_magnitudes(judge, oracle, output)
@@ -363,8 +368,9 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
     if unknown.any():
         unknown &= _of_finite_inputs(judge, oracle, output)
     # Half of each: the sum of two numbers near the largest would overflow here.
-    upwards = unknown | (known & ((magnitude / 2 + o / 2) * (1.0 + tolerance.rtol) > limit))
-    downwards = unknown | (known & ((magnitude / 2 - o / 2) * (1.0 + tolerance.rtol) > limit))
+    lost = magnitude * _LOST
+    upwards = unknown | (known & ((magnitude / 2 + o / 2 + lost) * (1.0 + tolerance.rtol) > limit))
+    downwards = unknown | (known & ((magnitude / 2 - o / 2 + lost) * (1.0 + tolerance.rtol) > limit))
     right = (np.isposinf(g) & upwards) | (np.isneginf(g) & downwards) | (np.isnan(g) & upwards & downwards)
     if (np.isnan(g) & np.isinf(o) & ~right).any():
         right = right | _overflown_against_infinity(judge, oracle, output, g, o)
@@ -384,8 +390,9 @@ def _overflown_against_infinity(judge: Judge, oracle: Oracle, output: int, g: Ar
     dtype = str(oracle.expected[output].dtype)
     limit, magnitude = largest_finite(dtype) / (1.0 + tolerance_of(judge, dtype).rtol), np.abs(magnitude)
     unknown = ~np.isfinite(magnitude) | ~np.isfinite(truth)
-    upwards = unknown | (magnitude / 2 + truth / 2 > limit)
-    downwards = unknown | (magnitude / 2 - truth / 2 > limit)
+    lost = magnitude * _LOST
+    upwards = unknown | (magnitude / 2 + truth / 2 + lost > limit)
+    downwards = unknown | (magnitude / 2 - truth / 2 + lost > limit)
     return np.asarray(np.isnan(g) & ((np.isposinf(o) & downwards) | (np.isneginf(o) & upwards)))
 
 

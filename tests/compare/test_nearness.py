@@ -398,3 +398,15 @@ def test_an_infinite_place_lies_outside_where_no_weight_is_taken_from_it() -> No
     assert wrong.problems[0].unsettled == ""
     nan = compare(judge_of(call), reference, [np.asarray([[[[0.0, 3.0]]]], np.float32)])
     assert nan.problems[0].unsettled != ""
+
+
+def test_rule_5_one_huge_term_hides_what_the_others_overflow_to() -> None:
+    # 8.5e38 - 1.2e77: in float32 the sum of two infinities, in float64 the second term alone.
+    big = 3.4028234663852886e38
+    case = Invocation(
+        "aten.mm.default",
+        (("self", tensor([big, -big], (1, 2))), ("mat2", tensor([2.5, big], (2, 1)))),
+    )
+    for value in (-INF, NAN):
+        assert against_pytorch(case, np.full((1, 1), value, np.float32)).problem is None
+    assert against_pytorch(case, np.full((1, 1), -big, np.float32)).problem is not None
