@@ -300,3 +300,24 @@ def test_a_rules_file_that_changed_is_what_changed(browser: Browser, sites: RunS
         assert changed.locator("tbody tr").all_inner_texts() == ["rules\tnone\trules.py"]
         page = visit.open("#/?run=tried")
         expect(page.locator("main")).to_contain_text("Changed: rules none → rules.py")
+
+
+def test_runs_of_different_converters_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
+    wrong = {("celu", "dynamo"): (CASES, "converter"), ("sin", "torchscript"): (2, "converter")}
+    runs = [
+        Recorded(day, wrong, converters=(converter,)).write(tmp_path / converter)
+        for day, converter in enumerate(CONVERTERS, start=1)
+    ]
+    write_site(runs, tmp_path / "site")
+    with visiting(browser, tmp_path / "site") as visit:
+        page = visit.open(f"#/compare?a={CONVERTERS[0]}&b={CONVERTERS[1]}")
+        expect(page.locator(".figure", has_text="first passes more")).to_contain_text("1")
+        expect(page.locator(".figure", has_text="second passes more")).to_contain_text("1")
+        expect(page.locator(".figure", has_text="both pass")).to_contain_text(str(len(OPERATORS) - 2))
+        # The furthest apart first: one passes nothing of celu.
+        first = page.locator(".tabulator-row").first
+        expect(first).to_contain_text("celu")
+        expect(first).to_contain_text(f"✕ 0/{CASES}")
+        page.locator(".figure", has_text="first passes more").click()
+        expect(page.locator(".tabulator-row")).to_have_count(1)
+        expect(page.locator(".tabulator-row")).to_contain_text("sin")

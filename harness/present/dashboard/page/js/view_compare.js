@@ -4,6 +4,7 @@
   const { el, fill, words, grid, controls, address, names, changes, download, failureCard, runs } =
     Conformance;
   const { ORDER, gather, worstFirst, ended, ulps, versions } = Conformance.compareParts;
+  const { sideBySide } = Conformance;
 
   Conformance.views.compare = {
     title: "Compare",
@@ -39,6 +40,15 @@
         this.a = a;
         this.b = b;
         fill(this.body, el("p.quiet", "Comparing …"));
+        // Of different converters or backends neither is the other's expectation.
+        const apart = sideBySide.isOf(index, a, b) ? await sideBySide.lines(index, a, b) : null;
+        if (apart && this.key === key) {
+          this.apart = apart;
+          this.result = { counts: {}, lost: 0 };
+          this.frame();
+        }
+        if (apart) return this.key === key && this.show();
+        this.apart = null;
         const lines = new Map();
         const result = await changes.compare(index, a, b, (one) => gather(lines, one));
         if (this.key !== key) return;
@@ -75,7 +85,7 @@
               "Swap",
             ),
             controls.copyButton("Copy link", () => window.location.href),
-            download.menu("changes", () => this.flat(), [
+            !this.apart && download.menu("changes", () => this.flat(), [
               ...(b === index.shown && a === index.runs[b].before ? download.all("changes") : []),
               ["Cases of the first: Parquet", `cases/run-${String(a).padStart(3, "0")}.parquet`],
               ["of the second", `cases/run-${String(b).padStart(3, "0")}.parquet`],
@@ -117,6 +127,7 @@
     }
 
     show() {
+      if (this.apart) return this.showApart();
       const { index, result, params } = this;
       const kind = params.get("change") || "";
       const match = names.matcher(params.get("q") || "");
@@ -152,6 +163,16 @@
       if (this.table) this.table.built.then(() => this.table.replaceData(this.shown));
       else this.build();
       this.showLine(this.lines.find((line) => line.id === this.chosen));
+    }
+
+    showApart() {
+      const { index, a, b, params } = this;
+      if (this.table) this.table.destroy();
+      this.table = sideBySide.show(this, index, { a, b }, this.apart, {
+        kind: params.get("change") || "",
+        match: names.matcher(params.get("q") || ""),
+        choose: (kind) => address.change({ change: kind }),
+      });
     }
 
     build() {
