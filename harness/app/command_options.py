@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
 from harness.execute.models.model_loading import load_models
 from harness.plan.options import Options, UsageProblem
@@ -17,7 +18,7 @@ from harness.record.layout import reason
 #: What ``run.json`` records of the command line; it keeps no paths of this machine.
 RECORDED = (
     *("op", "source", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api"),
-    *("no_blame", "timeout", "memory_limit", "models", "model"),
+    *("no_blame", "timeout", "memory_limit", "models", "model", "programs", "pattern"),
 )
 
 #: Seconds that a step may take unless the user says otherwise.
@@ -53,6 +54,12 @@ def _add_selection(add: Callable[..., None]) -> None:
         "repeatable",
         **_NAMES,
     )
+    add(
+        "--programs",
+        action="store_true",
+        help="run programs of several calls in place of single ones; with --op, those that contain the operator",
+    )
+    add("--pattern", help="run the programs of this pattern: conv-bn; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
     add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **_NAMES)
     add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
@@ -183,6 +190,30 @@ def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:
         return msgspec.json.decode(Path(file).read_bytes(), type=tuple[tuple[str, ...], ...])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageProblem(f"--shard-parts {file}: {reason(error)}") from None
+
+
+def sources(given: Any) -> tuple[str, ...]:
+    """Where cases come from; programs take the place of the default sources.
+
+    Raises:
+        UsageProblem: programs and another source are asked for.
+    """
+    if not given.programs and not given.pattern:
+        return tuple(given.source)
+    option = "--programs" if given.programs else "--pattern"
+    for other, value in {"--source": given.source, "--model": given.model, "--models": given.models}.items():
+        if value:
+            raise UsageProblem(f"{option} and {other} both say what is run: give one of them")
+    if given.pattern and given.op:
+        raise UsageProblem("--pattern names programs, and --op operators that programs contain: give one of them")
+    return tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
+
+
+def operators(given: Any) -> tuple[str, ...]:
+    """The names that the user wants of what the sources have."""
+    if given.pattern:
+        return tuple(name if name.startswith(PROGRAM) else f"{PROGRAM}{name}" for name in given.pattern)
+    return () if given.programs else tuple(given.op)
 
 
 def model_words(given: Any) -> tuple[str, ...]:

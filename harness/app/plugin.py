@@ -113,7 +113,7 @@ def _options(given: Any) -> Options:
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
     return Options(
-        ops=tuple(given.op),
+        ops=command_options.operators(given),
         converters=tuple(given.converter or ()),
         backends=tuple(given.backend or ()),
         dtypes=tuple(given.dtype),
@@ -123,7 +123,7 @@ def _options(given: Any) -> Options:
         shapes=given.shapes,
         opset=given.opset,
         batch_size=given.batch_size,
-        sources=tuple(given.source),
+        sources=command_options.sources(given),
         public_api=given.public_api,
         blame=not given.no_blame,
         replay=replay,

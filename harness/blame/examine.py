@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
+from harness.blame.composition import failing_call
 from harness.blame.decide import decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
@@ -16,6 +18,7 @@ from harness.compare.drawn import draws
 from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
+from harness.core.program import is_program
 from harness.execute.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -26,6 +29,11 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
     failure = context.failure
+    if is_program(context.invocation) and _CALLS not in dead:
+        announce(_CALLS)
+        by_itself = failing_call(context)
+        if by_itself is not None:
+            return replace(examine(by_itself, dead, announce), call=by_itself.invocation.json)
     announce(_AGAIN)
     if _AGAIN in dead:
         return Decision(UNKNOWN, "crashes-when-repeated")
@@ -70,6 +78,8 @@ def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Tes
     return [w for w in asked if w.role is None or can_change_blame(outcome, heard, w.role, roles)]
 
 
+#: Stands for the calls of a program, run by themselves.
+_CALLS = "the calls alone"
 #: Stands for the failing backend itself, which is run again.
 _AGAIN = "the failing backend again"
 
@@ -83,7 +93,10 @@ def _passes_alone(context: FailureContext) -> bool:
 def _hear(
     asked: Iterable[Witness], context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]
 ) -> Iterable[Testimony]:
+    of_program = is_program(context.invocation)
     for witness in asked:
+        if of_program and witness.of_one_call:
+            continue
         if witness.name in dead:
             yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})
             continue

@@ -42,6 +42,7 @@ from harness.convert.converter import Converter, HasProgram, HasUnoptimised
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.program import is_program
 from harness.core.tensors import build_tensor
 from harness.execute.program import Exportable, export_alone, export_request
 from harness.execute.reference import Reference, run_reference
@@ -304,7 +305,8 @@ class FailureContext:
         self.invocation = dict(failure.group.cases)[failure.case]
         self.model = onnx.load_model_from_string(failure.model)
         count = len(self.model.graph.output)
-        self.judge = judge_of(self.invocation).without_unsettled.restricted_to(failure.outputs, count)
+        judge = self.reference.judge if is_program(self.invocation) else judge_of(self.invocation)
+        self.judge = judge.without_unsettled.restricted_to(failure.outputs, count)
 
     @property
     def accused(self) -> Backend:

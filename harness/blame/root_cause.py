@@ -399,7 +399,12 @@ class Fault(NamedTuple):
 
 
 def diagnose(result: Result, invocation: Invocation, converter: str, decision: Decision) -> Diagnosis:
-    """The diagnosis of a failed result, given who is to blame and why."""
+    """The diagnosis of a failed result, given who is to blame and why.
+
+    A program that fails by one of its calls has the place of that call.
+    """
+    if decision.call:
+        invocation = Invocation.from_json(decision.call)
     facts = FailureFacts.of(result, invocation, converter, decision)
     by_rule = decision.blame == CONVERTER and result.rule
     fault = _fault(decision.blame, facts)

@@ -59,6 +59,7 @@ class Decision:
         facts: What the rule's sentence needs.
         testimony: Of all witnesses, the most telling first.
         inherited_from: Case id of the failure that was examined in place of this one.
+        call: Of a program, the call that fails by itself, as JSON; "" where none does.
     """
 
     blame: str
@@ -66,6 +67,7 @@ class Decision:
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
     testimony: tuple[Testimony, ...] = ()
     inherited_from: str = ""
+    call: str = ""
 
 
 @dataclass(frozen=True)

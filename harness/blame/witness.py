@@ -44,6 +44,7 @@ class Witness:
         place: Among the witnesses of its turn; the lowest is asked first.
         role: In which it speaks, if in one only. Where that cannot change the blame it is asked for examples
             only.
+        of_one_call: Whether it has nothing to say of a program of several calls.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Witness:
     place: int
     testify: Testify
     role: Role | None = None
+    of_one_call: bool = False
 
 
 Factory: TypeAlias = Callable[[Settings], Iterable[Witness]]
@@ -65,12 +67,12 @@ def add_witnesses(factory: Factory) -> Factory:
 
 
 def witness(
-    name: str, *, place: int = 1000, turn: Turn = Turn.FIRST, role: Role | None = None
+    name: str, *, place: int = 1000, turn: Turn = Turn.FIRST, role: Role | None = None, of_one_call: bool = False
 ) -> Callable[[Testify], Witness]:
     """Make a witness of a function. See `Witness` for the arguments."""
 
     def add(testify: Testify) -> Witness:
-        one = Witness(name, turn, place, testify, role)
+        one = Witness(name, turn, place, testify, role, of_one_call)
         add_witnesses(lambda settings: [one])
         return one
 

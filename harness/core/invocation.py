@@ -105,12 +105,45 @@ class Enumerated:
 
 ENUMERATED_KINDS = ("dtype", "layout", "memory_format", "device")
 
-Argument: TypeAlias = "TensorSpec | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A tensor argument of a call in a program that the program holds, as a module holds a parameter.
+
+    Attributes:
+        spec: The tensor.
+        dtype: That it is converted to; "" for its own.
+    """
+
+    spec: TensorSpec
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A tensor argument of a call in a program that an earlier call returned.
+
+    Attributes:
+        call: Index of that call.
+        output: Index among its tensors.
+    """
+
+    call: int
+    output: int = 0
+
+
+Argument: TypeAlias = (
+    "TensorSpec | Weight | Result | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
+)
+
+
+#: What the overload of a program begins with; the rest names the pattern that it was drawn by.
+PROGRAM = "program."
 
 
 @dataclass(frozen=True)
 class Invocation:
-    """An ATen overload with concrete arguments.
+    """An ATen overload with concrete arguments, or a program of several calls: see `harness.core.program`.
 
     Attributes:
         overload: As PyTorch prints it: ``aten.add.Tensor``, ``aten.celu.default``.
@@ -139,6 +172,8 @@ class Invocation:
 
     def __str__(self) -> str:
         """As a person would write the call, tensors as ``float32[2,3]``."""
+        if self.overload.startswith(PROGRAM):
+            return "; ".join(_lines(dict(self.arguments)))
         return f"{self.overload}({', '.join(f'{n}={describe(a)}' for n, a in self.arguments)})"
 
     def tensors(self) -> Iterator[TensorSpec]:
@@ -221,9 +256,20 @@ def describe(argument: Argument) -> str:
         return f"{argument.dtype}{list(argument.shape)}{layout}{values}".replace(" ", "")
     if isinstance(argument, Enumerated):
         return argument.name if argument.kind == "device" else f"torch.{argument.name}"
+    if isinstance(argument, Weight):
+        return f"weight:{describe(argument.spec)}"
+    if isinstance(argument, Result):
+        return f"%{argument.call}" + (f".{argument.output}" if argument.output else "")
     if isinstance(argument, tuple):
         return f"[{', '.join(describe(a) for a in argument)}]"
     return repr(argument)
+
+
+def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
+    """The calls of a program, as ``%0 = aten.relu.default(self=float32[2])``, and what it returns."""
+    for place, (overload, given) in enumerate(arguments.get("calls", ())):
+        yield f"%{place} = {overload}({', '.join(f'{name}={describe(value)}' for name, value in given)})"
+    yield f"return {', '.join(map(describe, arguments.get('returns', ())))}"
 
 
 def _tensors(argument: Argument) -> Iterator[TensorSpec]:
@@ -274,6 +320,10 @@ def _encode(argument: Argument) -> Any:
         else:
             data["values"] = [_encode_number(v) for v in argument.values.values]
         return {"tensor": data}
+    if isinstance(argument, Weight):
+        return {"weight": [_encode(argument.spec), argument.dtype]}
+    if isinstance(argument, Result):
+        return {"result": [argument.call, argument.output]}
     if isinstance(argument, Enumerated):
         return {argument.kind: argument.name}
     if isinstance(argument, tuple):
@@ -302,6 +352,12 @@ def _decode(data: Any, where: str) -> Argument:
             return Enumerated(kind, value)
         if kind == "tensor" and isinstance(value, Mapping):
             return _decode_tensor(value, where)
+        if kind == "result" and isinstance(value, list) and [type(n) for n in value] == [int, int]:
+            return Result(*value)
+        if kind == "weight" and isinstance(value, list) and len(value) == 2:
+            spec = _decode(value[0], where)
+            if isinstance(spec, TensorSpec) and isinstance(value[1], str):
+                return Weight(spec, value[1])
     raise InvalidInvocation(f"{where}: {json.dumps(data)[:80]} is not an argument")
 
 

@@ -62,8 +62,8 @@ def match(pattern: str, known: Sequence[str]) -> list[str]:
 
 
 def packet(name: str) -> str:
-    """``aten.add`` of ``aten.add.Tensor``."""
-    return name.rpartition(".")[0]
+    """``aten.add`` of ``aten.add.Tensor``; a program's name as it is."""
+    return name if name.startswith("program.") else name.rpartition(".")[0]
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:

@@ -13,7 +13,8 @@ import torch
 
 from harness.core import values
 from harness.core.dtypes import PARTS, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, Result, TensorSpec, Weight
+from harness.core.program import Program, is_program
 from harness.core.torch_operators import OpOverload
 
 
@@ -106,14 +107,59 @@ def _fill(argument: Any, supply: Iterator[Any]) -> Any:
     return argument
 
 
-def _template(argument: Argument) -> Any:
+def _template(argument: Argument, held: dict[Weight, torch.Tensor]) -> Any:
     if isinstance(argument, TensorSpec):
         return TENSOR_PLACE
     if isinstance(argument, tuple):
-        return [_template(element) for element in argument]
+        return [_template(element, held) for element in argument]
     if isinstance(argument, Enumerated):
         return torch.device(argument.name) if argument.kind == "device" else getattr(torch, argument.name)
+    if isinstance(argument, Weight):
+        if argument not in held:
+            weight = build_tensor(argument.spec)
+            held[argument] = weight.to(getattr(torch, argument.dtype)) if argument.dtype else weight
+        return held[argument]
     return argument
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramSteps:
+    """The calls of a program, one after the other: a callable of the program's inputs, in order."""
+
+    calls: tuple[BoundCall, ...]
+    returns: tuple[Result, ...]
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What the program returns."""
+        found = self.results(tensors)
+        return tuple(found[result.call][result.output] for result in self.returns)
+
+    def results(self, tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+        """The tensors of every call."""
+        supply = iter(tensors)
+        found: list[list[torch.Tensor]] = []
+
+        def taken(argument: Any) -> Any:
+            if isinstance(argument, Result):
+                return found[argument.call][argument.output]
+            if isinstance(argument, list):
+                return [taken(element) for element in argument]
+            return next(supply) if argument is TENSOR_PLACE else argument
+
+        for call in self.calls:
+            # Inputs are supplied in the order of the schema: by position first.
+            positional = [taken(argument) for argument in call.positional]
+            keywords = {name: taken(argument) for name, argument in call.keywords}
+            found.append(output_tensors(call.target(*positional, **keywords)))
+        return found
+
+
+def _bind_program(invocation: Invocation) -> BoundCall:
+    program = Program.of(invocation)
+    # The same weight in two places is one tensor.
+    held: dict[Weight, torch.Tensor] = {}
+    steps = ProgramSteps(tuple(_bound(call, held) for call in program.calls), program.returns)
+    return BoundCall(steps, (TENSOR_PLACE,) * sum(1 for _ in invocation.tensors()), ())
 
 
 def bind(invocation: Invocation) -> BoundCall:
@@ -124,6 +170,10 @@ def bind(invocation: Invocation) -> BoundCall:
     Raises:
         LookupError: this PyTorch lacks the overload, or it has no argument of that name.
     """
+    return _bind_program(invocation) if is_program(invocation) else _bound(invocation, {})
+
+
+def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCall:
     target = overload(invocation.overload)
     given = dict(invocation.arguments)
     positional: list[Any] = []
@@ -133,7 +183,7 @@ def bind(invocation: Invocation) -> BoundCall:
         if argument.name not in given:
             open_positions = False
             continue
-        value = _template(given.pop(argument.name))
+        value = _template(given.pop(argument.name), held)
         if open_positions and not argument.kwarg_only:
             positional.append(value)
         else:

@@ -34,7 +34,6 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
-from harness.generate.operator_case import judge_of
 from harness.run.backend import BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 
@@ -307,7 +306,7 @@ class Executor:
         self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
     ) -> OutputComparison:
         """What is wrong with a case whose outputs are at `places` among all."""
-        judge = judge_of(reference.invocation)
+        judge = reference.judge
 
         def once_more() -> Sequence[Array] | None:
             found = again()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.compare.judge import Judge
 from harness.compare.nearness import SCALES, Sensitivity, paired
 from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
-from harness.core.tensors import build_tensors
+from harness.core.program import Program, is_program, weights_of, with_wide_weights
+from harness.core.tensors import bind, build_tensors, output_tensors
 from harness.execute import perturbation
 from harness.execute.definition import defined_outputs
+from harness.execute.rounding_oracle import Move, RoundingOracle
 from harness.execute.torch_call import call_invocation, in_float64, reference_outputs, to_numpy
 from harness.generate.operator_case import judge_of
 
@@ -58,6 +62,11 @@ class Reference:
         tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
         outputs = call_invocation(self.invocation, tensors)
         return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
+
+    @property
+    def judge(self) -> Judge:
+        """How a backend's outputs are compared with it."""
+        return judge_of(self.invocation)
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
@@ -123,6 +132,54 @@ class Reference:
         )
 
 
+class ProgramReference(Reference):
+    """A program that PyTorch accepts: float64 of all of it, and how far roundings of its calls may move it."""
+
+    magnitude = unscaled = marked = flushed = definition = None
+    finite_terms = (None, None)
+
+    @cached_property
+    def _rounding(self) -> RoundingOracle:
+        steps = bind(with_wide_weights(Program.of(self.invocation)).invocation)
+
+        @contextmanager
+        def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
+            inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
+            yield lambda move: output_tensors(steps([move(t) if t.is_floating_point() else t for t in inputs]))
+
+        return RoundingOracle(self.expected, self._dtypes_of_calls, wide)
+
+    @property
+    def _dtypes_of_calls(self) -> frozenset[str]:
+        """Of inputs, weights and outputs: the narrowest is what the calls round to."""
+        return self.dtypes | {weight.dtype or weight.spec.dtype for weight in weights_of(Program.of(self.invocation))}
+
+    @property
+    def judge(self) -> Judge:
+        """Close, but for what roundings decide."""
+        return self._rounding.judge
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The inputs, by place."""
+        return {str(place): feed for place, feed in enumerate(self.feeds)}
+
+    @property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """See `RoundingOracle`."""
+        return self._rounding.truth
+
+    @property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """See `RoundingOracle`."""
+        return self._rounding.sensitivity
+
+    def on_contiguous_inputs(self) -> Reference:
+        """The same program on row-major copies of the inputs."""
+        found = super().on_contiguous_inputs()
+        return ProgramReference(found.invocation, found.feeds, found.expected)
+
+
 def run_reference(invocation: Invocation) -> Reference:
     """Run the case in PyTorch eager on the CPU.
 
@@ -133,7 +190,8 @@ def run_reference(invocation: Invocation) -> Reference:
     tensors = build_tensors(invocation)
     feeds = tuple(to_numpy(t) for t in tensors)
     outputs = reference_outputs(invocation, tensors)
-    return Reference(invocation, feeds, tuple(to_numpy(t) for t in outputs))
+    kind = ProgramReference if is_program(invocation) else Reference
+    return kind(invocation, feeds, tuple(to_numpy(t) for t in outputs))
 
 
 def _scale(name: str, argument: Argument, least: int) -> Argument:

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from harness.core.invocation import PROGRAM
 from harness.generate.cases_home import cases_directory
 
 #: `max_pool1d`, `conv_transpose3d`: the dimensions of one operator share a conversion.
@@ -15,7 +16,7 @@ _DIMENSIONS = re.compile(r"(?<=[a-z])[123]d(?=\b|_)")
 
 def packet_of(overload: str) -> str:
     """``aten.add`` of ``aten.add.Tensor``, and of itself."""
-    return ".".join(overload.split(".")[:2])
+    return overload if overload.startswith(PROGRAM) else ".".join(overload.split(".")[:2])
 
 
 def without_dimensions(text: str) -> str:
@@ -26,6 +27,8 @@ def without_dimensions(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def family_name(packet: str) -> str:
     """The operator that a packet is another name or another number of dimensions of: ``aten.max_poolNd``."""
+    if packet.startswith(PROGRAM):
+        return packet
     namespace, _, name = packet.rpartition(".")
     name = _canonical(_canonical(name).removeprefix("special_"))
     name = without_dimensions(name.removesuffix("_copy").removesuffix("_functional"))

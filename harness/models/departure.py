@@ -28,7 +28,7 @@ from harness.compare.output_comparison import OutputComparison
 from harness.core.dtypes import PRECISION, Array
 from harness.core.tensors import output_tensors
 from harness.core.torch_operators import OpOverload
-from harness.execute.models.model_reference import Move, RoundingOracle
+from harness.execute.rounding_oracle import Move, RoundingOracle
 from harness.execute.torch_call import quiet_call, to_numpy
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.models.capture import module_path

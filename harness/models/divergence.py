@@ -48,10 +48,11 @@ from harness.core.tensors import build_tensors, output_tensors
 from harness.core.torch_operators import OpOverload
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.execute.models.model_reference import ModelReference, Move, RoundingOracle, run_model
+from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_runner import growth
 from harness.execute.models.model_task import Growth, NoModel
 from harness.execute.program import Exportable, export_alone
+from harness.execute.rounding_oracle import Move, RoundingOracle
 from harness.execute.run_steps import outputs_of
 from harness.execute.submodel import outer_names
 from harness.execute.supervisor import Death, Supervisor

@@ -9,6 +9,7 @@ from harness.convert.converter import CONVERTERS, find_converter
 from harness.convert.rules.rule import Rule, RuleProblem, load_rules
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
+from harness.core.invocation import PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
 from harness.execute.models.model_loading import ModelProblem, check_word
 from harness.execute.models.model_task import PREFIX, model_name
@@ -249,7 +250,16 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
             raise UsageProblem(f"nothing to run: --source {' and '.join(options.sources)} holds no invocation")
     if not options.ops:
         return known
+    if options.ops[0].startswith(PROGRAM):
+        return [_pattern(word, known) for word in dict.fromkeys(options.ops)]
     return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
+
+
+def _pattern(word: str, known: Sequence[str]) -> str:
+    if word not in known:
+        names = tuple(name.removeprefix(PROGRAM) for name in known)
+        raise UnknownName("pattern", word.removeprefix(PROGRAM), names)
+    return word
 
 
 def _units(

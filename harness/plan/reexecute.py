@@ -22,7 +22,6 @@ from harness.execute.program import Exportable, export_alone
 from harness.execute.reference import run_reference
 from harness.execute.run_steps import outputs_of
 from harness.execute.supervisor import Supervisor
-from harness.generate.operator_case import judge_of
 from harness.generate.sources.recorded import Replayed
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
@@ -198,6 +197,6 @@ def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) ->
     entry, argument = BACKENDS.find(backend)
     ranges = structure.shape_ranges(model, [exported, case.invocation]) if dynamic else None
     feeds = structure.feeds(model, reference.feeds)
-    wrong = partial(first_wrong, judge_of(case.invocation), reference)
+    wrong = partial(first_wrong, reference.judge, reference)
     got = outputs_of(entry.create(argument), model, feeds, ranges, wrong)
     return Outputs(expected=reference.expected, truth=reference.truth, got=got)

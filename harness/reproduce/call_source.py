@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
-from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.core.invocation import Argument, Enumerated, Invocation, Result, TensorSpec, Weight
 from harness.core.tensors import bind, build_tensor, build_tensors, output_tensors, overload
 from harness.execute.torch_call import NothingToCompare
 
@@ -137,7 +137,7 @@ def argument_source(value: Argument, *, float64: bool = False) -> str:
         return f"[{', '.join(argument_source(v, float64=float64) for v in value)}]"
     if value is None or isinstance(value, str):
         return repr(value)
-    assert not isinstance(value, TensorSpec)
+    assert not isinstance(value, TensorSpec | Weight | Result)
     return number(value)
 
 

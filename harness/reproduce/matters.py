@@ -16,6 +16,7 @@ import torch
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import is_float
 from harness.core.invocation import Argument, Invocation, TensorSpec, describe
+from harness.core.program import is_program
 from harness.core.tensors import build_tensor
 from harness.reproduce import reductions
 from harness.reproduce.reductions import (
@@ -44,7 +45,7 @@ def matters(subject: ShrinkSubject, test: Test, domains: Domains) -> tuple[str, 
 
     The budget of `test` limits what is asked; `domains` are the values that the operator allows.
     """
-    if test.original.outcome is Outcome.TIMEOUT:
+    if test.original.outcome is Outcome.TIMEOUT or is_program(subject.invocation):
         return ()
     said = [*_given(subject, test), *_required(subject, test)]
     losses = [*_values(subject.invocation, domains), *_shapes(subject.invocation)]

@@ -37,7 +37,17 @@ from typing import Any, TypeAlias, TypeGuard
 import torch
 
 from harness.core.dtypes import INT_RANGE, PRECISION, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import (
+    Argument,
+    Enumerated,
+    Invocation,
+    Literal,
+    Recipe,
+    Result,
+    TensorSpec,
+    Weight,
+    contiguous_strides,
+)
 from harness.core.tensors import build_tensor, overload
 
 #: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
@@ -824,7 +834,7 @@ def _written_of_plainness(spec: TensorSpec) -> tuple[PlainNumber, ...]:
 
 
 def _argument(name: str, argument: Argument) -> float:
-    if isinstance(argument, TensorSpec) or argument is None:
+    if isinstance(argument, TensorSpec | Weight | Result) or argument is None:
         return 0
     if isinstance(argument, tuple):
         return sum(1 + _argument(name, element) for element in argument)

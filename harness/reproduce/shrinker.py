@@ -26,6 +26,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.dtypes import PRECISION
 from harness.core.invocation import Argument, Invocation, TensorSpec
+from harness.core.program import is_program
 from harness.execute.supervisor import Supervisor
 from harness.generate import provider
 from harness.generate.draws import invocations
@@ -33,6 +34,7 @@ from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.provider import StableProvider
 from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import Unit, run_unit
+from harness.reproduce.program_shrink import plainer_programs
 from harness.reproduce.reductions import (
     Cost,
     Domains,
@@ -301,6 +303,8 @@ def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubjec
     At worst it is `subject`, and never one that `test` has not seen fail. `domains` are the values that the
     operator allows.
     """
+    if is_program(subject.invocation):
+        return _shrink_program(subject, test)
     smallest = _shrink_greedily(subject, test, domains)
     if test.lethal or subject.exported is not None:
         return smallest
@@ -312,6 +316,20 @@ def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubjec
             if other.cost < smallest.cost:
                 smallest, domains = other, its_domains
     return _combined(smallest, test, domains)
+
+
+def _shrink_program(subject: ShrinkSubject, test: Test) -> ShrinkSubject:
+    """The fewest calls that fail in the same way, by the same one's fault."""
+    while not test.spent:
+        tried = (ShrinkSubject(plainer) for plainer in plainer_programs(subject.invocation))
+        smaller = None
+        while smaller is None and not test.spent and (chunk := list(islice(tried, 1 if test.lethal else _STRUCTURES))):
+            smaller = next((found for found in test.failing(chunk) if test.is_blamed_alike(found)), None)
+        if smaller is None:
+            return subject
+        subject = smaller
+        test.way.append(subject)
+    return subject
 
 
 #: Makes what a step makes of a subject, None where it does not apply to it.

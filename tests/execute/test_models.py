@@ -177,7 +177,7 @@ def test_models_are_items_and_rows_that_every_view_reads(tmp_path: Path) -> None
     done = run_harness(*words, "--converter", "torchscript", "--results-dir", where, cwd=tmp_path)
     assert done.returncode == 1, output(done)
     assert "1 whole model, static shapes" in done.stdout
-    assert "pytest harness --model llama-decoder" in done.stdout
+    assert "conformance run --model llama-decoder" in done.stdout
     found = rows(where)
     assert {(row["overload"], row["source"]) for row in found} == {("model.llama-decoder", "model")}
     wrong = [row for row in found if row["outcome"] == "mismatch"]

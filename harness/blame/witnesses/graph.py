@@ -162,7 +162,7 @@ _FEW = 4
 _CLOSE = 0.01
 
 
-@witness("the call without an argument", place=65)
+@witness("the call without an argument", place=65, of_one_call=True)
 def ask_without_argument(context: FailureContext) -> Iterator[Testimony]:
     """The same call with one argument at a time as if it had not been given."""
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None or draws(context.judge):
@@ -326,7 +326,7 @@ def operators_of(program: ExportedProgram) -> list[str]:
     return list(dict.fromkeys(str(n.target) for n in program.graph.nodes if n.op == "call_function"))
 
 
-@witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM)
+@witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM, of_one_call=True)
 def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     """Whether PyTorch gives the failing backend's result once it has decomposed the call.
 
@@ -403,7 +403,7 @@ _GREATEST_DIVISOR = 2**11
 _DIVISOR = "harness_divisor"
 
 
-@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED)
+@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED, of_one_call=True)
 def look_for_rounded_numbers(context: FailureContext) -> Iterator[Testimony]:
     """Whether one number with more bits would make a float64 result PyTorch's.
 
@@ -544,7 +544,7 @@ _NARROWER = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _NUMBERS = 64
 
 
-@witness("the graph's precision", place=50)
+@witness("the graph's precision", place=50, of_one_call=True)
 def look_for_fewer_bits(context: FailureContext) -> Iterator[Testimony]:
     """Whether the graph has the call's numbers, or its computation, in fewer bits.
 

@@ -76,7 +76,7 @@ def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
 _MOST = 64
 
 
-@witness("PyTorch on one element at a time", place=60)
+@witness("PyTorch on one element at a time", place=60, of_one_call=True)
 def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
     """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
     tags = overload(context.invocation.overload).tags
@@ -101,7 +101,7 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
 
 
-@witness("PyTorch's overload for tensors", place=70)
+@witness("PyTorch's overload for tensors", place=70, of_one_call=True)
 def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
     """The same operator with a number given as a tensor: another kernel, and the same mathematics."""
     got = context.got
@@ -179,7 +179,7 @@ def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": context.failure.backend})
 
 
-@witness("PyTorch's decomposition", place=10)
+@witness("PyTorch's decomposition", place=10, of_one_call=True)
 def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
     definition = definition_of(context.invocation)

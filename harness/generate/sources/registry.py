@@ -1,7 +1,7 @@
 """Where invocations come from: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
-``corpus:FILE``, ``use``, ``use:common``.
+``corpus:FILE``, ``use``, ``use:common``, ``programs``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.core.plugins import Unavailable, UnknownName
-from harness.generate.sources import corpus, generated, opinfo, use
+from harness.generate.sources import corpus, generated, opinfo, programs, use
 from harness.generate.sources.source import Source
 
 
@@ -38,6 +38,7 @@ _ENTRIES = (
     SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
     SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
     SourceEntry(name="generated", create=lambda argument: generated.Generated(), default="generated"),
+    SourceEntry(name="programs", create=programs.create, argument="OPERATOR"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )
 

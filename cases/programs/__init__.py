@@ -1,0 +1,1 @@
+"""Patterns of programs: what optimisers look for, each drawn whole with one thing different."""

@@ -1,0 +1,195 @@
+"""Programs of several calls, drawn around what optimisers of exporters and runtimes look for.
+
+A pattern is one function under the decorator `pattern`, in ``cases/programs/`` or in any file of a user's:
+
+    @pattern("relu-clip", source="onnxruntime/core/optimizer/relu_clip_fusion.cc")
+    def relu_clip(p: ProgramDraw) -> list[Result]:
+        y = p.call("aten.relu.default", self=p.input((2, 3)))
+        return [p.call("aten.clamp.default", self=y, min=p.choose(0.0, -1.0), max=6.0)]
+
+It draws the whole pattern with one thing or another different, and says what the program returns.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any, TypeVar
+
+from harness.core.invocation import (
+    PROGRAM,
+    Argument,
+    Enumerated,
+    Invocation,
+    Literal,
+    Recipe,
+    Result,
+    TensorSpec,
+    Weight,
+    contiguous_strides,
+)
+from harness.core.program import Program
+from harness.core.tensors import overload
+from harness.generate.draw import ANY, OMIT, Domain
+
+T = TypeVar("T")
+
+#: The dtypes that programs are drawn in; the first is the likeliest.
+DTYPES = ("float32", "float32", "float32", "float16", "float64")
+#: How values are chosen, the likeliest first.
+_STYLES = ("plain", "plain", "plain", "mixed", "wide")
+_SEEDS = 2**31 - 1
+
+
+class ProgramDraw:
+    """Draws a program, call by call.
+
+    Args:
+        random: Makes every choice definite.
+        dtype: Of tensors that name none.
+    """
+
+    def __init__(self, random: Random, dtype: str) -> None:
+        self._random = random
+        self.dtype = dtype
+        self.calls: list[Invocation] = []
+
+    def choose(self, *options: T) -> T:
+        """One of the options; repeat one to make it likelier."""
+        return self._random.choice(options)
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer in [low, high]."""
+        return self._random.randint(low, high)
+
+    def sometimes(self) -> bool:
+        """True once in three times."""
+        return self._random.random() < 1 / 3
+
+    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec:
+        """An input of the program, row-major."""
+        shape = tuple(shape)
+        style = self._random.choice(_STYLES) if domain == ANY else "plain"
+        recipe = Recipe(tuple(domain), style, self._random.randrange(_SEEDS))
+        return TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe)
+
+    def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
+        """A weight that the program holds, of everyday numbers."""
+        shape = tuple(shape)
+        recipe = Recipe(tuple(domain), "plain", self._random.randrange(_SEEDS))
+        return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe))
+
+    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight:
+        """A weight, or sometimes an input in its place."""
+        return self.input(shape, domain=domain) if self.sometimes() else self.weight(shape, domain=domain)
+
+    def call(self, name: str, /, **arguments: Any) -> Result:
+        """Add a call of an overload; what it returns, or the first thing.
+
+        Raises:
+            LookupError: PyTorch has no such overload.
+        """
+        schema = [argument.name for argument in overload(name)._schema.arguments]
+        given = {n: _argument(v) for n, v in arguments.items() if v is not OMIT}
+        unknown = given.keys() - set(schema)
+        if unknown:
+            raise LookupError(f"{name} has no argument {sorted(unknown)[0]!r}")
+        self.calls.append(Invocation(name, tuple((n, given[n]) for n in schema if n in given)))
+        return Result(len(self.calls) - 1)
+
+
+def _argument(value: Any) -> Argument:
+    return tuple(map(_argument, value)) if isinstance(value, list | tuple) else value
+
+
+def dtype_of(name: str) -> Enumerated:
+    """A dtype as an argument."""
+    return Enumerated("dtype", name)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A registered pattern.
+
+    Attributes:
+        name: As written after ``--pattern``.
+        draw: Draws the calls, and says what the program returns.
+        source: The rule or transformer that looks for it.
+    """
+
+    name: str
+    draw: Callable[[ProgramDraw], Sequence[Result]]
+    source: str
+
+    @property
+    def overload(self) -> str:
+        """What the record has in the column of operators."""
+        return PROGRAM + self.name
+
+
+#: Filled at import by `pattern`.
+PATTERNS: dict[str, Pattern] = {}
+#: The package of patterns that is released with the harness, found by its name.
+HOME = "cases.programs"
+
+_Draw = TypeVar("_Draw", bound=Callable[[ProgramDraw], Sequence[Result]])
+
+
+def pattern(name: str, *, source: str) -> Callable[[_Draw], _Draw]:
+    """Register the decorated function as the pattern `name`. Another one of that name raises `ValueError`."""
+
+    def register(draw: _Draw) -> _Draw:
+        known = PATTERNS.get(name)
+        if known is not None and known.draw.__qualname__ != draw.__qualname__:
+            raise ValueError(f"pattern {name!r} is registered twice")
+        PATTERNS[name] = Pattern(name, draw, source)
+        return draw
+
+    return register
+
+
+@cache
+def load_patterns() -> Mapping[str, Pattern]:
+    """Import every family of patterns; overload → pattern, sorted by name."""
+    package = importlib.import_module(HOME)
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{HOME}.{module.name}")
+    return {found.overload: found for _, found in sorted(PATTERNS.items())}
+
+
+def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = DTYPES) -> Invocation:
+    """The program that a pattern, a seed and an index give; the same on every machine."""
+    random = Random(f"{found.name} {seed} {index}")
+    p = ProgramDraw(random, random.choice(dtypes))
+    returns = list(found.draw(p))
+    returns += _more_consumers(p, returns)
+    return Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns))).invocation
+
+
+#: What a middle value may be read by in addition.
+_READERS = ("aten.neg.default", "aten.relu.default", "aten.abs.default")
+
+
+def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
+    """Sometimes a value in the middle is returned, too, or read by another call."""
+    middle = [Result(i) for i in range(len(p.calls)) if Result(i) not in returns]
+    kind = p.choose("none", "none", "none", "returned", "read") if middle else "none"
+    if kind == "none":
+        return []
+    value = p.choose(*middle)
+    return [value] if kind == "returned" else [p.call(p.choose(*_READERS), self=value)]
+
+
+def other_values(program: Invocation, seed: int) -> Invocation:
+    """The program with other values of its inputs."""
+    random = Random(f"{program.structure_id} {seed}")
+
+    def another(spec: TensorSpec) -> Recipe | Literal:
+        values = spec.values
+        return replace(values, seed=random.randrange(_SEEDS)) if isinstance(values, Recipe) else values
+
+    return program.with_values(another)

@@ -1,0 +1,60 @@
+"""Programs of several calls: see `harness.generate.programs`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from harness.core.invocation import Invocation
+from harness.core.overloads import match
+from harness.core.program import Program
+from harness.generate.case_library import load_cases
+from harness.generate.programs import DTYPES, draw_program, load_patterns, other_values
+from harness.generate.sources.source import Request, SourceFinding, Structure
+
+#: Value draws of each program.
+_VALUES = 2
+
+
+def create(argument: str) -> Programs:
+    """The source of ``programs``, or of ``programs:OPERATOR``: those that contain the operator.
+
+    Raises:
+        UnknownOperator: PyTorch has no such operator; near ones are named.
+    """
+    return Programs(tuple(match(argument, sorted(load_cases()))) if argument else ())
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Draws, where the name is that of a pattern; static exports only.
+
+    Attributes:
+        containing: Only programs that call one of these overloads; none for all.
+    """
+
+    containing: tuple[str, ...] = ()
+    name = "programs"
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.source.Source`."""
+        return load_patterns()
+
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
+        found = load_patterns().get(request.overload)
+        if found is None or request.dynamic:
+            return SourceFinding()
+        values = request.values or _VALUES
+        dtypes = tuple(dtype for dtype in DTYPES if request.dtypes is None or dtype in request.dtypes)
+        drawn: dict[str, Invocation] = {}
+        for index in range(-(-request.examples // values) if dtypes else 0):
+            program = draw_program(found, request.seed, index, dtypes)
+            if not self.containing or {call.overload for call in Program.of(program).calls} & set(self.containing):
+                drawn.setdefault(program.structure_id, program)
+        return SourceFinding(
+            tuple(
+                Structure(program, (program, *(other_values(program, n) for n in range(1, values))))
+                for program in drawn.values()
+            )
+        )
