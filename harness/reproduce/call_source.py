@@ -24,6 +24,7 @@ import torch
 
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
 from harness.core.invocation import Argument, Enumerated, Invocation, Result, TensorSpec, Weight
+from harness.core.program import Program, is_program, weights_of
 from harness.core.tensors import bind, build_tensor, build_tensors, output_tensors, overload
 from harness.execute.torch_call import NothingToCompare
 
@@ -288,6 +289,77 @@ class CallSource:
             *(f"    {line}" for entry in entries for line in f"{entry},".split("\n")),
             "}",
         ]
+
+
+class ProgramSource(CallSource):
+    """A program of several calls to be written down, as the module that a person would write."""
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """One per input, in order."""
+        return tuple(f"x{i}" for i, _ in enumerate(self.invocation.tensors()))
+
+    @cached_property
+    def _weights(self) -> dict[Weight, str]:
+        found = dict.fromkeys(weights_of(Program.of(self.invocation)))
+        return {weight: f"w{i}" for i, weight in enumerate(found)}
+
+    def call(self, *, float64: bool = False) -> str:
+        """The module called with `names`; with `float64`, its weights are widened."""
+        return f"Model(){'.double()' if float64 else ''}({', '.join(self.names)})"
+
+    @property
+    def picks(self) -> str:
+        """Nothing: a program returns tensors only."""
+        return ""
+
+    @property
+    def is_random(self) -> bool:
+        """Whether a call draws from PyTorch's generator."""
+        calls = Program.of(self.invocation).calls
+        return any(torch.Tag.nondeterministic_seeded in overload(call.overload).tags for call in calls)
+
+    def module(self) -> list[str]:
+        """The class ``Model``: its weights, and a line for each call."""
+        program = Program.of(self.invocation)
+        held = [
+            f'        self.register_buffer("{name}", {_widened_text(weight)})'.replace("\n", "\n        ")
+            for weight, name in self._weights.items()
+        ]
+        made = ["    def __init__(self):", "        super().__init__()", *held, ""] if held else []
+        supply, lines = iter(self.names), []
+        for place, call in enumerate(program.calls):
+            words = [f"{name}={self._source(argument, supply, False)}" for name, argument in call.arguments]
+            lines.append(f"        v{place} = torch.ops.{call.overload}({', '.join(words)})")
+        returned = ", ".join(self._result_name(result) for result in program.returns)
+        return [
+            "class Model(torch.nn.Module):",
+            *made,
+            f"    def forward({', '.join(('self', *self.names))}):",
+            *lines,
+            f"        return {returned}{',' if len(program.returns) == 1 else ''}",
+        ]
+
+    def _source(self, argument: Argument, supply: Any, float64: bool) -> str:
+        if isinstance(argument, Result):
+            return self._result_name(argument)
+        if isinstance(argument, Weight):
+            return f"self.{self._weights[argument]}"
+        return super()._source(argument, supply, float64)
+
+    def _result_name(self, result: Result) -> str:
+        returns = overload(Program.of(self.invocation).calls[result.call].overload)._schema.returns
+        is_single = len(returns) == 1 and str(returns[0].type) == "Tensor"
+        return f"v{result.call}" if is_single else f"v{result.call}[{result.output}]"
+
+
+def _widened_text(weight: Weight) -> str:
+    return f"{tensor(weight.spec)}{f'.to(torch.{weight.dtype})' if weight.dtype else ''}"
+
+
+def source_of(invocation: Invocation) -> CallSource:
+    """How an invocation is written down."""
+    return ProgramSource(invocation) if is_program(invocation) else CallSource(invocation)
 
 
 def _count(argument: Argument) -> int:

@@ -21,10 +21,9 @@ from harness.core.dtypes import Array
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
-from harness.generate.operator_case import judge_of
 from harness.models.graph_part import pattern
 from harness.reproduce import call_source
-from harness.reproduce.call_source import CallSource
+from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
 from harness.reproduce.failure import ReproducibleFailure
 from harness.reproduce.script import GONE, THERE, NoScript
@@ -63,7 +62,7 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     # Operators are judged as their family files say.
     load_cases()
     reference = run_reference(failure.invocation)
-    names = CallSource(failure.invocation).names
+    names = source_of(failure.invocation).names
     wanted = {value.name for value in model.graph.input}
     feeds = [(n, feed) for n, feed in zip(names, reference.feeds, strict=True) if n in wanted]
     if any(array.size > _MOST or array.dtype.kind not in "fiub" for _, array in feeds):
@@ -72,7 +71,7 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     before = [*graph, *(["inputs = {", *made, "}"] if made else ["inputs = {}"]), *run.load]
     if failure.stage is Stage.RUN:
         return _assembled(heading, run, [*before, *_refused(run.run, "run")])
-    shown, checks = _comparison(failure, judge_of(failure.invocation), reference)
+    shown, checks = _comparison(failure, reference.judge, reference)
     checked = _caught(checks, "AssertionError", "error")
     return _assembled(heading, run, [*before, *run.run, *shown, *checked])
 

@@ -26,9 +26,8 @@ from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWan
 from harness.core.tensors import fed_shape
 from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
-from harness.generate.operator_case import judge_of
 from harness.reproduce import call_source
-from harness.reproduce.call_source import CallSource
+from harness.reproduce.call_source import CallSource, source_of
 from harness.reproduce.criterion import Criterion, criterion
 from harness.reproduce.failure import ReproducibleFailure, rules_of, title
 from harness.run.backend import BACKENDS
@@ -72,7 +71,7 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
         # Operators are judged as their family files say.
         load_cases()
         reference = run_reference(failure.invocation)
-        found = criterion(failure, judge_of(failure.invocation), reference, parts.source)
+        found = criterion(failure, reference.judge, reference, parts.source)
         checks = found.helpers
         body = _comparing(failure, parts, found)
     else:
@@ -98,12 +97,12 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
     converter = find_converter(failure.converter)
     if converter.snippet is None:
         raise NoScript(f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)")
-    source = CallSource(failure.invocation)
+    source = source_of(failure.invocation)
     dynamic, examples = None, []
     if failure.dynamic_dims is not None:
         dynamic = {n: tuple(sorted(d)) for n, d in zip(source.names, failure.dynamic_dims, strict=True)}
         if failure.exported != failure.invocation:
-            examples = CallSource(failure.exported).inputs("examples")
+            examples = source_of(failure.exported).inputs("examples")
     try:
         source.module()
     except Exception as error:
