@@ -21,9 +21,9 @@ def _scalar(p: ProgramDraw, value: float) -> float:
 @pattern("gelu", source="onnxruntime gelu_fusion.cc, bias_gelu_fusion.cc; onnxscript rules erfgelu")
 def gelu(p: ProgramDraw) -> list[Result]:
     """x · 0.5 · (1 + erf(x / sqrt(2))), in either order, after a bias or not."""
-    x = p.call("aten.add.Tensor", self=p.input(_shape(p)), other=p.operand((4,))) if p.sometimes() else None
-    shape = (2, 4)
-    value = x if x is not None else p.input(shape)
+    value: object = p.input(p.choose((2, 4), (1, 3, 4)))
+    if p.sometimes():
+        value = p.call("aten.add.Tensor", self=value, other=p.operand(p.choose((4,), (4,), (1,), (1, 4))))
     scaled = (
         p.call("aten.div.Tensor", self=value, other=p.weight((), domain=("range", 1.4142, 1.4143)))
         if p.sometimes()

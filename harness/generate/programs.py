@@ -170,10 +170,6 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     return Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns))).invocation
 
 
-#: What a middle value may be read by in addition.
-_READERS = ("aten.neg.default", "aten.relu.default", "aten.abs.default")
-
-
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
     """Sometimes a value in the middle is returned, too, or read by another call."""
     middle = [Result(i) for i in range(len(p.calls)) if Result(i) not in returns]
@@ -181,7 +177,13 @@ def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
     if kind == "none":
         return []
     value = p.choose(*middle)
-    return [value] if kind == "returned" else [p.call(p.choose(*_READERS), self=value)]
+    if kind == "returned":
+        return [value]
+    # Any dtype has these, bool too.
+    square = p.choose(True, False)
+    return [
+        p.call("aten.mul.Tensor", self=value, other=value) if square else p.call("aten.ne.Scalar", self=value, other=0)
+    ]
 
 
 def other_values(program: Invocation, seed: int) -> Invocation:

@@ -67,7 +67,7 @@ def command(*options: str | Path) -> list[str]:
     # The cache is where `--lf` remembers; tests that use it say where it is to be.
     cache = () if any("cache_dir" in str(o) for o in options) else ("-p", "no:cacheprovider")
     # Nor the corpus, which would make one test's failures another's cases.
-    drawn = not {"--source", "--replay", "--model", "--models"} & set(options)
+    drawn = not {"--source", "--replay", "--model", "--models", "--programs", "--pattern"} & set(options)
     source = ("--source", "generated") if drawn else ()
     return [sys.executable, "-m", "pytest", str(ROOT / "harness"), *cache, *source, *map(str, options)]
 

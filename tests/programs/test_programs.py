@@ -1,0 +1,236 @@
+"""Programs of several calls: as values, drawn, judged, blamed, shrunk and written as scripts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from failure_contexts import trial_of, words_of
+from harness_runs import output, rows, run_harness
+
+from harness.blame.composition import calls_alone
+from harness.blame.examine import examine
+from harness.compare.comparison import compare
+from harness.core.invocation import (
+    InvalidInvocation,
+    Invocation,
+    Literal,
+    Recipe,
+    Result,
+    TensorSpec,
+    Weight,
+    contiguous_strides,
+)
+from harness.core.program import Program
+from harness.core.tensors import bind, build_tensors
+from harness.execute.reference import run_reference
+from harness.execute.torch_call import to_numpy
+from harness.generate.case_library import load_cases
+from harness.generate.programs import draw_program, load_patterns, other_values
+from harness.reproduce.failure import find_failure
+from harness.reproduce.program_shrink import plainer_programs
+from harness.reproduce.script import run_text, write_script
+from harness.reproduce.shrink_session import failures, shrink_run
+
+
+def tensor(shape: tuple[int, ...], seed: int = 1, dtype: str = "float32", domain: Any = ("any",)) -> TensorSpec:
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Recipe(tuple(domain), "plain", seed))
+
+
+def given(values: list[float], shape: tuple[int, ...]) -> TensorSpec:
+    return TensorSpec(shape, "float32", contiguous_strides(shape), 0, Literal(tuple(values)))
+
+
+def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Result, ...] = ()) -> Invocation:
+    made = tuple(Invocation(name, tuple(arguments.items())) for name, arguments in calls)
+    return Program("test", made, returns or (Result(len(made) - 1),)).invocation
+
+
+NORMALISED = program(
+    ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),
+    (
+        "aten.batch_norm.default",
+        {
+            "input": Result(0),
+            "weight": Weight(tensor((3,), 3)),
+            "bias": Weight(tensor((3,), 4)),
+            "running_mean": Weight(tensor((3,), 5)),
+            "running_var": Weight(tensor((3,), 6, domain=("range", 0.5, 2.0))),
+            "training": False,
+            "momentum": 0.1,
+            "eps": 1e-5,
+            "cudnn_enabled": False,
+        },
+    ),
+    ("aten.relu.default", {"self": Result(1)}),
+    returns=(Result(2), Result(0)),
+)
+
+
+def test_a_program_is_read_back_from_its_json() -> None:
+    again = Invocation.from_json(NORMALISED.json)
+    assert again == NORMALISED
+    assert again.case_id == NORMALISED.case_id
+    assert Program.of(again).invocation == again
+    first = [to_numpy(t) for t in bind(NORMALISED)(build_tensors(NORMALISED))]
+    second = [to_numpy(t) for t in bind(again)(build_tensors(again))]
+    assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_other_values_of_the_inputs_keep_the_structure_and_the_weights() -> None:
+    other = other_values(NORMALISED, 1)
+    assert other.case_id != NORMALISED.case_id
+    assert other.structure_id == NORMALISED.structure_id
+    weights = [json.loads(p.json)["arguments"]["calls"][0][1][1] for p in (other, NORMALISED)]
+    assert weights[0] == weights[1]
+
+
+def test_a_call_cannot_take_what_is_computed_later() -> None:
+    with pytest.raises(InvalidInvocation, match="takes what is computed later"):
+        Program.of(program(("aten.relu.default", {"self": Result(0)})))
+
+
+@pytest.mark.parametrize("name", load_patterns())
+def test_a_pattern_draws_programs_that_pytorch_takes(name: str) -> None:
+    load_cases()
+    found, rejected, ids = load_patterns()[name], 0, Counter[str]()
+    for index in range(40):
+        drawn = draw_program(found, 3, index)
+        assert drawn == draw_program(found, 3, index)
+        assert Invocation.from_json(drawn.json) == drawn
+        ids[drawn.structure_id] += 1
+        try:
+            run_reference(drawn)
+        except Exception:
+            rejected += 1
+    assert rejected <= 4
+    assert len(ids) >= 20
+
+
+def _changed(call: int, **arguments: Any) -> Invocation:
+    found = Program.of(NORMALISED)
+    calls = list(found.calls)
+    calls[call] = Invocation(calls[call].overload, tuple({**dict(calls[call].arguments), **arguments}.items()))
+    return Program(found.name, tuple(calls), found.returns).invocation
+
+
+@pytest.mark.parametrize(
+    "altered",
+    [
+        _changed(1, eps=1e-3),
+        _changed(1, bias=Weight(tensor((3,), 5)), running_mean=Weight(tensor((3,), 4))),
+        _changed(0, padding=(1, 1), dilation=(3, 3)),
+    ],
+    ids=["epsilon", "swapped", "dilation"],
+)
+def test_a_change_of_one_call_is_seen(altered: Invocation) -> None:
+    load_cases()
+    reference = run_reference(NORMALISED)
+    assert compare(reference.judge, reference, reference.expected).problem is None
+    assert compare(reference.judge, reference, run_reference(altered).expected).problem is not None
+
+
+def test_a_program_that_amplifies_roundings_is_not_held_to_them() -> None:
+    # (x + 1e6) - 1e6: what is left of x has lost 20 bits, in whatever order it is computed.
+    amplifying = program(
+        ("aten.add.Scalar", {"self": given([0.1, 0.7, -0.3], (3,)), "other": 1e6}),
+        ("aten.sub.Scalar", {"self": Result(0), "other": 1e6}),
+    )
+    reference = run_reference(amplifying)
+    assert reference.truth is not None
+    assert reference.truth[0] is not None
+    exact = reference.truth[0].astype(np.float32)
+    assert compare(reference.judge, reference, [exact + np.float32(0.03)]).problem is None
+    assert compare(reference.judge, reference, [exact + np.float32(3.0)]).problem == "values"
+
+
+def test_a_failure_of_one_call_has_the_place_of_that_call() -> None:
+    # An average pool whose divisor is dropped, between two calls that are right.
+    failing = program(
+        ("aten.neg.default", {"self": tensor((1, 1, 4, 4))}),
+        ("aten.avg_pool2d.default", {"self": Result(0), "kernel_size": (2, 2), "divisor_override": 3}),
+        ("aten.relu.default", {"self": Result(1)}),
+    )
+    decision = examine(trial_of(failing), frozenset(), lambda name: None)
+    assert Invocation.from_json(decision.call).overload == "aten.avg_pool2d.default"
+    assert decision.rule == "ignored-argument"
+
+
+EMPTIED = program(
+    ("aten.sin.default", {"self": tensor((2, 3))}),
+    ("aten.unsqueeze.default", {"self": Result(0), "dim": 1}),
+    ("aten.expand.default", {"self": Result(1), "size": (-1, 0, -1)}),
+    ("aten.relu.default", {"self": Result(2)}),
+    ("aten.neg.default", {"self": Result(3)}),
+)
+
+
+def test_a_failure_of_no_single_call_is_the_compositions() -> None:
+    decision = examine(trial_of(EMPTIED), frozenset(), lambda name: None)
+    assert decision.call == ""
+    assert decision.blame == "backend"
+    assert "ExpandElimination" in words_of(decision)
+
+
+def test_the_calls_of_a_program_get_its_values() -> None:
+    alone = list(calls_alone(NORMALISED))
+    assert [call.overload for call in alone] == [call.overload for call in Program.of(NORMALISED).calls]
+    whole = to_numpy(bind(NORMALISED)(build_tensors(NORMALISED))[0])
+    (last,) = run_reference(alone[-1]).expected
+    assert np.array_equal(whole, last)
+
+
+def test_steps_of_shrinking_are_sound_and_plainer() -> None:
+    steps = list(plainer_programs(NORMALISED))
+    assert len({step.case_id for step in steps}) > 8
+    for step in steps:
+        run_reference(step)
+    assert min(len(Program.of(step).calls) for step in steps) == 1
+
+
+@pytest.mark.slowest(60)
+def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    words = (
+        "--pattern",
+        "reshapes",
+        "--backend",
+        "ort-cpu",
+        "--examples",
+        "160",
+        "--record-only",
+        "--results-dir",
+        run,
+    )
+    done = run_harness(*words, cwd=tmp_path)
+    assert done.returncode == 0, output(done)
+    found = rows(run)
+    assert {row["overload"] for row in found} == {"program.reshapes"}
+    assert {row["source"] for row in found} == {"programs"}
+    assert sum(row["outcome"] == "pass" for row in found) > len(found) / 2
+    composed = [f for f in failures(run) if f.outcome == "mismatch" and f.signature == "shape"]
+    assert composed
+    (minimal,) = shrink_run(run, seconds=30, per_failure=30, chosen=composed[:1])
+    assert len(Program.of(Invocation.from_json(minimal.invocation)).calls) <= 3
+    script = write_script(find_failure(run, minimal.case_id))
+    assert "class Model(torch.nn.Module):" in script
+    assert run_text(script).reproduces
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--pattern", "conv-b"], "--pattern conv-b: no such pattern; did you mean conv-bn"),
+        (["--programs", "--source", "corpus"], "--programs and --source both say what is run"),
+        (["--programs", "--model", "resnet50"], "--programs and --model both say what is run"),
+        (["--pattern", "gelu", "--op", "celu"], "--pattern names programs, and --op operators that programs contain"),
+    ],
+)
+def test_what_is_wrong_is_one_line(tmp_path: Path, words: list[str], line: str) -> None:
+    done = run_harness(*words, cwd=tmp_path)
+    assert done.returncode == 4
+    assert line in output(done)
