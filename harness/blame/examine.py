@@ -13,12 +13,12 @@ from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.pytorch import repeat_call
-from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Finding, Role, Testimony
 from harness.compare.drawn import draws
 from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
-from harness.core.program import is_program
+from harness.core.program import Program, is_program
 from harness.execute.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -28,12 +28,21 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
 
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
-    failure = context.failure
     if is_program(context.invocation) and _CALLS not in dead:
         announce(_CALLS)
         by_itself = failing_call(context)
         if by_itself is not None:
-            return replace(examine(by_itself, dead, announce), call=by_itself.invocation.json)
+            decision = examine(by_itself, dead, announce)
+            alone = {CALL_ALONE: by_itself.invocation.overload}
+            return replace(decision, call=by_itself.invocation.json, facts={**decision.facts, **alone})
+        decision = _examined(context, dead, announce)
+        return replace(decision, facts={**decision.facts, COMPOSED: len(Program.of(context.invocation).calls)})
+    return _examined(context, dead, announce)
+
+
+def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+    """Whose failure it is, of a call or of a program as a whole."""
+    failure = context.failure
     announce(_AGAIN)
     if _AGAIN in dead:
         return Decision(UNKNOWN, "crashes-when-repeated")

@@ -120,6 +120,10 @@ class Finding(StrEnum):
     RAISED = "raised"
 
 
+#: Facts of a diagnosis of a program: the overload of the call that fails by itself; how many calls pass by themselves.
+CALL_ALONE, COMPOSED = "call_alone", "composed"
+
+
 class Role(StrEnum):
     """What kind of witness speaks; the decision table of `harness.blame.decide` is in these words."""
 

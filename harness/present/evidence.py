@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
-from harness.compare.diagnosis import Diagnosis, Testimony
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Diagnosis, Testimony
 from harness.compare.verdict import Outcome
 
 #: Row of the decision table → why.
@@ -199,9 +199,16 @@ FAULTS: dict[str, str] = {
 
 def evidence(diagnosis: Diagnosis) -> str:
     """Why a component is blamed: the sentence of the rule, and one for each testimony."""
-    parts = [rule_sentence(diagnosis), *dict.fromkeys(map(sentence, diagnosis.testimony))]
+    parts = [_of_program(diagnosis.facts), rule_sentence(diagnosis), *dict.fromkeys(map(sentence, diagnosis.testimony))]
     text = " ".join(filter(None, parts))
     return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
+
+
+def _of_program(facts: Mapping[str, Any]) -> str:
+    """Whether a program fails by one of its calls; "" for a single call."""
+    if CALL_ALONE in facts:
+        return f"The program's call of {facts[CALL_ALONE]} fails by itself."
+    return f"Each of the program's {facts[COMPOSED]} calls passes by itself." if COMPOSED in facts else ""
 
 
 def evidence_of_row(row: Mapping[str, Any]) -> str:

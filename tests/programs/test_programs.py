@@ -15,6 +15,7 @@ from harness_runs import output, rows, run_harness
 from harness.blame.composition import calls_alone
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED
 from harness.core.invocation import (
     InvalidInvocation,
     Invocation,
@@ -158,6 +159,7 @@ def test_a_failure_of_one_call_has_the_place_of_that_call() -> None:
     decision = examine(trial_of(failing), frozenset(), lambda name: None)
     assert Invocation.from_json(decision.call).overload == "aten.avg_pool2d.default"
     assert decision.rule == "ignored-argument"
+    assert decision.facts[CALL_ALONE] == "aten.avg_pool2d.default"
 
 
 EMPTIED = program(
@@ -173,6 +175,7 @@ def test_a_failure_of_no_single_call_is_the_compositions() -> None:
     decision = examine(trial_of(EMPTIED), frozenset(), lambda name: None)
     assert decision.call == ""
     assert decision.blame == "backend"
+    assert decision.facts[COMPOSED] == 5
     assert "ExpandElimination" in words_of(decision)
 
 
