@@ -32,7 +32,7 @@ from harness.record.run_info import RunInfo
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1
 
-#: The source whose cases a baseline is of.
+#: The source that a run with a baseline asks, but for one of programs.
 _DRAWN = "generated"
 
 
@@ -51,7 +51,8 @@ def prepare(given: Any) -> None:
         for name, value in (known.options if known else {}).items():
             if getattr(given, name) in (None, []):
                 setattr(given, name, value)
-        given.source = [_DRAWN]
+        if not (given.programs or given.pattern):
+            given.source = [_DRAWN]
     for name in ("seed", "examples"):
         if getattr(given, name) is None:
             setattr(given, name, getattr(Options(), name))

@@ -7,7 +7,7 @@ that call's. If none does, it is the composition's: of what an exporter or a run
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -43,7 +43,7 @@ def calls_alone(invocation: Invocation) -> Iterator[Invocation]:
     seen = set()
     for step in program.calls:
         alone = with_arguments(step, valued)
-        if alone.json not in seen and all(spec.numel <= _MOST for spec in alone.tensors()):
+        if alone.json not in seen:
             seen.add(alone.json)
             yield alone
 
@@ -54,17 +54,46 @@ def _spec(tensor: torch.Tensor) -> TensorSpec:
     return TensorSpec(shape, str(tensor.dtype).removeprefix("torch."), contiguous_strides(shape), 0, Literal(values))
 
 
-def failing_call(context: FailureContext) -> FailureContext | None:
-    """The first call of a program that fails by itself where the program does; None where none does."""
+@dataclass(frozen=True)
+class CallsAlone:
+    """What the calls of a program come to by themselves.
+
+    Attributes:
+        failing: The failure of the first that fails as the program does; None where none does.
+        otherwise: How many fail in another way, or cannot be run by themselves.
+    """
+
+    failing: FailureContext | None
+    otherwise: int
+
+
+def run_calls_alone(context: FailureContext) -> CallsAlone:
+    """Run each call of a failing program by itself, up to the first that fails in the same way.
+
+    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason.
+    """
+    otherwise = 0
     for alone in calls_alone(context.invocation):
+        if any(spec.numel > _MOST for spec in alone.tensors()):
+            otherwise += 1
+            continue
         try:
             found = _alone(context, alone)
         except Exception:
             # PyTorch does not take it by itself, or it cannot be exported: that is no result to compare.
+            otherwise += 1
             continue
-        if found is not None:
-            return found
-    return None
+        if found is not None and _way(found) == _way(context):
+            return CallsAlone(found, otherwise)
+        otherwise += found is not None
+    return CallsAlone(None, otherwise)
+
+
+def _way(context: FailureContext) -> tuple[Stage, Outcome, str]:
+    """In which way a case fails; the same for all kinds of wrong values."""
+    failure, comparison = context.failure, context.comparison
+    problem = comparison.problem if comparison is not None else None
+    return failure.stage, failure.outcome, problem if problem in ("dtype", "shape", "count") else ""
 
 
 def _alone(context: FailureContext, alone: Invocation) -> FailureContext | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from harness.blame.composition import failing_call
+from harness.blame.composition import run_calls_alone
 from harness.blame.decide import decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
@@ -13,7 +13,7 @@ from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.pytorch import repeat_call
-from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Finding, Role, Testimony
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Finding, Role, Testimony
 from harness.compare.drawn import draws
 from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
@@ -30,13 +30,15 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
     """
     if is_program(context.invocation) and _CALLS not in dead:
         announce(_CALLS)
-        by_itself = failing_call(context)
-        if by_itself is not None:
-            decision = examine(by_itself, dead, announce)
-            alone = {CALL_ALONE: by_itself.invocation.overload}
-            return replace(decision, call=by_itself.invocation.json, facts={**decision.facts, **alone})
+        alone = run_calls_alone(context)
+        if alone.failing is not None:
+            invocation = alone.failing.invocation
+            decision = examine(alone.failing, dead, announce)
+            facts = {**decision.facts, CALL_ALONE: invocation.overload}
+            return replace(decision, call=invocation.json, facts=facts)
         decision = _examined(context, dead, announce)
-        return replace(decision, facts={**decision.facts, COMPOSED: len(Program.of(context.invocation).calls)})
+        composed = {COMPOSED: len(Program.of(context.invocation).calls), OTHERWISE: alone.otherwise}
+        return replace(decision, facts={**decision.facts, **composed})
     return _examined(context, dead, announce)
 
 

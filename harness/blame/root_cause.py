@@ -221,7 +221,7 @@ def converter_place(facts: FailureFacts) -> Place:
     # those that are floats by its schema: attributes.
     rounded = facts.rule == "fewer-bits" and "rounded-arguments" in facts.statements
     if rounded and facts.converter != "torchscript" and takes_numbers(facts.overload):
-        return Place(facts.converter, "numbers of the call")
+        return Place(facts.converter, "handling of numbers")
     if takes_for_numbers(facts):
         return Place(facts.converter, "type promotion")
     named, own = ort.refused_node(facts.words), _own(facts)

@@ -120,8 +120,9 @@ class Finding(StrEnum):
     RAISED = "raised"
 
 
-#: Facts of a diagnosis of a program: the overload of the call that fails by itself; how many calls pass by themselves.
-CALL_ALONE, COMPOSED = "call_alone", "composed"
+#: Facts of a diagnosis of a program: the overload of a call that fails by itself as the program does, or how many calls
+#: the program has where none does, and how many of them fail otherwise or cannot be run by themselves.
+CALL_ALONE, COMPOSED, OTHERWISE = "call_alone", "composed", "otherwise"
 
 
 class Role(StrEnum):

@@ -24,7 +24,7 @@ from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
-from harness.core.invocation import Invocation
+from harness.core.invocation import PROGRAM, Invocation
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Group, Result, Settings, Task
 from harness.generate.call_traits import call_traits
@@ -206,8 +206,9 @@ def run_part(
 
     `exemplified` is for `with_blame`, `hold` as for `run_unit`.
     """
-    operator = OPERATOR_CASES.get(unit.overload)
-    family = operator.family if operator else ""
+    family = "programs" if unit.overload.startswith(PROGRAM) else ""
+    if operator := OPERATOR_CASES.get(unit.overload):
+        family = operator.family
     converter_version = find_converter(unit.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 

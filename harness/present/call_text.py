@@ -11,7 +11,8 @@ import numpy as np
 
 from harness.core import values
 from harness.core.dtypes import PARTS, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, TensorSpec
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Result, TensorSpec, Weight
+from harness.core.program import Program, is_program, results_in
 
 #: Tensors with more elements than this are described rather than written out.
 _MOST = 64
@@ -19,7 +20,12 @@ _NARROW = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.b
 
 
 def torch_call(invocation: Invocation) -> str:
-    """Lines of Python that make the call; tensors come first, under the schema's names."""
+    """Lines of Python that make the call; tensors come first, under the schema's names.
+
+    Of a program a line for each call, with the tensors that it is the first to take before it.
+    """
+    if is_program(invocation):
+        return _program(Program.of(invocation))
     lines: list[str] = []
     words: list[str] = []
     for position, (name, argument) in enumerate(invocation.arguments):
@@ -29,6 +35,38 @@ def torch_call(invocation: Invocation) -> str:
     return "\n".join([*lines, f"torch.ops.{invocation.overload}({', '.join(words)})"])
 
 
+def _program(program: Program) -> str:
+    lines: list[str] = []
+    # Without PyTorch the schema is not known: a call has several outputs if a later one of them is taken.
+    taken = [*program.returns, *(result for call in program.calls for result in results_in(call))]
+    several = {result.call for result in taken if result.output}
+    variables: dict[TensorSpec | Weight, str] = {}
+
+    def result_name(result: Result) -> str:
+        return f"v{result.call}[{result.output}]" if result.call in several else f"v{result.call}"
+
+    def written(argument: Argument) -> str:
+        if isinstance(argument, Result):
+            return result_name(argument)
+        if isinstance(argument, TensorSpec):
+            variable = f"x{sum(isinstance(known, TensorSpec) for known in variables)}"
+            lines.append(f"{variable} = {_tensor(argument)}")
+            variables[argument] = variable
+            return variable
+        if isinstance(argument, Weight):
+            if argument not in variables:
+                variables[argument] = f"w{sum(isinstance(known, Weight) for known in variables)}"
+                cast = f".to(torch.{argument.dtype})" if argument.dtype else ""
+                lines.append(f"{variables[argument]} = {_tensor(argument.spec)}{cast}")
+            return variables[argument]
+        return f"[{', '.join(map(written, argument))}]" if isinstance(argument, tuple) else _plain(argument)
+
+    for place, call in enumerate(program.calls):
+        words = [written(a) if i == 0 else f"{name}={written(a)}" for i, (name, a) in enumerate(call.arguments)]
+        lines.append(f"v{place} = torch.ops.{call.overload}({', '.join(words)})")
+    return "\n".join([*lines, ", ".join(map(result_name, program.returns))])
+
+
 def _argument(name: str, argument: Argument, lines: list[str]) -> str:
     if isinstance(argument, TensorSpec):
         variable = "x" if name == "self" else name
@@ -36,6 +74,11 @@ def _argument(name: str, argument: Argument, lines: list[str]) -> str:
         return variable
     if isinstance(argument, tuple):
         return f"[{', '.join(_argument(f'{name}_{i}', a, lines) for i, a in enumerate(argument))}]"
+    return _plain(argument)
+
+
+def _plain(argument: Argument) -> str:
+    """An argument that is neither a tensor nor a sequence."""
     if isinstance(argument, Enumerated):
         return f"torch.device({argument.name!r})" if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, float | complex):

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
-from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Diagnosis, Testimony
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Diagnosis, Testimony
 from harness.compare.verdict import Outcome
 
 #: Row of the decision table → why.
@@ -208,7 +208,14 @@ def _of_program(facts: Mapping[str, Any]) -> str:
     """Whether a program fails by one of its calls; "" for a single call."""
     if CALL_ALONE in facts:
         return f"The program's call of {facts[CALL_ALONE]} fails by itself."
-    return f"Each of the program's {facts[COMPOSED]} calls passes by itself." if COMPOSED in facts else ""
+    if COMPOSED not in facts:
+        return ""
+    if not facts.get(OTHERWISE):
+        return f"Each of the program's {facts[COMPOSED]} calls passes by itself."
+    return (
+        f"None of the program's {facts[COMPOSED]} calls fails by itself as the program does; "
+        f"{facts[OTHERWISE]} of them fail otherwise, or cannot be run by themselves."
+    )
 
 
 def evidence_of_row(row: Mapping[str, Any]) -> str:

@@ -133,6 +133,8 @@ def given(**more: Any) -> SimpleNamespace:
             "no_blame": False,
             "source": [],
             "dtype": [],
+            "programs": False,
+            "pattern": [],
         }
         | more
     )
@@ -166,6 +168,9 @@ def test_a_run_draws_as_the_baseline_did_unless_told_otherwise(base: Path) -> No
     options = given()
     baseline_option.prepare(options)
     assert options.seed == 0
+    assert options.source == []
+    options = given(baseline=str(base), programs=True)
+    baseline_option.prepare(options)
     assert options.source == []
 
 

@@ -43,7 +43,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         raise ResultsError(f"{run} is incomplete: {missing}; a baseline of it would lack cases")
     made = of_run(run)
     if not made.cells:
-        raise ResultsError(f"{run} has no drawn case: run it with --source generated")
+        raise ResultsError(f"{run} has no drawn case: run it with --source generated, or with --programs")
     old = read_baseline(out) if is_baseline(out) and not replace else None
     whole = updated(old, made)
     write_baseline(out, whole)

@@ -34,6 +34,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage, Verdict
+from harness.core.invocation import PROGRAM
 from harness.gate.case_changes import KEY_COLUMNS
 from harness.record.parquet import to_table
 from harness.record.query import database
@@ -224,7 +225,7 @@ def together(cells: Sequence[BaselineCell]) -> BaselineCell:
 
 
 _LEGEND = "# dtype converter backend cases/structures #hash pass N; harness/gate/baseline/cells.py explains the rest"
-_OVERLOAD = re.compile(r"\w+(\.\w+){2,}")
+_OVERLOAD = re.compile(rf"\w+(\.\w+){{2,}}|{re.escape(PROGRAM)}[\w.-]+")
 _OTHER = {FLAKY, *(str(outcome) for outcome in Outcome if not outcome.is_failure)}
 
 
@@ -393,8 +394,11 @@ def code_of(verdict: Verdict) -> str:
 #: Hexadecimal digits of a case's code. A cell has few hundred cases.
 _CODE = 6
 
-#: The drawn cases with what is counted of them. Only these count: what else a run tries (found failures, captured
-#: calls) differs from one run to the next.
+#: Sources whose cases a baseline is of: what else a run tries (found failures, captured calls) differs from one run to
+#: the next.
+DRAWN_SOURCES = ("generated", "programs")
+
+#: The drawn cases with what is counted of them.
 _CASES = f"""
     CREATE TEMP TABLE cases AS
     WITH drawn AS (
@@ -411,7 +415,7 @@ _CASES = f"""
             ) AS unsteady,
             -- How far from PyTorch a result is that is left open says nothing.
             CASE WHEN left_open OR isnan(max_ulp_error) THEN 0 ELSE coalesce(max_ulp_error, 0) END AS error
-        FROM rows WHERE source = 'generated'
+        FROM rows WHERE source IN {DRAWN_SOURCES}
     )
     SELECT *,
         (outcome = '{Outcome.PASS}' OR left_open) AND NOT unsteady AS passes,

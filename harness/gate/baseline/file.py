@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from harness.core.documents import as_json, of_data, of_json
-from harness.gate.baseline.cells import COLUMNS, BaselineCell, CellKey, cells_in, decode, encode, scope
+from harness.gate.baseline.cells import COLUMNS, DRAWN_SOURCES, BaselineCell, CellKey, cells_in, decode, encode, scope
 from harness.record import layout, store
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError, reason
@@ -84,7 +84,7 @@ def expecting(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Baseline:
 def of_run(results_dir: Path) -> Baseline:
     """What a recorded run came to, as the expectation of later ones."""
     info = read_run_info(results_dir)
-    drawn = store.read(results_dir, COLUMNS, pc.field("source") == "generated", encoded=True)
+    drawn = store.read(results_dir, COLUMNS, pc.field("source").isin(DRAWN_SOURCES), encoded=True)
     cells = cells_in(drawn, read_flaky(results_dir))
     return expecting(info, {cell.key: cell for cell in cells})
 

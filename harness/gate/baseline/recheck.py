@@ -9,7 +9,7 @@ from harness.compare.verdict import CaseKey, Outcome, Verdict
 from harness.core.invocation import Invocation
 from harness.execute.supervisor import Supervisor
 from harness.gate.baseline import cells
-from harness.gate.baseline.cells import CellKey, cells_of, code_of, key_of, kind_of, passes
+from harness.gate.baseline.cells import DRAWN_SOURCES, CellKey, cells_of, code_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
@@ -92,7 +92,7 @@ def _suspects(differences: Iterable[CellDifference], verdicts: Sequence[Verdict]
     """The cases that the differences are about, at most so many of each."""
     chosen: dict[CaseKey, Verdict] = {}
     for difference in differences:
-        members = [v for v in verdicts if v.source == "generated" and key_of(v) in difference.keys]
+        members = [v for v in verdicts if v.source in DRAWN_SOURCES and key_of(v) in difference.keys]
         about = [v for v in members if _is_about(difference, v)]
         if any(v.outcome is Outcome.TIMEOUT for v in about):
             # Each costs its whole time again.
