@@ -89,11 +89,10 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     return CallsAlone(None, otherwise)
 
 
-def _way(context: FailureContext) -> tuple[Stage, Outcome, str]:
-    """In which way a case fails; the same for all kinds of wrong values."""
-    failure, comparison = context.failure, context.comparison
-    problem = comparison.problem if comparison is not None else None
-    return failure.stage, failure.outcome, problem if problem in ("dtype", "shape", "count") else ""
+def _way(context: FailureContext) -> tuple[Outcome, str]:
+    """In which way a case fails; the same for all kinds of wrong values, and where a runtime fails early or late."""
+    problem = context.comparison.problem if context.comparison is not None else None
+    return context.failure.outcome, problem if problem in ("dtype", "shape", "count") else ""
 
 
 def _alone(context: FailureContext, alone: Invocation) -> FailureContext | None:

@@ -17,6 +17,7 @@ from harness.blame.composition import calls_alone
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED
+from harness.compare.verdict import Outcome
 from harness.core.invocation import (
     InvalidInvocation,
     Invocation,
@@ -188,7 +189,8 @@ def test_a_call_that_fails_in_another_way_is_not_the_reason() -> None:
         ("aten.mul.Scalar", {"self": given([0.3, -1.7], (2,), "float64"), "other": 0.7071067811865475}),
         ("aten.erf.default", {"self": Result(0)}),
     )
-    decision = examine(trial_of(failing), frozenset(), lambda name: None)
+    unsupported = trial_of(failing, outcome=Outcome.UNSUPPORTED)
+    decision = examine(unsupported, frozenset(), lambda name: None)
     assert decision.facts[CALL_ALONE] == "aten.erf.default"
 
 
