@@ -203,7 +203,8 @@ def sources(given: Any) -> tuple[str, ...]:
     option = "--programs" if given.programs else "--pattern"
     for other, value in {"--source": given.source, "--model": given.model, "--models": given.models}.items():
         if value:
-            raise UsageProblem(f"{option} and {other} both say what is run: give one of them")
+            hint = "; `conformance capture MODEL --windows` keeps programs of a model" if other == "--model" else ""
+            raise UsageProblem(f"{option} and {other} both say what is run: give one of them{hint}")
     if given.pattern and given.op:
         raise UsageProblem("--pattern names programs, and --op operators that programs contain: give one of them")
     return tuple(f"programs:{operator}" for operator in given.op) or ("programs",)

@@ -83,7 +83,7 @@ def capture_calls(model: LoadedModel) -> Capture:
     """
     notes = _Notes()
     try:
-        module, inputs = _captured(model)
+        module, inputs = captured_program(model)
     except Exception as error:
         notes.left_out[f"torch.export fails ({first_line(error)}): these are the calls of eager mode"] += 1
         _record_eager(model, notes)
@@ -112,7 +112,7 @@ def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) ->
     for inputs in (model.inputs, other_inputs):
         notes = _Notes()
         try:
-            module, given = _captured(replace(model, inputs=inputs))
+            module, given = captured_program(replace(model, inputs=inputs))
             with torch.no_grad():
                 _Interpreted(module, notes).run(*given)
         except Exception:
@@ -145,7 +145,7 @@ def _has_tensors(value: Argument) -> bool:
     return isinstance(value, tuple) and any(isinstance(element, TensorSpec) for element in value)
 
 
-def _captured(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
+def captured_program(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
     """The program that exporters translate, as a module, and its inputs."""
     if model.exported is not None:
         return model.module, model.inputs

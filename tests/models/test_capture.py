@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from harness_runs import output, record_of, rows, run_harness
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.described_tensor import describe_tensor
-from harness.core.invocation import Literal, Recipe
+from harness.core.invocation import Literal, Recipe, Result, TensorSpec, Weight
 from harness.core.plugins import UnknownName
+from harness.core.program import Program
 from harness.core.tensors import build_tensor
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.reference import run_reference
@@ -244,3 +246,35 @@ def test_the_committed_corpus_is_of_calls_that_pytorch_takes() -> None:
     assert sum(len(entry.line) for entry in entries) / len(entries) < 700
     for entry in captured[::40]:
         assert run_reference(entry.invocation).expected
+
+
+class _Residual(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first, second = self.linear(x).split(2, dim=1)
+        return torch.relu(first * second) + x[:, :2]
+
+
+def test_windows_are_programs_of_calls_that_follow_each_other(tmp_path: Path) -> None:
+    model = tmp_path / "residual.py"
+    model.write_text(
+        f"import torch\n\n\n{inspect.getsource(_Residual)}\n\ndef make():\n"
+        "    return _Residual(), (torch.randn(3, 4),)\n"
+    )
+    file = tmp_path / "windows.jsonl"
+    done = CliRunner().invoke(conformance, ["capture", f"{model}:make", "--windows", "--out", str(file)])
+    assert done.exit_code == 0, done.output
+    programs = [Program.of(entry.invocation) for entry in read_contents(file).entries]
+    calls = [[call.overload.split(".")[1] for call in program.calls] for program in programs]
+    assert ["linear", "split"] in calls
+    assert ["split", "mul", "relu", "add"] in calls
+    whole = programs[calls.index(["linear", "split", "mul", "relu"])]
+    # The weights are held, both halves are taken, and nothing but the last value leaves.
+    assert [type(value) for _, value in whole.calls[0].arguments] == [TensorSpec, Weight, Weight]
+    assert [value for _, value in whole.calls[2].arguments] == [Result(1, 0), Result(1, 1)]
+    assert whole.returns == (Result(3),)
+    for program in programs:
+        assert run_reference(program.invocation).expected

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -21,6 +22,7 @@ SECTION = "dig"
         "conformance capture exported.pt2 --out my_corpus.jsonl --run results/RUN",
         "conformance capture resnet50 llama-decoder",
         "conformance capture all --out cases/corpus",
+        "conformance capture resnet18 --windows",
     )
     + statuses("0"),
 )
@@ -31,9 +33,12 @@ SECTION = "dig"
     help="Where to write: a file of JSON lines (default: MODEL.jsonl), or a corpus directory, whose captured "
     "entries are replaced.",
 )
+@click.option(
+    "--windows", is_flag=True, help="Keep programs of 2 to 6 calls that follow each other in place of single calls."
+)
 @click.option("--run", metavar="DIR", help="The run to look up. Default: the newest in results/.")
 @json_option
-def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: bool) -> None:
+def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | None, as_json: bool) -> None:
     """Run models once in PyTorch and record each distinct operator call.
 
     MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs); or a FILE.pt2 that
@@ -41,8 +46,9 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
     strides and attributes are the model's own; values are drawn to be like those seen. Run the calls with
     `pytest harness --source corpus:FILE`.
 
-    With --json: saved, entries, models. A model has calls, kinds, left_out, run, operators (overload, calls,
-    kinds, modules, places); a place has converter, backend, own_cases, own_failures, cases, failures, how.
+    With --json: saved, entries, models; with --windows the first two. A model has calls, kinds, left_out, run,
+    operators (overload, calls, kinds, modules, places); a place has converter, backend, own_cases, own_failures,
+    cases, failures, how.
     """
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem, load_model, load_models
@@ -50,6 +56,9 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
     from harness.models.use import capture_data, operator_uses, render_capture
 
     names = [name for word in words for name in (load_models() if word == "all" else (word,))]
+    if windows:
+        _keep_windows(names, out, as_json)
+        return
     looked_up = _run(run)
     say_step(f"call {', '.join(names)}")
     try:
@@ -74,6 +83,38 @@ def command(words: tuple[str, ...], out: str | None, run: str | None, as_json: b
     emit(Text(f"{len(entries)} calls kept in {path}"))
     if not directory:
         emit(line(f"{layout.run_command()} --source corpus:{path}"))
+
+
+def _keep_windows(names: Sequence[str], out: str | None, as_json: bool) -> None:
+    """Write the windows of the models to one file.
+
+    Raises:
+        click.UsageError: a model cannot be loaded or captured, or a directory is given.
+    """
+    from harness.core.documents import first_line
+    from harness.core.plugins import UnknownName
+    from harness.execute.models.model_loading import ModelProblem, load_model
+    from harness.models.capture import save_file
+    from harness.models.windows import windows_of
+
+    path = Path(out or (f"{Path(names[0]).stem}-windows.jsonl" if len(names) == 1 else "windows.jsonl"))
+    if path.is_dir() or not path.suffix:
+        raise click.UsageError(f"--windows writes one file of JSON lines, and {path} is a directory")
+    entries = []
+    for name in names:
+        say_step(f"run {name}")
+        try:
+            entries += windows_of(load_model(name))
+        except (UnknownName, ModelProblem) as error:
+            raise click.UsageError(str(error)) from None
+        except Exception as error:
+            raise click.UsageError(f"{name} cannot be captured: {first_line(error)}") from None
+    save_file(path, entries)
+    if as_json:
+        print_json({"saved": str(path), "entries": len(entries)})
+        return
+    emit(Text(f"{len(entries)} programs kept in {path}"))
+    emit(line(f"{layout.run_command()} --source corpus:{path}"))
 
 
 def _run(given: str | None) -> Path | None:

@@ -1,0 +1,175 @@
+"""Windows of a model: programs of a few calls that follow each other in it, as it makes them.
+
+1. The program that exporters translate is run once, and each call is noted with the nodes that it takes.
+2. From each call a window grows: the next call that takes a result of the window joins it, up to `LONGEST` calls.
+3. What comes from outside becomes an input of the program, or a weight if the model holds it. What is used outside the
+   window, or by nothing, is returned.
+4. Windows of the same calls, wired alike, of the same shapes and dtypes are kept once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+
+from harness.core.described_tensor import describe_tensor
+from harness.core.invocation import Argument, Invocation, Literal, Result, TensorSpec, Weight
+from harness.core.program import Program, with_arguments
+from harness.core.torch_operators import OpOverload
+from harness.execute.models.model_loading import LoadedModel
+from harness.generate.regressions.corpus_store import CorpusEntry
+from harness.models.capture import BOOKKEEPING, CannotKeep, captured_program, invocation_of, module_path
+
+#: Calls of a window.
+LENGTHS = (2, 3, 4, 6)
+#: Elements of the tensors of a window, above which it is left out: float64 runs it many times.
+_MOST = 2**21
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Stands for the value of a node among the arguments of a call."""
+
+    node: torch.fx.Node
+
+
+@dataclass
+class _Notes:
+    """What was noted in one run: the calls in order, and what each tensor is."""
+
+    calls: dict[torch.fx.Node, Invocation] = field(default_factory=dict)
+    tensors: dict[torch.fx.Node, TensorSpec] = field(default_factory=dict)
+
+
+class _Noting(torch.fx.Interpreter):
+    """Runs an exported program's graph and notes its calls."""
+
+    def __init__(self, module: torch.nn.Module, notes: _Notes) -> None:
+        super().__init__(module)
+        self._notes = notes
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Notes a call before it is made, and what it gives."""
+        if _computes(n) and isinstance(n.target, OpOverload) and not _is_passing(n) and not _changes_shared(n):
+            nodes = {id(self.env[taken]): taken for taken in n.all_input_nodes if taken in self.env}
+            args, kwargs = self.fetch_args_kwargs_from_env(n)
+
+            def taken(tensor: torch.Tensor, place: str) -> TensorSpec:
+                if id(tensor) not in nodes:
+                    raise CannotKeep("a tensor of no node")
+                return cast(TensorSpec, _Taken(nodes[id(tensor)]))
+
+            with contextlib.suppress(CannotKeep):
+                self._notes.calls[n] = invocation_of(n.target, args, kwargs, taken)
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            self._notes.tensors[n] = describe_tensor(value, n.name)
+        return value
+
+
+def windows_of(model: LoadedModel) -> list[CorpusEntry]:
+    """The windows of a model's captured program, each kind once, as corpus entries.
+
+    Raises:
+        Exception: PyTorch's own, where it cannot capture or run the model.
+    """
+    module, inputs = captured_program(model)
+    notes = _Notes()
+    with torch.no_grad():
+        _Noting(module, notes).run(*inputs)
+    name = re.sub(r"[^\w.-]", "-", model.name)
+    found: dict[str, CorpusEntry] = {}
+    for members in _windows(notes):
+        program = _program(name, members, notes)
+        if program is not None:
+            where = module_path(members[0])
+            note = f"{model.name}{f' ({where})' if where else ''}"
+            found.setdefault(_kind(program), CorpusEntry(invocation=program, origin="captured", note=note))
+    return list(found.values())
+
+
+def _windows(notes: _Notes) -> Iterator[list[torch.fx.Node]]:
+    calls = list(notes.calls)
+    for start, first in enumerate(calls):
+        members = [first]
+        for node in calls[start + 1 :]:
+            if any(_origin(taken)[0] in members for taken in node.all_input_nodes):
+                members.append(node)
+                if len(members) in LENGTHS:
+                    yield list(members)
+            if len(members) == LENGTHS[-1]:
+                break
+
+
+def _program(name: str, members: Sequence[torch.fx.Node], notes: _Notes) -> Invocation | None:
+    """The program of the calls of some nodes; None where a value cannot be described, or is too large."""
+    places = {node: place for place, node in enumerate(members)}
+    given: dict[tuple[torch.fx.Node, int], TensorSpec | Weight] = {}
+
+    def resolved(argument: Argument) -> Argument:
+        if not isinstance(argument, _Taken):
+            return argument
+        origin, output = _origin(argument.node)
+        if origin in places:
+            return Result(places[origin], output)
+        spec = notes.tensors[argument.node]
+        return given.setdefault((origin, output), Weight(spec) if origin.op == "get_attr" else spec)
+
+    try:
+        calls = tuple(with_arguments(notes.calls[node], resolved) for node in members)
+    except KeyError:
+        return None
+    held = (value.spec if isinstance(value, Weight) else value for value in given.values())
+    if sum(spec.numel for spec in held) > _MOST:
+        return None
+    return Program(name, calls, tuple(_returned(places))).invocation
+
+
+def _kind(program: Invocation) -> str:
+    """Equal for programs that differ in the values of their tensors only."""
+
+    def without_values(argument: Argument) -> Argument:
+        if isinstance(argument, Weight):
+            return Weight(replace(argument.spec, values=Literal(())))
+        return replace(argument, values=Literal(())) if isinstance(argument, TensorSpec) else argument
+
+    return with_arguments(program, without_values).json
+
+
+def _returned(places: Mapping[torch.fx.Node, int]) -> Iterator[Result]:
+    """The results of a window that are taken outside it, or by nothing."""
+    for node, place in places.items():
+        outputs = {user: user.args[1] for user in node.users if user.target is operator.getitem}
+        for value, output in outputs.items() or [(node, 0)]:
+            users = list(filter(_computes, value.users))
+            if not users or any(user not in places for user in users):
+                yield Result(place, int(cast(int, output)))
+
+
+def _origin(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:
+    """The node that computes what a node gives, and which of its outputs that is."""
+    while _is_passing(node):
+        node = node.all_input_nodes[0]
+    if node.target is operator.getitem:
+        return cast(torch.fx.Node, node.args[0]), int(cast(int, node.args[1]))
+    return node, 0
+
+
+def _computes(node: torch.fx.Node) -> bool:
+    """Whether a node gives anything; an assertion does not."""
+    return not isinstance(node.target, OpOverload) or bool(node.target._schema.returns)
+
+
+def _is_passing(node: torch.fx.Node) -> bool:
+    return str(node.target) in BOOKKEEPING
+
+
+def _changes_shared(node: torch.fx.Node) -> bool:
+    """Whether a call writes into a value that others take, too: without that it would be another program."""
+    return cast(OpOverload, node.target)._schema.is_mutable and len(node.all_input_nodes[0].users) > 1
