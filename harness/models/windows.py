@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -83,7 +82,7 @@ def windows_of(model: LoadedModel) -> list[CorpusEntry]:
     notes = _Notes()
     with torch.no_grad():
         _Noting(module, notes).run(*inputs)
-    name = re.sub(r"[^\w.-]", "-", model.name)
+    name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name)
     found: dict[str, CorpusEntry] = {}
     for members in _windows(notes):
         program = _program(name, members, notes)
