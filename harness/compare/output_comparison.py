@@ -166,6 +166,11 @@ class OutputComparison:
         """Why it is unknown what is right, where that holds of all that is wrong; else ""."""
         return self.problems[0].unsettled if self.problems else ""
 
+    def excused_as(self, why: str) -> OutputComparison:
+        """The comparison where all that is wrong has an excuse."""
+        excused = (*self.excused, (why, self.mismatched_elements))
+        return replace(self, problems=(), mismatched_elements=0, excused=excused)
+
     @property
     def excuses(self) -> str:
         """`excused` in a line, as the record has it."""

@@ -58,6 +58,12 @@ def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
 
 
+def held_tensor(weight: Weight) -> torch.Tensor:
+    """The tensor that a program holds as `weight`."""
+    found = build_tensor(weight.spec)
+    return found.to(getattr(torch, weight.dtype)) if weight.dtype else found
+
+
 def fed_shape(spec: TensorSpec) -> tuple[int, ...]:
     """The shape of what a model is fed for `spec`: complex numbers are pairs."""
     return (*spec.shape, 2) if spec.dtype in PARTS else spec.shape
@@ -116,8 +122,7 @@ def _template(argument: Argument, held: dict[Weight, torch.Tensor]) -> Any:
         return torch.device(argument.name) if argument.kind == "device" else getattr(torch, argument.name)
     if isinstance(argument, Weight):
         if argument not in held:
-            weight = build_tensor(argument.spec)
-            held[argument] = weight.to(getattr(torch, argument.dtype)) if argument.dtype else weight
+            held[argument] = held_tensor(argument)
         return held[argument]
     return argument
 

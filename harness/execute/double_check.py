@@ -15,7 +15,7 @@ from dataclasses import replace
 import onnx
 
 from harness.compare.signatures import normalise
-from harness.convert.converter import HasFastLane
+from harness.convert.converter import Converter, HasFastLane
 from harness.convert.graph_lines import graph_lines
 from harness.core.documents import count, describe_error, plain
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted
@@ -35,6 +35,11 @@ class DoubleCheck:
         self._public: BatchExport | None = None
         if isinstance(converter, HasFastLane) and self._trust is not None:
             self._public = exports.alone_with(converter.public())
+
+    @property
+    def converter(self) -> Converter:
+        """What exports."""
+        return self._exports.converter
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """As `BatchExport.export`, with results that public exports agree with."""

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from failure_contexts import trial_of, words_of
+from failure_contexts import converter_called, start, trial_of, words_of
 from harness_runs import output, rows, run_harness
 
-from harness.blame.composition import calls_alone
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED
@@ -30,6 +29,7 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program
 from harness.core.tensors import bind, build_tensors
+from harness.execute.chain import is_chain_of_right_calls, run_calls
 from harness.execute.reference import run_reference
 from harness.execute.torch_call import to_numpy
 from harness.gate.baseline.file import of_run, read_baseline, write_baseline
@@ -54,6 +54,8 @@ def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Result, ...] = ()
     made = tuple(Invocation(name, tuple(arguments.items())) for name, arguments in calls)
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
+
+DYNAMO_TO_ORT = converter_called("dynamo"), start("ort-cpu")
 
 NORMALISED = program(
     ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),
@@ -153,14 +155,16 @@ def test_a_program_that_amplifies_roundings_is_not_held_to_them() -> None:
     assert compare(reference.judge, reference, [exact + np.float32(3.0)]).problem == "values"
 
 
+#: An average pool whose divisor is dropped, between two calls that are right.
+DIVIDED = program(
+    ("aten.neg.default", {"self": tensor((1, 1, 4, 4))}),
+    ("aten.avg_pool2d.default", {"self": Result(0), "kernel_size": (2, 2), "divisor_override": 3}),
+    ("aten.relu.default", {"self": Result(1)}),
+)
+
+
 def test_a_failure_of_one_call_has_the_place_of_that_call() -> None:
-    # An average pool whose divisor is dropped, between two calls that are right.
-    failing = program(
-        ("aten.neg.default", {"self": tensor((1, 1, 4, 4))}),
-        ("aten.avg_pool2d.default", {"self": Result(0), "kernel_size": (2, 2), "divisor_override": 3}),
-        ("aten.relu.default", {"self": Result(1)}),
-    )
-    decision = examine(trial_of(failing), frozenset(), lambda name: None)
+    decision = examine(trial_of(DIVIDED), frozenset(), lambda name: None)
     assert Invocation.from_json(decision.call).overload == "aten.avg_pool2d.default"
     assert decision.rule == "ignored-argument"
     assert decision.facts[CALL_ALONE] == "aten.avg_pool2d.default"
@@ -207,11 +211,36 @@ def test_a_program_is_written_as_lines_of_python() -> None:
 
 
 def test_the_calls_of_a_program_get_its_values() -> None:
-    alone = list(calls_alone(NORMALISED))
-    assert [call.overload for call in alone] == [call.overload for call in Program.of(NORMALISED).calls]
+    load_cases()
+    calls = [call for call in run_calls(NORMALISED, *DYNAMO_TO_ORT, opset=None) if call is not None]
+    alone = [call.invocation.overload for call in calls]
+    assert alone == [call.overload for call in Program.of(NORMALISED).calls]
     whole = to_numpy(bind(NORMALISED)(build_tensors(NORMALISED))[0])
-    (last,) = run_reference(alone[-1]).expected
-    assert np.array_equal(whole, last)
+    assert all(call.passes for call in calls)
+    np.testing.assert_allclose(calls[-1].outputs[0], whole, rtol=1e-5)
+
+
+def test_what_each_call_may_leave_open_a_program_may_too() -> None:
+    # The squares of a layer norm overflow: its result is NaN in PyTorch, zero in ONNX Runtime.
+    load_cases()
+    overflowing = program(
+        ("aten.add.Tensor", {"self": given([-4.5e20, -3.4, 2.3, 1.8e12], (1, 4)), "other": given([0.0] * 4, (1, 4))}),
+        ("aten.layer_norm.default", {"input": Result(0), "normalized_shape": (4,)}),
+    )
+    reference = run_reference(overflowing)
+    got = list(run_calls(overflowing, *DYNAMO_TO_ORT, opset=None))[-1]
+    assert got is not None
+    assert compare(reference.judge, reference, got.outputs).problem is not None
+    assert is_chain_of_right_calls(reference, got.outputs, *DYNAMO_TO_ORT, opset=None)
+    assert not is_chain_of_right_calls(reference, [got.outputs[0] + 1], *DYNAMO_TO_ORT, opset=None)
+
+
+def test_a_chain_with_a_wrong_call_is_not_right() -> None:
+    load_cases()
+    reference = run_reference(DIVIDED)
+    calls = list(run_calls(DIVIDED, *DYNAMO_TO_ORT, opset=None))
+    assert [call is not None and call.passes for call in calls] == [True, False, True]
+    assert not is_chain_of_right_calls(reference, reference.expected, *DYNAMO_TO_ORT, opset=None)
 
 
 def test_steps_of_shrinking_are_sound_and_plainer() -> None:
