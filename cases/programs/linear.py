@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.core.invocation import Result
-from harness.generate.draw import OMIT
+from harness.core.invocation import Result, TensorSpec, Weight
+from harness.generate.draw import OMIT, Domain
 from harness.generate.programs import ProgramDraw, pattern
 
 POSITIVE = ("at_least", 0.1)
@@ -43,22 +43,38 @@ def conv_bn(p: ProgramDraw) -> list[Result]:
         )
     else:
         y, _, channels = _convolution(p)
-    return [_normalised(p, y, channels)]
+    return [_normalised(p, y, channels), *_held_again(p)]
 
 
 def _normalised(p: ProgramDraw, y: Result, channels: int) -> Result:
+    # Half as precise values with parameters in float32, as mixed precision has them.
+    mixed = p.dtype == "float16" and p.sometimes()
+    dtype = "float32" if mixed else p.dtype
+    tiny = p.choose(False, False, False, True)
+
+    def parameter(domain: Domain = ("finite",)) -> TensorSpec | Weight | Result:
+        return p.weight((channels,), dtype, domain) if mixed or tiny else p.operand((channels,), domain)
+
     return p.call(
         "aten.batch_norm.default",
         input=y,
-        weight=p.choose(None, p.operand((channels,)), p.operand((channels,))),
-        bias=p.choose(None, p.operand((channels,)), p.operand((channels,))),
-        running_mean=p.operand((channels,)),
-        running_var=p.operand((channels,), POSITIVE),
+        weight=p.choose(None, parameter(), parameter()),
+        bias=p.choose(None, parameter(), parameter()),
+        running_mean=parameter(),
+        running_var=parameter(("range", 0.0, 1e-7) if tiny else POSITIVE),
         training=False,
         momentum=0.1,
-        eps=p.choose(1e-5, 1e-5, 1e-3, 0.1, 0.0, 1e-12),
+        eps=p.choose(1e-5, 1e-5, 1e-3, 0.1, 0.0, 1e-8, 1e-12),
         cudnn_enabled=False,
     )
+
+
+def _held_again(p: ProgramDraw) -> list[Result]:
+    """Sometimes a weight of the first call, returned or read once more."""
+    weights = [value for _, value in p.calls[0].arguments if isinstance(value, Weight)]
+    if not weights or not p.sometimes():
+        return []
+    return [p.call(p.choose("aten.alias.default", "aten.alias.default", "aten.neg.default"), self=p.choose(*weights))]
 
 
 @pattern("matmul-bn", source="onnxscript rules fuse_batchnorm (Gemm)")
@@ -82,7 +98,31 @@ def matmul_bn(p: ProgramDraw) -> list[Result]:
         product = p.call("aten.matmul.default", self=x, other=p.operand((inner, channels)))
         bias = p.operand(p.choose((channels,), (1,), (), (rows, channels)))
         y = p.call("aten.add.Tensor", self=product, other=bias, alpha=p.choose(OMIT, 2))
-    return [_normalised(p, y, channels)]
+    return [_normalised(p, y, channels), *_held_again(p)]
+
+
+@pattern("matmul-reshape", source="onnxscript rules broadcast_to_matmul; onnxruntime reshape_fusion")
+def matmul_reshape(p: ProgramDraw) -> list[Result]:
+    """A product of matrices between reshapes; the matrices may multiply without them, too, to as many elements."""
+    scale = p.choose(1, 1, 2)
+    rows, inner, columns = (scale * p.choose(1, 2, 3) for _ in range(3))
+    # A product of `scale`² smaller matrices has as many operands and results as that of the larger ones.
+    batch = scale * scale
+
+    def reshaped(large: tuple[int, int]) -> Result:
+        small = (large[0] // scale, large[1] // scale)
+        given = p.choose(large, large, (1, *large), (batch, *small), (large[0] * large[1],))
+        return p.call(
+            "aten.reshape.default",
+            self=p.input(given) if p.choose(True, False) else p.operand(given),
+            shape=p.choose([batch, *small], [batch, -1, small[1]]),
+        )
+
+    small = (batch, inner // scale, columns // scale)
+    right: object = reshaped((inner, columns)) if p.choose(True, True, False) else p.operand(small)
+    y = p.call("aten.matmul.default", self=reshaped((rows, inner)), other=right)
+    shape = p.choose([rows, columns], [rows, columns], [1, rows, columns], [rows, -1], [columns, rows])
+    return [p.call("aten.reshape.default", self=y, shape=shape)]
 
 
 @pattern("matmul-add", source="onnxruntime matmul_add_fusion.cc; onnxscript rules matmul_add_to_gemm")
@@ -155,7 +195,7 @@ def pad_conv(p: ProgramDraw) -> list[Result]:
     pads = [p.choose(0, 1, 2, 1, -1) for _ in range(2 * rank)]
     if p.choose(False, False, False, True):
         pads += [p.choose(0, 1), 0]
-    value = p.choose(OMIT, 0.0, 0.0, 1.5, float("-inf"))
+    value = p.choose(OMIT, 0.0, 0.0, -0.0, 1e-9, 1.5, float("-inf"))
     y = p.call("aten.constant_pad_nd.default", self=x, pad=pads, value=value)
     kind = p.choose("conv", "conv", "max_pool", "avg_pool")
     padding = [p.choose(0, 1)] * rank

@@ -105,7 +105,7 @@ def skip_layer_norm(p: ProgramDraw) -> list[Result]:
     shape = (p.integer(1, 2), p.integer(1, 3), 4)
     left = p.input(shape)
     if p.sometimes():
-        left = p.call("aten.add.Tensor", self=left, other=p.operand((4,)))  # type: ignore[assignment]
+        left = p.call("aten.add.Tensor", self=left, other=p.operand((4,)))
     right = p.input(p.choose(shape, shape, (1, *shape[1:]), shape[1:]))
     both = p.call("aten.add.Tensor", self=left, other=right, alpha=p.choose(OMIT, OMIT, 2))
     y = p.call(
@@ -145,6 +145,6 @@ def div_mul(p: ProgramDraw) -> list[Result]:
         inverse = p.call("aten.reciprocal.default", self=p.input(shape))
     other = p.input(p.choose(shape, (1, 3), (2, 1, 3)))
     if p.sometimes():
-        other = p.call("aten._to_copy.default", self=other, dtype=dtype_of(p.dtype))  # type: ignore[assignment]
+        other = p.call("aten._to_copy.default", self=other, dtype=dtype_of(p.dtype))
     left, right = p.choose((inverse, other), (other, inverse))
     return [p.call("aten.mul.Tensor", self=left, other=right)]

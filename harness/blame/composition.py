@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
-from harness.execute.chain import CallAlone, run_calls
+from harness.core.documents import describe_error
+from harness.execute.chain import CallAlone, Caller, run_calls
 from harness.execute.run_steps import StepFailure
 from harness.execute.task import Group
+from harness.run.backend import REFERENCE
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,17 @@ class CallsAlone:
 def run_calls_alone(context: FailureContext) -> CallsAlone:
     """Run each call of a failing program by itself, up to the first that fails in the same way.
 
-    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason.
+    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason. Where a
+    program gives a result, a call for which the backend has no kernel is evaluated as ONNX defines it: an optimiser has
+    done so.
     """
     otherwise = 0
-    converter, backend = context.converter(context.failure.converter), context.accused
-    index, opset = context.failure.group.index, context.settings.opset
-    for alone in run_calls(context.invocation, converter, backend, opset=opset, index=index):
+    failure, settings = context.failure, context.settings
+    backends = [context.accused]
+    if failure.outcome is Outcome.MISMATCH:
+        backends.append(context.backend(REFERENCE))
+    caller = Caller(context.converter(failure.converter), backends, settings.opset, failure.group.index)
+    for alone in run_calls(caller, context.invocation, failure.group.exported if settings.dynamic else None):
         if alone is not None and alone.passes:
             continue
         found = _failure(context, alone) if alone is not None else None
@@ -47,29 +54,35 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     return CallsAlone(None, otherwise)
 
 
-def _way(context: FailureContext) -> tuple[Outcome, str]:
+def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
     """In which way a case fails; the same for all kinds of wrong values, and where a runtime fails early or late."""
+    is_export = context.failure.stage is Stage.CONVERT
+    if context.failure.stage is not Stage.COMPARE:
+        return context.failure.outcome, is_export, ""
     problem = context.comparison.problem if context.comparison is not None else None
-    return context.failure.outcome, problem if problem in ("dtype", "shape", "count") else ""
+    return context.failure.outcome, is_export, problem if problem in ("dtype", "shape", "count") else ""
 
 
 def _failure(context: FailureContext, alone: CallAlone) -> FailureContext:
     """The failure of a call by itself."""
-    assert alone.model is not None
     if isinstance(alone.got, StepFailure):
-        stage, outcome, message = alone.got.stage, alone.got.outcome, str(alone.got.error)
+        stage, outcome, message = alone.got.stage, alone.got.outcome, describe_error(alone.got.error)
     else:
         assert alone.comparison is not None
         stage, outcome, message = Stage.COMPARE, Outcome.MISMATCH, alone.comparison.message
-    group = Group(context.failure.group.index, alone.invocation, ((0, alone.invocation),))
+    group = Group(context.failure.group.index, alone.exported, ((0, alone.invocation),))
     found: Failure = replace(
         context.failure,
         group=group,
+        backend=alone.backend,
         case=0,
         stage=stage,
         outcome=outcome,
         message=message,
-        model=alone.model.SerializeToString(),
+        model=b"" if alone.model is None else alone.model.SerializeToString(),
         outputs=(),
+        # A rule of an optimiser may be what is wrong with a call, too.
+        thorough=True,
+        example=True,
     )
     return FailureContext(found, context.settings, context.converter, context.backend, {})

@@ -101,7 +101,7 @@ _INVENTED = _Row(
     "rests-on-open-question",
     ((R.SPECIFICATION, F.INVENTED),),
 )
-_OPTIMISED = "optimiser-breaks-graph"
+OPTIMISED = "optimiser-breaks-graph"
 _DISAGREE = "kernel-against-decomposition"
 _NONE_RIGHT = "no-runtime-is-right"
 _BY_OPTIMISATION = "graph-optimisation"
@@ -119,7 +119,7 @@ def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
     return (
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
         _Row(PYTORCH, _DECOMPOSES, (fact, (R.PROGRAM, F.CONTRADICTS))),
-        _Row(CONVERTER, _OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
+        _Row(CONVERTER, OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
         _Row(CONVERTER, _ASKS_OTHERWISE, (fact,)),
     )
 
@@ -161,7 +161,7 @@ _MISMATCH = (
     _INVALID,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     _Row(PYTORCH, _DECOMPOSES, ((R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS))),
-    _Row(CONVERTER, _OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
+    _Row(CONVERTER, OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
     _Row(
         CONVERTER,
         "constant-result",
@@ -181,7 +181,7 @@ _MISMATCH = (
     # Inexact as PyTorch may be, a result is wrong only if it is further from float64 than PyTorch's.
     *_asked_by_graph((R.NODES, F.SAME)),
     _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
-    _Row(CONVERTER, _OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
+    _Row(CONVERTER, OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, "wrong-by-onnx-rules", ((R.MODEL, F.SAME),)),
     _Row(BACKEND, "forbidden-by-onnx-rules", ((R.MODEL, F.RIGHT),)),
     _Row(PYTORCH, _DECOMPOSES, ((R.PROGRAM, F.CONTRADICTS),), without=(_RIGHT,)),
@@ -203,7 +203,7 @@ _MISMATCH = (
         (_SAME, (R.CONVERTER, F.SAME)),
         without=_CONFIRMED,
     ),
-    _Row(CONVERTER, _OPTIMISED, (_SAME, (R.UNOPTIMISED, F.RIGHT))),
+    _Row(CONVERTER, OPTIMISED, (_SAME, (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
     _Row(UNKNOWN, "runtimes-disagree", (_SAME, _OTHER)),
     _Row(CONVERTER, "backends-agree-on-graph", (_SAME,)),

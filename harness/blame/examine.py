@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from harness.blame.composition import run_calls_alone
-from harness.blame.decide import decide
+from harness.blame.decide import OPTIMISED, at_once, decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
+from harness.blame.witnesses.passes import BROKEN_EXPORT
 from harness.blame.witnesses.pytorch import repeat_call
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Finding, Role, Testimony
 from harness.compare.drawn import draws
@@ -33,7 +34,7 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         alone = run_calls_alone(context)
         if alone.failing is not None:
             invocation = alone.failing.invocation
-            decision = examine(alone.failing, dead, announce)
+            decision = at_once(alone.failing.failure) or examine(alone.failing, dead, announce)
             facts = {**decision.facts, CALL_ALONE: invocation.overload}
             return replace(decision, call=invocation.json, facts=facts)
         decision = _examined(context, dead, announce)
@@ -45,6 +46,12 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
 def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
     """Whose failure it is, of a call or of a program as a whole."""
     failure = context.failure
+    known = at_once(failure)
+    if known is not None:
+        # A program that does not get as far as a runtime.
+        statements = tuple(_hear([BROKEN_EXPORT], context, dead, announce))
+        is_optimisers = any(t.finding is Finding.RIGHT for t in statements)
+        return replace(known, rule=OPTIMISED if is_optimisers else known.rule, testimony=statements)
     announce(_AGAIN)
     if _AGAIN in dead:
         return Decision(UNKNOWN, "crashes-when-repeated")
@@ -61,9 +68,11 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
             decision = decide(failure, heard)
             if not _goes_on(turn, decision):
                 continue
-            if decision.blame == CONVERTER and not failure.thorough:
+            # Between calls an optimiser is what is suspected, and it is another defect than a conversion.
+            of_program = is_program(context.invocation)
+            if decision.blame == CONVERTER and not failure.thorough and not of_program:
                 asked = _unless_confirmed(asked, heard)
-            if decision.blame != UNKNOWN and not failure.example:
+            if decision.blame != UNKNOWN and not failure.example and not of_program:
                 asked = _that_matter(asked, failure.outcome, heard)
         heard += _hear(asked, context, dead, announce)
     return decide(failure, heard)

@@ -32,9 +32,10 @@ from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
+from harness.core.program import calls_of, is_program
 from harness.execute.submodel import all_nodes
 from harness.execute.supervisor import Death, Supervisor, WorkerFailed
-from harness.execute.task import Group, Result, Task
+from harness.execute.task import OWN_FAULT, Group, Result, Task
 
 #: Attributes that say how an operator is meant; others have numbers of the call.
 _TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}
@@ -141,6 +142,12 @@ def _known_at_once(result: Result, converter: str) -> Decision | None:
     return at_once(summary)
 
 
+def _of_calls(result: Result) -> bool:
+    """Whether a failure of a program that needs no witness may be that of one of its calls, or of an optimiser."""
+    stopped = result.stage in (Stage.CONVERT, Stage.CHECK) and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
+    return stopped and not result.message.startswith(OWN_FAULT)
+
+
 def with_blame(
     results: Sequence[Result], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
 ) -> list[Result]:
@@ -156,11 +163,11 @@ def with_blame(
     kinds: defaultdict[FailureKind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
         decision = _known_at_once(result, task.converter)
-        if decision is not None:
+        if decision is not None and not (is_program(_invocation(result, groups)) and _of_calls(result)):
             found[i] = decision
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
-    graphs = {kind: _graph_kinds(members, results) for kind, members in kinds.items()}
+    graphs = {kind: _graph_kinds(members, results, groups) for kind, members in kinds.items()}
     # First one case of some structures of each kind of graph, then of all where these do not agree, then what
     # is not settled by that.
     for _ in range(3):
@@ -218,13 +225,16 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     return found
 
 
-def _graph_kinds(members: Sequence[int], results: Sequence[Result]) -> dict[int, Hashable]:
+def _graph_kinds(members: Sequence[int], results: Sequence[Result], groups: Mapping[int, Group]) -> dict[int, Hashable]:
     """The kind of graph of each structure that `members` are cases of, or the structure itself where all
-    structures are examined anyway."""
+    structures are examined anyway.
+
+    Of a program the calls count as well: an optimiser may leave nothing of them in the graph.
+    """
     models = {results[i].case[0]: results[i].model for i in members}
     if results[members[0]].outcome is not Outcome.MISMATCH or len(models) <= _OF_A_KIND:
         return dict(zip(models, models, strict=True))
-    return {structure: graph_kind(model) for structure, model in models.items()}
+    return {structure: (graph_kind(model), calls_of(groups[structure].exported)) for structure, model in models.items()}
 
 
 def _complaints(

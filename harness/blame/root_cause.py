@@ -33,7 +33,7 @@ from harness.convert.conversion_calls import emitting_function, left_to
 from harness.convert.conversion_sources import ConversionFunction
 from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
 from harness.convert.written_schemas import takes_numbers
-from harness.core.invocation import Invocation
+from harness.core.invocation import PROGRAM, Invocation
 from harness.execute.task import Result
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
@@ -126,8 +126,8 @@ class FailureFacts:
 
     @property
     def packet(self) -> str:
-        """``aten.add``."""
-        return self.overload.rpartition(".")[0]
+        """``aten.add``; of a program, the pattern that it was drawn by."""
+        return self.overload if self.overload.startswith(PROGRAM) else self.overload.rpartition(".")[0]
 
     @property
     def family(self) -> str:

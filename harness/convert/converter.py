@@ -133,7 +133,8 @@ class HasExporterPasses(Protocol):
     """A converter whose optimiser's passes can be left out one by one, which tells which one is wrong."""
 
     def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-        """As `Converter.convert`, without some passes, and the names of those that changed the graph."""
+        """As `Converter.convert`, without some passes, and the names of those that changed the graph, the most
+        specific first."""
 
 
 @runtime_checkable

@@ -2,6 +2,9 @@
 
 A pass goes by the name of its class, a rule of the rewriter by its own, or by what it rewrites
 operators. What rules do is not put down to the pass that tries them.
+
+Rules come before passes: a rule that breaks a graph may need another pass before it, without which the graph
+stays right, too.
 """
 
 from __future__ import annotations
@@ -15,8 +18,11 @@ from onnxscript import rewriter
 
 
 @contextmanager
-def passes_left_out(names: Collection[str], changing: dict[str, None]) -> Iterator[None]:
-    """Leave out passes while the context lasts, and add the names of the others that change something."""
+def passes_left_out(names: Collection[str], changing: dict[str, bool]) -> Iterator[None]:
+    """Leave out passes while the context lasts, and add the names of the others that change something.
+
+    `changing` has whether each is a rule.
+    """
     of_pass, of_rule = onnx_ir.passes.PassBase.__call__, rewriter.RewriteRule.try_rewrite
     rewritten = 0
 
@@ -28,7 +34,7 @@ def passes_left_out(names: Collection[str], changing: dict[str, None]) -> Iterat
         result = of_pass(self, model)
         by_rules = rewritten > before
         if result.modified and not by_rules and not isinstance(self, onnx_ir.passes.Sequential):
-            changing[name] = None
+            changing[name] = False
         return result
 
     def try_rewrite(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -38,7 +44,7 @@ def passes_left_out(names: Collection[str], changing: dict[str, None]) -> Iterat
             return None
         found = of_rule(self, *args, **kwargs)
         if found is not None:
-            changing[name] = None
+            changing[name] = True
             rewritten += 1
         return found
 

@@ -20,6 +20,11 @@ def is_program(invocation: Invocation) -> bool:
     return invocation.overload.startswith(PROGRAM)
 
 
+def calls_of(invocation: Invocation) -> tuple[str, ...]:
+    """The overloads of a program's calls, in order; the invocation's own where it is one call."""
+    return tuple(c.overload for c in Program.of(invocation).calls) if is_program(invocation) else (invocation.overload,)
+
+
 @dataclass(frozen=True)
 class Program:
     """The calls of a program, each an invocation whose arguments may be results of earlier ones, and what it returns.
@@ -49,6 +54,11 @@ class Program:
             if any(result.call >= place for result in results_in(call)):
                 raise InvalidInvocation(f"{invocation.overload}: call {place} takes what is computed later")
         return cls(invocation.overload.removeprefix(PROGRAM), calls, returns)
+
+    @property
+    def changes_in_place(self) -> bool:
+        """Whether a call changes one of its arguments, which other calls may see."""
+        return any(call.overload.split(".")[1].endswith("_") for call in self.calls)
 
     @property
     def invocation(self) -> Invocation:

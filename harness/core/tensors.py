@@ -15,6 +15,7 @@ from harness.core import values
 from harness.core.dtypes import PARTS, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program
+from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
 from harness.core.torch_operators import OpOverload
 
 
@@ -32,6 +33,22 @@ def overload(name: str) -> OpOverload:
         raise LookupError(f"PyTorch {torch.__version__} has no operator overload {name}") from None
     assert isinstance(found, OpOverload)
     return found
+
+
+def argument_names(name: str) -> tuple[str, ...]:
+    """The names of the arguments of an overload, or of an operation on sizes.
+
+    Raises:
+        LookupError: this PyTorch has no such overload.
+    """
+    if is_size_operator(name):
+        return SIZE_OPERATORS[name].arguments
+    return tuple(argument.name for argument in overload(name)._schema.arguments)
+
+
+def draws_at_random(call: Invocation) -> bool:
+    """Whether what a call gives is drawn at random."""
+    return not is_size_operator(call.overload) and torch.Tag.nondeterministic_seeded in overload(call.overload).tags
 
 
 def build_tensor(spec: TensorSpec) -> torch.Tensor:
@@ -139,10 +156,10 @@ class ProgramSteps:
         found = self.results(tensors)
         return tuple(found[result.call][result.output] for result in self.returns)
 
-    def results(self, tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
-        """The tensors of every call."""
+    def results(self, tensors: Sequence[torch.Tensor]) -> list[list[Any]]:
+        """The tensors of every call, and the number of one that computes sizes."""
         supply = iter(tensors)
-        found: list[list[torch.Tensor]] = []
+        found: list[list[Any]] = []
 
         def taken(argument: Any) -> Any:
             if isinstance(argument, Result):
@@ -155,7 +172,8 @@ class ProgramSteps:
             # Inputs are supplied in the order of the schema: by position first.
             positional = [taken(argument) for argument in call.positional]
             keywords = {name: taken(argument) for name, argument in call.keywords}
-            found.append(output_tensors(call.target(*positional, **keywords)))
+            result = call.target(*positional, **keywords)
+            found.append(output_tensors(result) if isinstance(call.target, OpOverload) else [result])
         return found
 
 
@@ -179,8 +197,11 @@ def bind(invocation: Invocation) -> BoundCall:
 
 
 def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCall:
-    target = overload(invocation.overload)
     given = dict(invocation.arguments)
+    if is_size_operator(invocation.overload):
+        of_sizes = SIZE_OPERATORS[invocation.overload]
+        return BoundCall(of_sizes.compute, tuple(_template(given[name], held) for name in of_sizes.arguments), ())
+    target = overload(invocation.overload)
     positional: list[Any] = []
     keywords: list[tuple[str, Any]] = []
     open_positions = True

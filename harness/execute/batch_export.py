@@ -12,7 +12,7 @@ import onnx
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, supports_partial
 from harness.convert.rules.rule import RuleBook
-from harness.execute.program import Exportable, export_request
+from harness.execute.program import Exportable, conversion_failure, export_request
 from harness.execute.reference import Reference
 from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset
 from harness.execute.submodel import extract
@@ -194,8 +194,7 @@ class BatchExport:
         return len(members) == 1 or self._settings.opset in (None, emitted_opset(model))
 
     def _failed(self, members: Sequence[Accepted], error: Exception) -> NotConverted:
-        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-        return NotConverted(tuple(members), StepFailure(Stage.CONVERT, outcome, error), rule=self._fired())
+        return NotConverted(tuple(members), conversion_failure(error), rule=self._fired())
 
     def _batch(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` in as few models as succeed.

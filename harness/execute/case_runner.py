@@ -24,9 +24,10 @@ from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
 from harness.core.program import is_program
 from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
-from harness.execute.chain import is_chain_of_right_calls
+from harness.execute.chain import Caller, is_chain_of_right_calls
 from harness.execute.definition import raising_part
 from harness.execute.double_check import DoubleCheck
 from harness.execute.placement import placements
@@ -36,7 +37,7 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
-from harness.run.backend import BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
+from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 
 def wrong_results(
@@ -120,6 +121,7 @@ class Executor:
 
     def __init__(self, task: Task, worker: WorkerProcess) -> None:
         self._task = task
+        self._worker = worker
         self._settings = task.settings
         converter, book = worker.converter(task.converter, task.settings)
         self._backends = {name: worker.start(name) for name in task.backends}
@@ -163,7 +165,8 @@ class Executor:
             more["rule"] = found.rule
         elif self._settings.blame and failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
             # All fail alike.
-            more["raised_by"] = raising_part(found.members[0].group.exported, failure.error)
+            exported = found.members[0].group.exported
+            more["raised_by"] = "" if is_program(exported) else raising_part(exported, failure.error)
         keys = keys_of(found.members)
         standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
         rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
@@ -292,18 +295,21 @@ class Executor:
                 got = [outputs[i] for i in places]
                 first, *further = wrong_results(result, comparison, reference.expected, got, model)
                 wrong = replace(first, comparison=comparison, further=tuple(further))
-                result = self._unless_as_its_calls(result, wrong, reference, got)
+                result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
             results.append(result)
         self._send(results)
 
-    def _unless_as_its_calls(self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array]) -> Result:
+    def _unless_as_its_calls(
+        self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array], exported: Invocation
+    ) -> Result:
         """The result of a wrong case, but the other of a program that does what its calls do, all of them right."""
         if not is_program(reference.invocation):
             return wrong
         assert wrong.comparison is not None
         self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
-        converter, backend = self._exports.converter, self._backends[wrong.backend]
-        if not is_chain_of_right_calls(reference, got, converter, backend, opset=self._settings.opset):
+        backends = self._backends[wrong.backend], self._worker.backend(REFERENCE)
+        caller = Caller(self._exports.converter, backends, self._settings.opset)
+        if not is_chain_of_right_calls(caller, reference, got, exported if self._settings.dynamic else None):
             return wrong
         return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 import onnx
 import torch
 
-from harness.convert.converter import Converter, ExportRequest
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
-from harness.execute.run_steps import named_feeds, shape_ranges
+from harness.execute.run_steps import StepFailure, named_feeds, shape_ranges
 from harness.run.backend import ShapeRange
 
 
@@ -100,6 +101,22 @@ def export_alone(
 ) -> onnx.ModelProto:
     """The model of one structure by itself."""
     return converter.convert(export_request([structure], opset=opset, dynamic=dynamic))
+
+
+def convert_step(
+    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
+) -> onnx.ModelProto | StepFailure:
+    """`export_alone`, or why that fails."""
+    try:
+        return export_alone(converter, structure, opset=opset, dynamic=dynamic)
+    except Exception as error:
+        return conversion_failure(error)
+
+
+def conversion_failure(error: Exception) -> StepFailure:
+    """What an export has raised, as the failure of the step."""
+    outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+    return StepFailure(Stage.CONVERT, outcome, error)
 
 
 def varying_dims(exported: Invocation, others: Sequence[Invocation]) -> tuple[frozenset[int], ...]:

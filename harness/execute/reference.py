@@ -140,12 +140,20 @@ class ProgramReference(Reference):
 
     @cached_property
     def _rounding(self) -> RoundingOracle:
-        steps = bind(with_wide_weights(Program.of(self.invocation)).invocation)
+        program = with_wide_weights(Program.of(self.invocation))
+        steps = bind(program.invocation)
 
         @contextmanager
         def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
             inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
-            yield lambda move: output_tensors(steps([move(t) if t.is_floating_point() else t for t in inputs]))
+
+            def compute(move: Move) -> Sequence[torch.Tensor]:
+                # What is changed in place is built anew.
+                moved = [move(t) if t.is_floating_point() else t.clone() for t in inputs]
+                now = bind(program.invocation) if program.changes_in_place else steps
+                return output_tensors(now(moved))
+
+            yield compute
 
         return RoundingOracle(self.expected, self._dtypes_of_calls, wide)
 
@@ -187,9 +195,9 @@ def run_reference(invocation: Invocation) -> Reference:
         CallRejected: PyTorch raises for the call.
         NothingToCompare: the call returns nothing that can be compared.
     """
-    tensors = build_tensors(invocation)
-    feeds = tuple(to_numpy(t) for t in tensors)
-    outputs = reference_outputs(invocation, tensors)
+    # The call may change its tensors in place.
+    feeds = tuple(to_numpy(t) for t in build_tensors(invocation))
+    outputs = reference_outputs(invocation, build_tensors(invocation))
     kind = ProgramReference if is_program(invocation) else Reference
     return kind(invocation, feeds, tuple(to_numpy(t) for t in outputs))
 

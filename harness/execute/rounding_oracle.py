@@ -2,12 +2,13 @@
 
 Operators are composed, each of which may round. How much of its error that explains depends on how the
 later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
-float64, and the result of every operator that computes (rather than moves or selects) is multiplied by
+float64, and what every operator that computes (rather than moves or selects) takes and gives is multiplied by
 1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
-Eggert, Computing in Science & Engineering 2(4), 2000). To a sum of products ruS is added, S the sum of the
-magnitudes. What such runs differ by, element by element, is D of rule 6 of `harness.compare.nearness`: an
-error of κ·D is what operators that are all right by its rules 1 and 4 add up to. An element that such runs
-decide differently, an index or a comparison, is left open.
+Eggert, Computing in Science & Engineering 2(4), 2000). What it takes stands for the roundings within it, which a
+stable algorithm makes no worse (Higham, Accuracy and Stability of Numerical Algorithms, §1.5). To a sum of
+products ruS is added, S the sum of the magnitudes. What such runs differ by, element by element, is D of rule 6 of
+`harness.compare.nearness`: an error of κ·D is what operators that are all right by its rules 1 and 4 add up to. An
+element that such runs decide differently, an index or a comparison, is left open.
 
 PyTorch fuses some operators in eager mode that exporters take one by one, as attention: these runs are made
 without such kernels, so that roundings are counted as a graph makes them. What is explained is never less than
@@ -175,6 +176,8 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = pytree.tree_map(_widened, kwargs or {})
         if not self._roundoff or not computes(func):
             return func(*args, **kwargs)
+        if not func._schema.is_mutable:
+            args = pytree.tree_map(self._moved, args)
         magnitudes = None
         if accumulates(func) and not func._schema.is_mutable:
             magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
@@ -188,6 +191,10 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 # A mask's lowest number has none below it.
                 tensor.copy_(torch.where(moved.isfinite(), moved, tensor))
         return result
+
+    def _moved(self, argument: Any) -> Any:
+        is_wide = isinstance(argument, torch.Tensor) and argument.dtype is torch.float64
+        return argument * self._factors(argument) if is_wide else argument
 
     def _factors(self, tensor: torch.Tensor) -> torch.Tensor:
         return factors(tensor, self._roundoff, self._generator)

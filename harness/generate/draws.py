@@ -45,7 +45,7 @@ def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]
 # than several draws.
 @st.composite
 def _by_hypothesis(draw: st.DrawFn, case: OperatorCase, dtype: str) -> Invocation:
-    return _invocation(lambda bound: draw(_below(bound)), case, dtype)
+    return draw_invocation(Draw(lambda bound: draw(_below(bound)), dtype), case)
 
 
 @cache
@@ -54,8 +54,12 @@ def _below(bound: int) -> st.SearchStrategy[int]:
     return st.integers(0, bound - 1)
 
 
-def _invocation(below: Callable[[int], int], case: OperatorCase, dtype: str) -> Invocation:
-    d = Draw(below, dtype)
+def draw_invocation(d: Draw, case: OperatorCase) -> Invocation:
+    """One invocation of an operator.
+
+    Raises:
+        TypeError: the operator case names an argument that the schema lacks.
+    """
     names, numbers = _names(case.overload)
     given_arguments = dict(case.arguments(d))
     for name in numbers:
@@ -218,7 +222,7 @@ def _draws(
         for turn in range(count):
             dtype = next(about)
             stream.begin(dtype)
-            yield _invocation(stream.below if turn else _plainest, case, dtype)
+            yield draw_invocation(Draw(stream.below if turn else _plainest, dtype), case)
 
 
 #: How the names of conditions of the main dtype begin.

@@ -17,6 +17,7 @@ import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from math import prod
 from random import Random
 from typing import Any, TypeVar
 
@@ -33,7 +34,8 @@ from harness.core.invocation import (
     contiguous_strides,
 )
 from harness.core.program import Program
-from harness.core.tensors import overload
+from harness.core.size_operators import is_size_operator
+from harness.core.tensors import argument_names, draws_at_random
 from harness.generate.draw import ANY, OMIT, Domain
 
 T = TypeVar("T")
@@ -57,10 +59,17 @@ class ProgramDraw:
         self._random = random
         self.dtype = dtype
         self.calls: list[Invocation] = []
+        self._holds_all = random.random() < 2 / 3
+        #: Shape and dtype → the value of an input that all who ask for one share; None where each has its own.
+        self.shared: dict[tuple[tuple[int, ...], str], Result] | None = None
 
     def choose(self, *options: T) -> T:
         """One of the options; repeat one to make it likelier."""
         return self._random.choice(options)
+
+    def below(self, bound: int) -> int:
+        """A number below `bound`, from 0."""
+        return self._random.randrange(bound)
 
     def integer(self, low: int, high: int) -> int:
         """An integer in [low, high]."""
@@ -70,12 +79,18 @@ class ProgramDraw:
         """True once in three times."""
         return self._random.random() < 1 / 3
 
-    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec:
-        """An input of the program, row-major."""
-        shape = tuple(shape)
+    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec | Result:
+        """An input of the program, row-major; the value of one where the pattern is drawn a second time."""
+        shape, dtype = tuple(shape), dtype or self.dtype
         style = self._random.choice(_STYLES) if domain == ANY else "plain"
         recipe = Recipe(tuple(domain), style, self._random.randrange(_SEEDS))
-        return TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe)
+        found = TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)
+        if self.shared is None:
+            return found
+        if (shape, dtype) not in self.shared:
+            # Exporters see the input through it.
+            self.shared[shape, dtype] = self.call("aten.alias.default", self=found)
+        return self.shared[shape, dtype]
 
     def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
         """A weight that the program holds, of everyday numbers."""
@@ -83,9 +98,19 @@ class ProgramDraw:
         recipe = Recipe(tuple(domain), "plain", self._random.randrange(_SEEDS))
         return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe))
 
-    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight:
-        """A weight, or sometimes an input in its place."""
-        return self.input(shape, domain=domain) if self.sometimes() else self.weight(shape, domain=domain)
+    def given(self, values: Sequence[float], shape: Sequence[int], dtype: str | None = None) -> Weight:
+        """A weight of these numbers."""
+        shape = tuple(shape)
+        return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, Literal(tuple(values))))
+
+    def number(self, value: float, shape: Sequence[int] = (), dtype: str | None = None) -> Weight:
+        """A weight all of whose elements are one number."""
+        return self.given([value] * prod(shape), shape, dtype)
+
+    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight | Result:
+        """A weight, or sometimes an input in its place; in most programs all of them are weights."""
+        given = not self._holds_all and self.choose(True, False)
+        return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)
 
     def call(self, name: str, /, **arguments: Any) -> Result:
         """Add a call of an overload; what it returns, or the first thing.
@@ -93,7 +118,7 @@ class ProgramDraw:
         Raises:
             LookupError: PyTorch has no such overload.
         """
-        schema = [argument.name for argument in overload(name)._schema.arguments]
+        schema = argument_names(name)
         given = {n: _argument(v) for n, v in arguments.items() if v is not OMIT}
         unknown = given.keys() - set(schema)
         if unknown:
@@ -119,11 +144,13 @@ class Pattern:
         name: As written after ``--pattern``.
         draw: Draws the calls, and says what the program returns.
         source: The rule or transformer that looks for it.
+        dynamic: Whether it has something to show only where sizes are dynamic.
     """
 
     name: str
     draw: Callable[[ProgramDraw], Sequence[Result]]
     source: str
+    dynamic: bool = False
 
     @property
     def overload(self) -> str:
@@ -139,14 +166,15 @@ HOME = "cases.programs"
 _Draw = TypeVar("_Draw", bound=Callable[[ProgramDraw], Sequence[Result]])
 
 
-def pattern(name: str, *, source: str) -> Callable[[_Draw], _Draw]:
-    """Register the decorated function as the pattern `name`. Another one of that name raises `ValueError`."""
+def pattern(name: str, *, source: str, dynamic: bool = False) -> Callable[[_Draw], _Draw]:
+    """Register the decorated function as the pattern `name`; see `Pattern`. Another one of that name raises
+    `ValueError`."""
 
     def register(draw: _Draw) -> _Draw:
         known = PATTERNS.get(name)
         if known is not None and known.draw.__qualname__ != draw.__qualname__:
             raise ValueError(f"pattern {name!r} is registered twice")
-        PATTERNS[name] = Pattern(name, draw, source)
+        PATTERNS[name] = Pattern(name, draw, source, dynamic)
         return draw
 
     return register
@@ -165,14 +193,23 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     """The program that a pattern, a seed and an index give; the same on every machine."""
     random = Random(f"{found.name} {seed} {index}")
     p = ProgramDraw(random, random.choice(dtypes))
-    returns = list(found.draw(p))
-    returns += _more_consumers(p, returns)
+    if p.choose(False, False, False, True):
+        # Two of a kind behind the same values: what an optimiser names or counts by these is there twice.
+        p.shared = {}
+        returns = [*found.draw(p), *found.draw(p)]
+    else:
+        returns = list(found.draw(p))
+        returns += _more_consumers(p, returns)
     return Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns))).invocation
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
     """Sometimes a value in the middle is returned, too, or read by another call."""
-    middle = [Result(i) for i in range(len(p.calls)) if Result(i) not in returns]
+    # What is drawn at random is PyTorch's alone.
+    calls = [Result(i) for i, call in enumerate(p.calls) if not is_size_operator(call.overload)]
+    middle = [result for result in calls if result not in returns]
+    if any(map(draws_at_random, p.calls)):
+        return []
     kind = p.choose("none", "none", "none", "returned", "read") if middle else "none"
     if kind == "none":
         return []

@@ -45,7 +45,7 @@ from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
 from harness.models.check import MEMORY, ModelRun
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
-from harness.run.backend import Backend, HasGraphPasses, HasPlain
+from harness.run.backend import REFERENCE, Backend, HasGraphPasses, HasPlain
 
 #: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
 _SIZES = (2, 8, 32, 64, 224)
@@ -53,7 +53,6 @@ _SIZES = (2, 8, 32, 64, 224)
 _MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
 #: Runs with moved inputs and weights, by how many roundings, and how many times their spread is allowed.
 _RUNS, _ROUNDINGS, _SPREAD = 3, 4.0, 16.0
-_REFERENCE = "onnx-reference"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,7 +231,7 @@ def carry_out_exported(task: ExportedTask, worker: WorkerProcess) -> None:
 
 def _trial(name: str, model: onnx.ModelProto, backend: str, worker: WorkerProcess) -> _Trial:
     alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
-    return _Trial(name, model, backend, worker.start(backend), worker.start(_REFERENCE), alive)
+    return _Trial(name, model, backend, worker.start(backend), worker.start(REFERENCE), alive)
 
 
 class _Trial:

@@ -17,6 +17,7 @@ from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
+from harness.generate.programs import load_patterns
 from harness.generate.sources.recorded import Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
@@ -279,7 +280,7 @@ def _units(
                 continue
         elif options.dtypes and case is not None and not set(options.dtypes) & set(case.dtypes):
             continue
-        examples = _examples(options, mode, case)
+        examples = _examples(options, mode, overload, case)
         if not examples:
             continue
         units.append(
@@ -309,10 +310,20 @@ def _modes(options: Options) -> tuple[str, ...]:
 _CASES_PER_DYNAMIC_EXPORT = 128
 
 
-def _examples(options: Options, mode: str, case: OperatorCase | None) -> int:
+#: The same of a pattern of programs: what flows between calls are shapes, too.
+_CASES_PER_DYNAMIC_PROGRAM = 32
+#: The same of a pattern that has something to show with dynamic sizes only.
+_CASES_OF_SIZES = 8
+
+
+def _examples(options: Options, mode: str, overload: str, case: OperatorCase | None) -> int:
     """How many cases a unit draws; 0 for no unit."""
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
         return options.examples
+    if overload.startswith(PROGRAM):
+        found = load_patterns().get(overload)
+        per_export = _CASES_OF_SIZES if found is not None and found.dynamic else _CASES_PER_DYNAMIC_PROGRAM
+        return options.examples // per_export * (1 + SIZES_PER_EXPORT)
     if case is None or not case.converted:
         return 0
     exports = int(options.examples * case.share) // _CASES_PER_DYNAMIC_EXPORT

@@ -125,6 +125,7 @@ SENTENCES: dict[str, str] = {
     "shape-of-updates/invalid": "ONNX {operator}: the updates have the “{quote}”; {node} has updates of the shape {updates} and indices of {indices}.",
     "strict-inference/invalid": "ONNX's strict shape inference rejects the model: {error}.",
     "sum-leaves-range/inexact": "Node by node, {backend} is right, and would give PyTorch's result if a sum, whose order is not specified, left the range on its way.",
+    "unoptimised-model/right": "Exported without {converter}'s optimiser, the model is valid.",
     "unoptimised-export/lacks": "Exported without {converter}'s optimiser, the call needs a kernel that {backend} lacks.",
     "unoptimised-export/other": "Exported without {converter}'s optimiser, the call gives a different wrong result in {backend}.",
     "unoptimised-export/refuses": "Exported without {converter}'s optimiser, the call also fails in {backend}.",

@@ -25,7 +25,8 @@ import torch
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
 from harness.core.invocation import Argument, Enumerated, Invocation, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, weights_of
-from harness.core.tensors import bind, build_tensor, build_tensors, output_tensors, overload
+from harness.core.size_operators import is_size_operator, written_size
+from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
 from harness.execute.torch_call import NothingToCompare
 
 #: Columns of a script.
@@ -316,8 +317,7 @@ class ProgramSource(CallSource):
     @property
     def is_random(self) -> bool:
         """Whether a call draws from PyTorch's generator."""
-        calls = Program.of(self.invocation).calls
-        return any(torch.Tag.nondeterministic_seeded in overload(call.overload).tags for call in calls)
+        return any(map(draws_at_random, Program.of(self.invocation).calls))
 
     def module(self) -> list[str]:
         """The class ``Model``: its weights, and a line for each call."""
@@ -329,7 +329,11 @@ class ProgramSource(CallSource):
         made = ["    def __init__(self):", "        super().__init__()", *held, ""] if held else []
         supply, lines = iter(self.names), []
         for place, call in enumerate(program.calls):
-            words = [f"{name}={self._source(argument, supply, False)}" for name, argument in call.arguments]
+            sources = {name: self._source(argument, supply, False) for name, argument in call.arguments}
+            if is_size_operator(call.overload):
+                lines.append(f"        v{place} = {written_size(call.overload, sources)}")
+                continue
+            words = [f"{name}={source}" for name, source in sources.items()]
             lines.append(f"        v{place} = torch.ops.{call.overload}({', '.join(words)})")
         returned = ", ".join(self._result_name(result) for result in program.returns)
         return [
@@ -348,7 +352,10 @@ class ProgramSource(CallSource):
         return super()._source(argument, supply, float64)
 
     def _result_name(self, result: Result) -> str:
-        returns = overload(Program.of(self.invocation).calls[result.call].overload)._schema.returns
+        name = Program.of(self.invocation).calls[result.call].overload
+        if is_size_operator(name):
+            return f"v{result.call}"
+        returns = overload(name)._schema.returns
         is_single = len(returns) == 1 and str(returns[0].type) == "Tensor"
         return f"v{result.call}" if is_single else f"v{result.call}[{result.output}]"
 

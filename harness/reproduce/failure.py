@@ -29,7 +29,7 @@ from harness.record import store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, read_run_info, rule_files
-from harness.run.backend import BACKENDS
+from harness.run.backend import BACKENDS, REFERENCE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,7 +322,7 @@ def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -
 def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
     """For a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
     what = _operators(failure, model)
-    where = "in the reference evaluator" if failure.backend == "onnx-reference" else "on CPU"
+    where = "in the reference evaluator" if failure.backend == REFERENCE else "on CPU"
     where = "on CUDA" if "cuda" in failure.backend else where
     dtype = _dtype_of(model) or failure.invocation.dtype
     if failure.stage is Stage.COMPARE:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -24,6 +25,7 @@ from harness.core.invocation import (
     contiguous_strides,
 )
 from harness.core.program import Program, parts_of, with_arguments
+from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors
 from harness.execute.torch_call import quiet_call
 
@@ -48,12 +50,15 @@ def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
         yield plainer.invocation
 
 
-def _fewer_calls(program: Program, results: list[list[torch.Tensor]]) -> Iterator[Program]:
+def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program]:
     for place in range(len(program.calls)):
-        for output in range(len(results[place])):
-            if (Result(place, output),) != program.returns:
+        for output, value in enumerate(results[place]):
+            if (Result(place, output),) != program.returns and isinstance(value, torch.Tensor):
                 yield replace(program, returns=(Result(place, output),))
     for place, call in enumerate(program.calls):
+        if is_size_operator(call.overload):
+            yield _with_result(program, place, {0: results[place][0]})
+            continue
         outputs = [_spec(tensor) for tensor in results[place]]
         is_returned = any(result.call == place for result in program.returns)
         if not is_returned and all(spec.numel <= _MOST for spec in outputs):
@@ -63,7 +68,7 @@ def _fewer_calls(program: Program, results: list[list[torch.Tensor]]) -> Iterato
 
 
 def _bypassed(
-    program: Program, place: int, call: Invocation, form: TensorSpec, results: list[list[torch.Tensor]]
+    program: Program, place: int, call: Invocation, form: TensorSpec, results: list[list[Any]]
 ) -> Iterator[Program]:
     """Without a call, its result replaced by something of the same form that it takes."""
     for _, argument in call.arguments:

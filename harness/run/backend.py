@@ -18,6 +18,9 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import RunSnippet, RunWanted
 
+#: The backend that computes each operator as its text says, in the dtypes that the graph has.
+REFERENCE = "onnx-reference"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeRange:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from harness_runs import output, rows, run_harness
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import (
     InvalidInvocation,
     Invocation,
@@ -29,8 +30,9 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program
 from harness.core.tensors import bind, build_tensors
-from harness.execute.chain import is_chain_of_right_calls, run_calls
+from harness.execute.chain import Caller, is_chain_of_right_calls, run_calls
 from harness.execute.reference import run_reference
+from harness.execute.task import Settings
 from harness.execute.torch_call import to_numpy
 from harness.gate.baseline.file import of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
@@ -55,7 +57,7 @@ def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Result, ...] = ()
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
 
-DYNAMO_TO_ORT = converter_called("dynamo"), start("ort-cpu")
+DYNAMO_TO_ORT = Caller(converter_called("dynamo"), [start("ort-cpu")])
 
 NORMALISED = program(
     ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),
@@ -107,15 +109,15 @@ def test_a_pattern_draws_programs_that_pytorch_takes(name: str) -> None:
     found, rejected, ids = load_patterns()[name], 0, Counter[str]()
     for index in range(40):
         drawn = draw_program(found, 3, index)
-        assert drawn == draw_program(found, 3, index)
-        assert Invocation.from_json(drawn.json) == drawn
+        # A bound may be NaN, which equals nothing.
+        assert drawn.json == draw_program(found, 3, index).json == Invocation.from_json(drawn.json).json
         ids[drawn.structure_id] += 1
         try:
             run_reference(drawn)
         except Exception:
             rejected += 1
     assert rejected <= 4
-    assert len(ids) >= 20
+    assert len(ids) >= 12
 
 
 def _changed(call: int, **arguments: Any) -> Invocation:
@@ -198,6 +200,59 @@ def test_a_call_that_fails_in_another_way_is_not_the_reason() -> None:
     assert decision.facts[CALL_ALONE] == "aten.erf.default"
 
 
+#: -(-n // 2), of which the exporter makes a division that rounds towards zero.
+HALVED = program(
+    ("python.size.int", {"self": tensor((4, 2)), "dim": 0}),
+    ("python.neg.int", {"a": Result(0)}),
+    ("python.floordiv.int", {"a": Result(1), "b": 2}),
+    ("python.neg.int", {"a": Result(2)}),
+    ("aten.new_ones.default", {"self": tensor((4, 2), 2), "size": (Result(3), 2)}),
+)
+
+
+def test_arithmetic_on_sizes_flows_between_calls() -> None:
+    assert torch_call(HALVED).splitlines()[1:5] == ["v0 = x0.shape[0]", "v1 = -v0", "v2 = v1 // 2", "v3 = -v2"]
+    larger = HALVED.map_tensors(lambda spec: replace(spec, shape=(5, 2)))
+    assert run_reference(larger).expected[0].shape == (3, 2)
+    decision = examine(trial_of(HALVED, larger, settings=Settings(dynamic=True)), frozenset(), lambda name: None)
+    assert decision.call == ""
+    assert decision.blame == "converter"
+    assert decision.facts[COMPOSED] == 5
+
+
+def test_what_is_changed_in_place_is_fed_as_it_was() -> None:
+    changed = program(
+        ("aten.alias.default", {"self": given([1.0, 2.0], (2,))}), ("aten.add_.Scalar", {"self": Result(0), "other": 3})
+    )
+    reference = run_reference(changed)
+    assert reference.feeds[0].tolist() == [1.0, 2.0]
+    assert reference.expected[0].tolist() == [4.0, 5.0]
+    assert reference.truth is not None
+    assert compare(reference.judge, reference, reference.expected).problem is None
+
+
+def test_a_rule_that_breaks_a_model_is_named() -> None:
+    # Bounds of a higher rank than the value make the result's rank, which a Clip does not.
+    bounded = program(
+        ("aten.maximum.default", {"self": tensor((3,)), "other": Weight(given([-1.0], (1, 1)))}),
+        ("aten.minimum.default", {"self": Result(0), "other": Weight(given([1.0], (1, 1)))}),
+    )
+    rejected = trial_of(bounded, outcome=Outcome.ERROR, stage=Stage.CHECK)
+    decision = examine(rejected, frozenset(), lambda name: None)
+    assert decision.rule == "optimiser-breaks-graph"
+    assert "Exported without its pass FuseMaxMinToClip" in words_of(decision)
+
+
+def test_a_rule_comes_before_the_pass_that_it_needs() -> None:
+    clipped = program(
+        ("aten.clamp.default", {"self": given([0.3, 5.0], (2,)), "min": -3.0, "max": -1.0}),
+        ("aten.relu.default", {"self": Result(0)}),
+    )
+    decision = examine(trial_of(clipped), frozenset(), lambda name: None)
+    assert decision.rule == "optimiser-breaks-graph"
+    assert "Exported without its pass FuseSuccessiveReluClip" in words_of(decision)
+
+
 def test_a_program_is_written_as_lines_of_python() -> None:
     split = program(
         ("aten.split.Tensor", {"self": tensor((4,)), "split_size": 2}),
@@ -212,7 +267,7 @@ def test_a_program_is_written_as_lines_of_python() -> None:
 
 def test_the_calls_of_a_program_get_its_values() -> None:
     load_cases()
-    calls = [call for call in run_calls(NORMALISED, *DYNAMO_TO_ORT, opset=None) if call is not None]
+    calls = [call for call in run_calls(DYNAMO_TO_ORT, NORMALISED) if call is not None]
     alone = [call.invocation.overload for call in calls]
     assert alone == [call.overload for call in Program.of(NORMALISED).calls]
     whole = to_numpy(bind(NORMALISED)(build_tensors(NORMALISED))[0])
@@ -228,19 +283,19 @@ def test_what_each_call_may_leave_open_a_program_may_too() -> None:
         ("aten.layer_norm.default", {"input": Result(0), "normalized_shape": (4,)}),
     )
     reference = run_reference(overflowing)
-    got = list(run_calls(overflowing, *DYNAMO_TO_ORT, opset=None))[-1]
+    got = list(run_calls(DYNAMO_TO_ORT, overflowing))[-1]
     assert got is not None
     assert compare(reference.judge, reference, got.outputs).problem is not None
-    assert is_chain_of_right_calls(reference, got.outputs, *DYNAMO_TO_ORT, opset=None)
-    assert not is_chain_of_right_calls(reference, [got.outputs[0] + 1], *DYNAMO_TO_ORT, opset=None)
+    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, got.outputs)
+    assert not is_chain_of_right_calls(DYNAMO_TO_ORT, reference, [got.outputs[0] + 1])
 
 
 def test_a_chain_with_a_wrong_call_is_not_right() -> None:
     load_cases()
     reference = run_reference(DIVIDED)
-    calls = list(run_calls(DIVIDED, *DYNAMO_TO_ORT, opset=None))
+    calls = list(run_calls(DYNAMO_TO_ORT, DIVIDED))
     assert [call is not None and call.passes for call in calls] == [True, False, True]
-    assert not is_chain_of_right_calls(reference, reference.expected, *DYNAMO_TO_ORT, opset=None)
+    assert not is_chain_of_right_calls(DYNAMO_TO_ORT, reference, reference.expected)
 
 
 def test_steps_of_shrinking_are_sound_and_plainer() -> None:

@@ -42,6 +42,7 @@ def trial_of(
     converter: str = "dynamo",
     backend: str = "ort-cpu",
     outcome: Outcome = Outcome.MISMATCH,
+    stage: Stage = Stage.RUN,
 ) -> FailureContext:
     """The failure of the last call, which is exported as the first; of another graph where one is given."""
     load_cases()
@@ -55,7 +56,7 @@ def trial_of(
         case=len(calls) - 1,
         converter=converter,
         backend=backend,
-        stage=Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN,
+        stage=Stage.COMPARE if outcome is Outcome.MISMATCH else stage,
         outcome=outcome,
         message="values: planted",
         model=model.SerializeToString(),

@@ -7,17 +7,18 @@ Which pass of an optimiser breaks a graph that is right before it: the runtime's
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import onnx
 
 from harness.blame.failure_context import FailureContext, before_optimiser
-from harness.blame.witness import Turn, witness
+from harness.blame.witness import Turn, Witness, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
-from harness.execute.program import export_request
+from harness.execute.program import convert_step, export_request
+from harness.execute.run_steps import StepFailure, check_model
 from harness.run.backend import Backend, HasGraphPasses
 
 
@@ -56,8 +57,42 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
         return
     if before_optimiser(context)[0] is not Finding.RIGHT:
         return
+    backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
+    yield from _guilty_passes(context, converter, lambda model: any(_is_right(context, b, model) for b in backends))
+
+
+def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
+    """Of an export that fails, or gives no valid model: whether it is the optimiser's doing, and by which pass."""
+    converter = context.converter(context.failure.converter)
+    if not isinstance(converter, HasUnoptimised):
+        return
+
+    def is_valid(model: onnx.ModelProto) -> bool:
+        try:
+            check_model(model, context.settings.opset, context.structure.output_names)
+        except Exception:
+            return False
+        return True
+
+    model = convert_step(
+        converter.unoptimised(), context.structure, opset=context.settings.opset, dynamic=context.settings.dynamic
+    )
+    if isinstance(model, StepFailure) or not is_valid(model):
+        return
+    yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
+    if isinstance(converter, HasExporterPasses):
+        yield from _guilty_passes(context, converter, is_valid)
+
+
+#: Is asked of programs that do not get as far as a runtime.
+BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export)
+
+
+def _guilty_passes(
+    context: FailureContext, converter: HasExporterPasses, is_right: Callable[[onnx.ModelProto], bool]
+) -> Iterator[Testimony]:
+    """The fewest passes without which an export is right."""
     request = export_request([context.structure], opset=context.settings.opset, dynamic=context.settings.dynamic)
-    _, changing = converter.optimised(request, ())
 
     def is_right_without(names: Sequence[str]) -> bool:
         try:
@@ -65,11 +100,18 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
         except Exception:
             # What comes behind a pass may rest on it.
             return False
-        return _is_right(context, context.accused, model)
+        return is_right(model)
 
-    guilty = fewest(changing, is_right_without)
+    try:
+        _, changing = converter.optimised(request, ())
+    except Exception:
+        # No pass is known of an optimiser that fails.
+        return
+    # The most specific come first; nothing may be right without the passes that make a valid model of the rest.
+    enough = next((changing[:n] for n in range(1, len(changing) + 1) if is_right_without(changing[:n])), ())
+    guilty = fewest(enough, is_right_without)
     if guilty:
-        facts = {"converter": converter.name, "passes": list(guilty)}
+        facts = {"converter": context.failure.converter, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
 
 

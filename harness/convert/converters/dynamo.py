@@ -69,9 +69,10 @@ class DynamoConverter:
 
     def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
         """See `harness.convert.converter.HasExporterPasses`."""
-        other, changing = copy.copy(self), dict[str, None]()
+        other, changing = copy.copy(self), dict[str, bool]()
         other._passes = partial(passes_left_out, left_out, changing)
-        return other.convert(request), tuple(changing)
+        model = other.convert(request)
+        return model, tuple(sorted(changing, key=changing.__getitem__, reverse=True))
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
         """As `convert`, with the PyTorch graph that was translated; values have the same names in both.

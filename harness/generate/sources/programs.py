@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from harness.core.invocation import Invocation
 from harness.core.overloads import match
 from harness.core.program import Program
 from harness.generate.case_library import load_cases
-from harness.generate.programs import DTYPES, draw_program, load_patterns, other_values
-from harness.generate.sources.source import Request, SourceFinding, Structure
+from harness.generate.programs import DTYPES, Pattern, draw_program, load_patterns, other_values
+from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
 
 #: Value draws of each program.
 _VALUES = 2
+#: Programs drawn for each dynamic export: of some the sizes cannot change.
+_TRIES = 3
 
 
 def create(argument: str) -> Programs:
@@ -27,7 +29,7 @@ def create(argument: str) -> Programs:
 
 @dataclass(frozen=True)
 class Programs:
-    """Draws, where the name is that of a pattern; static exports only.
+    """Draws, where the name is that of a pattern.
 
     Attributes:
         containing: Only programs that call one of these overloads; none for all.
@@ -43,18 +45,27 @@ class Programs:
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
         found = load_patterns().get(request.overload)
-        if found is None or request.dynamic:
+        if found is None:
+            return SourceFinding()
+        if request.dynamic:
+            exports = -(-request.examples // (1 + SIZES_PER_EXPORT))
+            return SourceFinding(resized(request, self._drawn(found, request, _TRIES * exports))[:exports])
+        if found.dynamic:
             return SourceFinding()
         values = request.values or _VALUES
-        dtypes = tuple(dtype for dtype in DTYPES if request.dtypes is None or dtype in request.dtypes)
-        drawn: dict[str, Invocation] = {}
-        for index in range(-(-request.examples // values) if dtypes else 0):
-            program = draw_program(found, request.seed, index, dtypes)
-            if not self.containing or {call.overload for call in Program.of(program).calls} & set(self.containing):
-                drawn.setdefault(program.structure_id, program)
         return SourceFinding(
             tuple(
                 Structure(program, (program, *(other_values(program, n) for n in range(1, values))))
-                for program in drawn.values()
+                for program in self._drawn(found, request, -(-request.examples // values))
             )
         )
+
+    def _drawn(self, found: Pattern, request: Request, draws: int) -> Sequence[Invocation]:
+        """The structures among so many draws, each once."""
+        dtypes = tuple(dtype for dtype in DTYPES if request.dtypes is None or dtype in request.dtypes)
+        drawn: dict[str, Invocation] = {}
+        for index in range(draws if dtypes else 0):
+            program = draw_program(found, request.seed, index, dtypes)
+            if not self.containing or {call.overload for call in Program.of(program).calls} & set(self.containing):
+                drawn.setdefault(program.structure_id, program)
+        return list(drawn.values())

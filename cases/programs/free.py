@@ -1,0 +1,29 @@
+"""Programs of any operators: chains, and expressions of weights alone, which optimisers compute beforehand."""
+
+from __future__ import annotations
+
+from harness.core.invocation import Result
+from harness.core.program import results_in
+from harness.generate.any_call import add_any_call
+from harness.generate.programs import ProgramDraw, pattern
+
+
+@pattern("chain", source="any operators, one after the other")
+def chain(p: ProgramDraw) -> list[Result]:
+    """Calls that take what earlier ones give; whatever no other call takes is returned."""
+    p.call("aten.clone.default", self=p.input(p.choose((2, 3), (3,), (2, 1, 4), (1, 2, 3, 3), (2, 0))))
+    for _ in range(p.choose(2, 3, 4)):
+        add_any_call(p)
+    taken = {result for call in p.calls for result in results_in(call)}
+    return [Result(i) for i in range(len(p.calls)) if Result(i) not in taken]
+
+
+@pattern("folded", source="onnxscript constant folding, by the reference evaluator")
+def folded(p: ProgramDraw) -> list[Result]:
+    """A call of weights alone, or a chain of two, beside one of an input."""
+    found = [add_any_call(p, of_weights=True) for _ in range(p.choose(1, 1, 2))]
+    if p.sometimes():
+        found.append(add_any_call(p))
+    taken = {result for call in p.calls for result in results_in(call)}
+    beside = p.call("aten.neg.default", self=p.input((2, 3)))
+    return [beside, *(result for result in found if result is not None and result not in taken)]

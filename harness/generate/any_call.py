@@ -1,0 +1,127 @@
+"""Calls of any operator in a program, drawn by its operator case, with earlier values for tensors where they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from harness.core.invocation import Argument, Invocation, Result, TensorSpec, Weight
+from harness.core.program import Program, results_in, with_arguments
+from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random
+from harness.generate.case_library import load_cases
+from harness.generate.draw import ANY, FINITE, Draw
+from harness.generate.draws import draw_invocation
+from harness.generate.operator_case import OperatorCase
+from harness.generate.programs import ProgramDraw
+
+#: Draws of a call before it is given up.
+_ATTEMPTS = 12
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a program, as far as another call asks."""
+
+    result: Result
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class _ShapedDraw(Draw):
+    """A draw whose shapes are often those of values."""
+
+    def __init__(self, below: Callable[[int], int], dtype: str, values: Sequence[Value]) -> None:
+        super().__init__(below, dtype)
+        self._shapes = [value.shape for value in values]
+
+    def shape(self, min_rank: int = 0, max_rank: int = 5, *, min_size: int = 0, max_size: int = 65) -> tuple[int, ...]:
+        """See `Draw.shape`."""
+        fitting = [
+            shape
+            for shape in self._shapes
+            if min_rank <= len(shape) <= max_rank and all(min_size <= n <= max_size for n in shape)
+        ]
+        if fitting and self.integer(0, 2):
+            return self.choose(*fitting)
+        return super().shape(min_rank, max_rank, min_size=min_size, max_size=min(max_size, 4))
+
+
+def add_any_call(p: ProgramDraw, *, of_weights: bool = False) -> Result | None:
+    """Add a call of an operator that models call; None where none that is drawn fits.
+
+    Args:
+        of_weights: Whether its tensors are weights. Else one at least is an earlier value, if there are any.
+    """
+    values = values_of(p.calls)
+    for _ in range(_ATTEMPTS):
+        dtype = p.choose(*values).dtype if values and not of_weights else p.dtype
+        cases = _cases_for(dtype)
+        if not cases:
+            continue
+        drawn = draw_invocation(_ShapedDraw(p.below, dtype, values), p.choose(*cases))
+        call = with_arguments(drawn, _held) if of_weights else _linked(p, drawn, values)
+        if values and not of_weights and not any(results_in(call)):
+            continue
+        p.calls.append(call)
+        try:
+            if values_of(p.calls)[-1].result.call == len(p.calls) - 1:
+                return Result(len(p.calls) - 1)
+        except Exception:
+            # PyTorch rejects it with these values.
+            pass
+        p.calls.pop()
+    return None
+
+
+def values_of(calls: Sequence[Invocation]) -> list[Value]:
+    """What the calls of a program give, by running them; raises what PyTorch raises."""
+    if not calls:
+        return []
+    whole = Program("", tuple(calls), (Result(len(calls) - 1),)).invocation
+    steps = bind(whole).target
+    assert isinstance(steps, ProgramSteps)
+    with torch.no_grad():
+        results = steps.results(build_tensors(whole))
+    return [
+        Value(Result(place, output), tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        for place, outputs in enumerate(results)
+        for output, tensor in enumerate(outputs)
+        if isinstance(tensor, torch.Tensor)
+    ]
+
+
+@cache
+def _cases_for(dtype: str) -> tuple[OperatorCase, ...]:
+    """Operators that models call and that are converted, with one right answer."""
+    return tuple(
+        case
+        for _, case in sorted(load_cases().items())
+        if case.used
+        and case.converted
+        and dtype in case.dtypes
+        and dtype not in case.gaps
+        and not case.judge.rules
+        and not draws_at_random(Invocation(case.overload, ()))
+    )
+
+
+def _held(argument: Argument) -> Argument:
+    return Weight(argument) if isinstance(argument, TensorSpec) else argument
+
+
+def _linked(p: ProgramDraw, call: Invocation, values: Sequence[Value]) -> Invocation:
+    """The call with earlier values in place of tensors that may be any of their form."""
+
+    def linked(argument: Argument) -> Argument:
+        if not isinstance(argument, TensorSpec):
+            return argument
+        domain = getattr(argument.values, "domain", ())
+        fitting = [v.result for v in values if (v.shape, v.dtype) == (argument.shape, argument.dtype)]
+        if domain in (ANY, FINITE) and fitting:
+            return p.choose(*fitting, fitting[-1])
+        return Weight(argument) if p.sometimes() else argument
+
+    return with_arguments(call, linked)
