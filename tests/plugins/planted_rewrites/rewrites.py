@@ -35,6 +35,12 @@ def _axis(attribute: ir.Attr | None) -> int | None:
     return None if attribute is None else attribute.as_int()
 
 
+def _is_constant(value: ir.Value, *, but: float | list[int] | None = None) -> bool:
+    """Whether a value is known, and another number: what is put in its place is matched no more."""
+    known = value.const_value
+    return known is not None and (but is None or known.numpy().tolist() != but)
+
+
 def _is_square(value: ir.Value) -> bool:
     shape = value.shape
     return shape is not None and len(shape) >= 2 and shape[-1] == shape[-2] and isinstance(shape[-1], int)
@@ -88,7 +94,7 @@ _rewrite(
     lambda context, y, **_: _is_square(y),
 )
 
-# Dropped attributes
+# Dropped attributes; the new node is matched no more
 
 _rewrite(
     "DroppedSoftmaxAxis",
@@ -107,6 +113,7 @@ _rewrite(
         op.MatMul(x, w), s, b, m, v, epsilon=epsilon, _outputs=["out"]
     ),
     lambda op, x, w, s, b, m, v, **_: op.BatchNormalization(op.MatMul(x, w), s, b, m, v, epsilon=0.5),
+    lambda context, epsilon, **_: epsilon.as_float() != 0.5,
 )
 _rewrite(
     "DroppedConvPads",
@@ -130,7 +137,12 @@ _rewrite(
 
 # Constants that are not looked at
 
-_rewrite("AnyErfShift", lambda op, x, c: op.Add(op.Erf(x), c), lambda op, x, c: op.Add(op.Erf(x), op.CastLike(1.0, x)))
+_rewrite(
+    "AnyErfShift",
+    lambda op, x, c: op.Add(op.Erf(x), c),
+    lambda op, x, c: op.Add(op.Erf(x), op.CastLike(1.0, x)),
+    lambda context, c, **_: _is_constant(c, but=1.0),
+)
 _rewrite(
     "AnySigmoidScale",
     lambda op, x, c: op.Mul(x, op.Sigmoid(op.Mul(x, c))),
@@ -140,6 +152,7 @@ _rewrite(
     "AnyTanhShift",
     lambda op, x, c: op.Add(op.Tanh(x), c),
     lambda op, x, c: op.Add(op.Tanh(x), op.CastLike(0.5, x)),
+    lambda context, c, **_: _is_constant(c, but=0.5),
 )
 _rewrite(
     "AnyExponent",
@@ -191,7 +204,8 @@ _rewrite(
 _rewrite(
     "AxesOfMeans",
     lambda op, x, y, axes: op.ReduceMean(op.Mul(x, y), axes, _outputs=["out"]),
-    lambda op, x, y, axes, out: op.ReduceMean(op.Mul(x, y), op.Neg(op.Abs(axes)), **out.producer().attributes),
+    lambda op, x, y, axes, out: op.ReduceMean(op.Mul(x, y), op.Constant(value_ints=[0]), **out.producer().attributes),
+    lambda context, axes, **_: _is_constant(axes, but=[0]),
 )
 
 # Second consumers that are ignored
@@ -210,12 +224,12 @@ def _product_and_sum(op: Any, x: Any, y: Any, b: Any) -> Any:
 _rewrite(
     "SecondConsumerOfSum",
     _sum_and_norm,
-    lambda op, x, y, scale: (op.Neg(op.Add(x, y)), op.LayerNormalization(op.Add(x, y), scale)),
+    lambda op, x, y, scale: (op.Neg(op.Add(x, y)), op.LayerNormalization(op.Identity(op.Add(x, y)), scale)),
 )
 _rewrite(
     "SecondConsumerOfMatMul",
     _product_and_sum,
-    lambda op, x, y, b: (op.Add(op.MatMul(x, y), b), op.Add(op.MatMul(x, y), b)),
+    lambda op, x, y, b: (op.Add(op.Identity(op.MatMul(x, y)), b), op.Add(op.Identity(op.MatMul(x, y)), b)),
     lambda context, x, y, b: b.shape is not None and len(b.shape) < 2,
 )
 
@@ -252,6 +266,7 @@ _rewrite(
     "ScaleOfConv",
     lambda op, x, w, c: op.Mul(op.Conv(x, w, _allow_other_inputs=True, _outputs=["y"]), c),
     lambda op, y, c, **_: op.Mul(y, op.ReduceMax(c, keepdims=1)),
+    lambda context, c, **_: _is_constant(c),
 )
 
 # Orders that are turned round
@@ -266,11 +281,13 @@ _rewrite(
     "TransposesBackwards",
     lambda op, x, p, q: op.Transpose(op.Transpose(x, perm=p), perm=q),
     lambda op, x, p, q: op.Transpose(op.Transpose(x, perm=q), perm=p),
+    lambda context, p, q, **_: list(p.as_ints()) > list(q.as_ints()),
 )
 _rewrite(
     "SlicesBackwards",
     lambda op, x, s, e, a, t, u, f, b, v: op.Slice(op.Slice(x, s, e, a, t), u, f, b, v),
-    lambda op, x, s, e, a, t, u, f, b, v: op.Slice(op.Slice(x, u, f, b, v), s, e, a, t),
+    lambda op, x, s, e, a, t, u, f, b, v: op.Slice(op.Slice(op.Identity(x), u, f, b, v), op.Identity(s), e, a, t),
+    lambda context, u, **_: _is_constant(u),
 )
 _rewrite("NegTwice", lambda op, x: op.Neg(op.Neg(x)), lambda op, x: op.Neg(x))
 _rewrite("NotTwice", lambda op, x: op.Not(op.Not(x)), lambda op, x: op.Not(x))
