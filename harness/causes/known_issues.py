@@ -14,6 +14,7 @@ signature = "values"                # found in the failure's signature
 pattern = "divisor_\\\\w+"           # a regular expression, optional
 message = "expected nan"            # a regular expression, found in the failure's own words
 call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
+place = "optimiser, ScatterAllStatic" # a regular expression, found in the place of the failure
 ```
 
 An entry matches a failure where everything that it states holds, and where the failure's blame is not somebody's
@@ -68,6 +69,7 @@ class KnownIssue:
     pattern: str = ""
     message: str = ""
     call: str = ""
+    place: str = ""
 
     def conditions(self, *, failure: bool) -> Iterator[Condition]:
         """What holds of a row of the entry's kind, and with `failure` of one that fails as the entry says."""
@@ -78,7 +80,7 @@ class KnownIssue:
         if failure:
             yield "blame", self.blames.__contains__
             yield "signature", lambda text: self.signature in text
-            for name, pattern in (("signature", self.pattern), ("message", self.message)):
+            for name, pattern in (("signature", self.pattern), ("message", self.message), ("place", self.place)):
                 if pattern:
                     yield name, re.compile(pattern).search
         if self.call:
@@ -234,9 +236,9 @@ def _entry(path: Path, number: int, data: Any) -> KnownIssue:
             raise wrong(f"no {name!r}")
     if not values["link"].startswith("https://"):
         raise wrong("'link' must begin with https://")
-    if not values.keys() & {"overload", "signature", "pattern", "message"}:
-        raise wrong("it would match every failure: state 'overload', 'signature', 'pattern' or 'message'")
-    for name in ("pattern", "message", "call"):
+    if not values.keys() & {"overload", "signature", "pattern", "message", "place"}:
+        raise wrong("it would match every failure: state 'overload', 'signature', 'pattern', 'message' or 'place'")
+    for name in ("pattern", "message", "call", "place"):
         try:
             re.compile(values.get(name, ""))
         except re.error as error:
