@@ -157,7 +157,8 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
 
     A runtime may compute with more bits within a function than the graph has, and be right by that alone. So
     what is right in the failing backend counts as wrong where the reference evaluator gives the wrong result. Of a
-    program whose calls are right by themselves that is no matter: the optimiser has changed what it gives.
+    program whose calls are right by themselves that is no matter: the optimiser has changed what it gives. And what the
+    failing backend has no kernel for without the optimiser is evaluated by the reference.
     Raises what the converter raises.
     """
     model, accused = context.translation.model, context.failure.backend
@@ -166,7 +167,12 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
         # The runtime's own optimiser may do to the graph what the exporter's does.
         plain, _ = context.find(context.ask(context.without_optimisations, model))
         finding = plain if plain is Finding.RIGHT else finding
-    if finding is Finding.RIGHT and accused != REFERENCE and not is_program(context.invocation):
+    of_program = is_program(context.invocation)
+    if of_program and finding not in (Finding.RIGHT, Finding.SAME):
+        by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
+        if by_definition is Finding.RIGHT:
+            return by_definition, REFERENCE
+    if finding is Finding.RIGHT and accused != REFERENCE and not of_program:
         by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
         if by_definition is Finding.SAME:
             return by_definition, REFERENCE

@@ -17,9 +17,10 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
+from harness.core.program import is_program
 from harness.execute.program import convert_step, export_request
 from harness.execute.run_steps import StepFailure, check_model
-from harness.run.backend import Backend, HasGraphPasses
+from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 
 @witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED)
@@ -58,6 +59,9 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
     if before_optimiser(context)[0] is not Finding.RIGHT:
         return
     backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
+    if is_program(context.invocation):
+        # It may have no kernel for what a pass is to leave as it is.
+        backends.append(context.backend(REFERENCE))
     yield from _guilty_passes(context, converter, lambda model: any(_is_right(context, b, model) for b in backends))
 
 
