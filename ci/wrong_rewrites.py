@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from harness.core.invocation import Invocation
 from harness.core.program import calls_of
 from harness.record import store
-from harness.reproduce.shrink_session import failures, shrink_run
+from harness.record.json_lines import read_minimal
 
 ROOT = Path(__file__).parent.parent
 PLUGINS = ROOT / "tests" / "plugins"
@@ -66,12 +66,11 @@ def failing_cases(run: Path) -> Mapping[str, str]:
 
 def calls_of_minimal(run: Path, names: Sequence[str], cases: Mapping[str, str]) -> dict[str, int]:
     """Rewrite → calls of the minimal program that shows it."""
-    os.environ |= environment(names)
-    found = {}
-    for name, case in cases.items():
-        for minimal in shrink_run(run, seconds=60, per_failure=30, chosen=failures(run, case_id=case)[:1]):
-            found[name] = len(calls_of(Invocation.from_json(minimal.invocation)))
-    return found
+    for case in cases.values():
+        words = [*("conformance", "shrink", str(run), "--case", case), *("--budget", "60", "--per-failure", "30")]
+        subprocess.run(words, env=environment(names), capture_output=True, check=False)
+    minimal = {m.case_id: Invocation.from_json(m.invocation) for m in read_minimal(run)}
+    return {name: len(calls_of(minimal[case])) for name, case in cases.items() if case in minimal}
 
 
 def main() -> None:

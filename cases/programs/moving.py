@@ -17,8 +17,10 @@ def transposes(p: ProgramDraw) -> list[Result]:
         order = p.choose([0, 2, 1, 3], [0, 2, 3, 1], [3, 2, 1, 0], [1, 0, 2, 3])
         order = [i for i in order if i < len(sizes)]
         y, sizes = p.call("aten.permute.default", self=y, dims=order), [sizes[i] for i in order]
-        kind = p.choose("relu", "sum", "softmax", "add", "cat", "mean", "argmax", "unsqueeze")
+        kind = p.choose("nothing", "relu", "sum", "softmax", "add", "cat", "mean", "argmax", "unsqueeze")
         dim = p.integer(-len(sizes), len(sizes) - 1)
+        if kind == "nothing":
+            continue
         if kind == "relu":
             y = p.call("aten.relu.default", self=y)
         elif kind in ("sum", "mean"):

@@ -322,6 +322,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     )
     done = run_harness(*words, cwd=tmp_path)
     assert done.returncode == 0, output(done)
+    assert "by the composition of calls that do not fail so by themselves" in output(done)
     found = rows(run)
     assert {row["overload"] for row in found} == {"program.reshapes"}
     assert {row["source"] for row in found} == {"programs"}

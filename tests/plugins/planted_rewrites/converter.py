@@ -19,8 +19,8 @@ class Rewriting(DynamoConverter):
         super().__init__(public_api)
         known = rewriter._DEFAULT_REWRITE_RULES
         mine = tuple(rule for rule in planted() if rule.name not in IN_RUNTIME and rule not in known)
-        # Theirs first: what they make of the graph is what the others see.
-        rewriter._DEFAULT_REWRITE_RULES = (*known, *mine)
+        # What the exporter's own rules leave of a graph may be nothing that a planted one looks for.
+        rewriter._DEFAULT_REWRITE_RULES = (*mine, *known)
 
 
 register(

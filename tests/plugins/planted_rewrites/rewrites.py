@@ -140,7 +140,7 @@ _rewrite(
 _rewrite(
     "AnyErfShift",
     lambda op, x, c: op.Add(op.Erf(x), c),
-    lambda op, x, c: op.Add(op.Erf(x), op.CastLike(1.0, x)),
+    lambda op, x, c: op.Add(op.Erf(x), op.CastLike(op.Constant(value_float=1.0), x)),
     lambda context, c, **_: _is_constant(c, but=1.0),
 )
 _rewrite(
@@ -151,7 +151,7 @@ _rewrite(
 _rewrite(
     "AnyTanhShift",
     lambda op, x, c: op.Add(op.Tanh(x), c),
-    lambda op, x, c: op.Add(op.Tanh(x), op.CastLike(0.5, x)),
+    lambda op, x, c: op.Add(op.Tanh(x), op.CastLike(op.Constant(value_float=0.5), x)),
     lambda context, c, **_: _is_constant(c, but=0.5),
 )
 _rewrite(
