@@ -197,6 +197,7 @@ def workers_with_a_shard(node: Any) -> list[psutil.Process]:
     return [parent for parent in parents if parent.ppid() == raylet]
 
 
+@pytest.mark.thorough
 def test_nothing_is_lost_with_a_node_a_worker_a_disk_or_a_version(
     nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -315,6 +316,7 @@ def test_a_backend_that_needs_something_of_a_node_runs_where_that_is(nodes: Node
     assert info.options["backend"] == ["ort-cpu", "accelerated"]
 
 
+@pytest.mark.thorough
 def test_nodes_with_other_versions_are_refused(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
     other = tmp_path / "hypothesis-0.0.1.dist-info"
     other.mkdir()

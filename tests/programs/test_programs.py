@@ -315,7 +315,9 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
         "--backend",
         "ort-cpu",
         "--examples",
-        "160",
+        "96",
+        "--shapes",
+        "static",
         "--record-only",
         "--results-dir",
         run,
@@ -333,7 +335,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     assert {key[0] for key in read_baseline(base).cells} == {"program.reshapes"}
     composed = [f for f in failures(run) if f.outcome == "mismatch" and f.signature == "shape"]
     assert composed
-    (minimal,) = shrink_run(run, seconds=30, per_failure=30, chosen=composed[:1])
+    (minimal,) = shrink_run(run, seconds=15, per_failure=15, chosen=composed[:1])
     assert len(Program.of(Invocation.from_json(minimal.invocation)).calls) <= 3
     script = write_script(find_failure(run, minimal.case_id))
     assert "class Model(torch.nn.Module):" in script
