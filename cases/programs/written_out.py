@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from harness.core.invocation import Result
+from harness.core.invocation import Result, TensorSpec
 from harness.generate.draw import OMIT
 from harness.generate.programs import ProgramDraw, dtype_of, pattern
 
@@ -15,7 +15,7 @@ def _shape(p: ProgramDraw) -> tuple[int, ...]:
 
 def _scalar(p: ProgramDraw, value: float) -> float:
     """A number, sometimes beside what a rule takes it for."""
-    return p.choose(value, value, value, value * (1 + 1e-4), value * 1.01, -value, round(value, 3))
+    return p.usually(value, value * (1 + 1e-4), value * 1.01, -value, round(value, 3))
 
 
 @pattern("gelu", source="onnxruntime gelu_fusion.cc, bias_gelu_fusion.cc; onnxscript rules erfgelu")
@@ -23,7 +23,7 @@ def gelu(p: ProgramDraw) -> list[Result]:
     """x · 0.5 · (1 + erf(x / sqrt(2))), in either order, after a bias or not."""
     value: object = p.input(p.choose((2, 4), (1, 3, 4)))
     if p.sometimes():
-        value = p.call("aten.add.Tensor", self=value, other=p.operand(p.choose((4,), (4,), (1,), (1, 4))))
+        value = p.call("aten.add.Tensor", self=value, other=p.operand(p.usually((4,), (1,), (1, 4))))
     scaled = (
         p.call("aten.div.Tensor", self=value, other=p.weight((), domain=("range", 1.4142, 1.4143)))
         if p.sometimes()
@@ -31,7 +31,7 @@ def gelu(p: ProgramDraw) -> list[Result]:
     )
     inner = p.call("aten.erf.default", self=scaled)
     one = p.call("aten.add.Scalar", self=inner, other=_scalar(p, 1.0))
-    other = value if p.choose(True, True, True, False) else scaled
+    other = p.usually(value, scaled)
     if p.choose(True, False):
         half = p.call("aten.mul.Scalar", self=other, other=_scalar(p, 0.5))
         return [p.call("aten.mul.Tensor", self=half, other=one)]
@@ -43,16 +43,16 @@ def gelu(p: ProgramDraw) -> list[Result]:
 def quick_gelu(p: ProgramDraw) -> list[Result]:
     """x · sigmoid(1.702 x), and what is like it."""
     x = p.input(_shape(p))
-    scaled = p.call("aten.mul.Scalar", self=x, other=_scalar(p, 1.702)) if p.choose(True, True, False) else x
+    scaled = p.call("aten.mul.Scalar", self=x, other=_scalar(p, 1.702)) if p.usually(True, False) else x
     gate = p.call("aten.sigmoid.default", self=scaled)
-    return [p.call("aten.mul.Tensor", self=p.choose(x, x, scaled), other=gate)]
+    return [p.call("aten.mul.Tensor", self=p.usually(x, scaled), other=gate)]
 
 
 @pattern("fast-gelu", source="onnxruntime fast_gelu_fusion.cc")
 def fast_gelu(p: ProgramDraw) -> list[Result]:
     """0.5 x (1 + tanh(sqrt(2/π)(x + 0.044715 x³)))."""
     x = p.input(_shape(p))
-    cube = p.call("aten.pow.Tensor_Scalar", self=x, exponent=p.choose(3, 3, 3.0, 2))
+    cube = p.call("aten.pow.Tensor_Scalar", self=x, exponent=p.usually(3, 3.0, 2))
     inner = p.call("aten.add.Tensor", self=x, other=p.call("aten.mul.Scalar", self=cube, other=_scalar(p, 0.044715)))
     scaled = p.call("aten.mul.Scalar", self=inner, other=_scalar(p, math.sqrt(2 / math.pi)))
     one = p.call("aten.add.Scalar", self=p.call("aten.tanh.default", self=scaled), other=1.0)
@@ -64,23 +64,23 @@ def layer_norm(p: ProgramDraw) -> list[Result]:
     """(x - mean) / sqrt(mean((x - mean)²) + eps) · weight + bias, or one of its parts otherwise."""
     shape = _shape(p)
     x = p.input(shape)
-    dims = p.choose([-1], [-1], [-1], [len(shape) - 1], [0], [-2, -1])
+    dims = p.usually([-1], [len(shape) - 1], [0], [-2, -1])
     mean = p.call("aten.mean.dim", self=x, dim=dims, keepdim=True)
     centred = p.call("aten.sub.Tensor", self=x, other=mean)
-    square = p.call("aten.pow.Tensor_Scalar", self=centred, exponent=p.choose(2, 2, 2.0, 4))
-    variance = p.call("aten.mean.dim", self=square, dim=p.choose(dims, dims, dims, [-1]), keepdim=True)
-    shifted = p.call("aten.add.Scalar", self=variance, other=p.choose(1e-5, 1e-5, 1e-3, 0.5, 1e-12))
+    square = p.call("aten.pow.Tensor_Scalar", self=centred, exponent=p.usually(2, 2.0, 4))
+    variance = p.call("aten.mean.dim", self=square, dim=p.usually(dims, [-1]), keepdim=True)
+    shifted = p.call("aten.add.Scalar", self=variance, other=p.usually(1e-5, 1e-3, 0.5, 1e-12))
     root = p.call("aten.sqrt.default", self=shifted)
-    y = p.call("aten.div.Tensor", self=p.choose(centred, centred, centred, x), other=root)
+    y = p.call("aten.div.Tensor", self=p.usually(centred, x), other=root)
     for name, absent in (("mul", 5), ("add", 4)):
         if p.integer(0, absent):
-            y = p.call(f"aten.{name}.Tensor", self=y, other=p.operand(p.choose(shape[-1:], shape[-1:], (1,), shape)))
+            y = p.call(f"aten.{name}.Tensor", self=y, other=p.operand(p.usually(shape[-1:], (1,), shape)))
     return [y]
 
 
 @pattern("rms-norm", source="onnxruntime simplified_layer_norm_fusion; onnxscript rules rms_normalization")
 def rms_norm(p: ProgramDraw) -> list[Result]:
-    """x · rsqrt(mean(x²) + eps) · weight, perhaps computed in float32."""
+    """x / sqrt(mean(x²) + eps) · weight, perhaps computed in float32."""
     shape = _shape(p)
     x = p.input(shape)
     wide = p.dtype == "float16" and p.choose(True, False)
@@ -90,12 +90,16 @@ def rms_norm(p: ProgramDraw) -> list[Result]:
         if p.choose(True, False)
         else p.call("aten.mul.Tensor", self=value, other=value)
     )
-    mean = p.call("aten.mean.dim", self=square, dim=p.choose([-1], [-1], [-2]), keepdim=True)
+    mean = p.call("aten.mean.dim", self=square, dim=p.usually([-1], [-2]), keepdim=True)
     shifted = p.call("aten.add.Scalar", self=mean, other=p.choose(1e-6, 1e-5, 0.5))
-    scaled = p.call("aten.mul.Tensor", self=value, other=p.call("aten.rsqrt.default", self=shifted))
+    scaled = (
+        p.call("aten.mul.Tensor", self=value, other=p.call("aten.rsqrt.default", self=shifted))
+        if p.choose(True, False)
+        else p.call("aten.div.Tensor", self=value, other=p.call("aten.sqrt.default", self=shifted))
+    )
     if wide:
         scaled = p.call("aten._to_copy.default", self=scaled, dtype=dtype_of(p.dtype))
-    weight = p.operand(p.choose(shape[-1:], shape[-1:], (1,), (shape[-2], 1)))
+    weight = p.operand(p.usually(shape[-1:], (1,), (shape[-2], 1)))
     return [p.call("aten.mul.Tensor", self=weight, other=scaled)]
 
 
@@ -103,15 +107,15 @@ def rms_norm(p: ProgramDraw) -> list[Result]:
 def skip_layer_norm(p: ProgramDraw) -> list[Result]:
     """A layer norm of a sum, the sum used again or not."""
     shape = (p.integer(1, 2), p.integer(1, 3), 4)
-    left = p.input(shape)
+    left: TensorSpec | Result = p.input(shape)
     if p.sometimes():
         left = p.call("aten.add.Tensor", self=left, other=p.operand((4,)))
-    right = p.input(p.choose(shape, shape, (1, *shape[1:]), shape[1:]))
-    both = p.call("aten.add.Tensor", self=left, other=right, alpha=p.choose(OMIT, OMIT, 2))
+    right = p.input(p.usually(shape, (1, *shape[1:]), shape[1:]))
+    both = p.call("aten.add.Tensor", self=left, other=right, alpha=p.usually(OMIT, 2))
     y = p.call(
         "aten.layer_norm.default",
         input=both,
-        normalized_shape=p.choose([4], [4], [shape[1], 4]) if shape[1] else [4],
+        normalized_shape=p.usually([4], [shape[1], 4]),
         weight=OMIT,
         eps=p.choose(1e-5, 1e-3),
     )
@@ -131,7 +135,7 @@ def attention(p: ProgramDraw) -> list[Result]:
     if p.choose(True, False):
         mask = p.input(p.choose((rows, keys), (1, 1, 1, keys), (1, heads, rows, keys)), domain=("range", -3.0, 0.0))
         scores = p.call("aten.add.Tensor", self=scores, other=mask)
-    weights = p.call("aten.softmax.int", self=scores, dim=p.choose(-1, -1, -1, -2))
+    weights = p.call("aten.softmax.int", self=scores, dim=p.usually(-1, -2))
     return [p.call("aten.matmul.default", self=weights, other=v)]
 
 
@@ -139,11 +143,11 @@ def attention(p: ProgramDraw) -> list[Result]:
 def div_mul(p: ProgramDraw) -> list[Result]:
     """1 / x · y, or another number than one."""
     shape = (2, 3)
-    one = p.weight(p.choose((), (1,), (2, 3)), domain=p.choose(("range", 1.0, 1.0), ("range", 1.0, 1.0), ("finite",)))
+    one = p.weight(p.usually((), (1,), (2, 3)), domain=p.usually(("range", 1.0, 1.0), ("finite",)))
     inverse = p.call("aten.div.Tensor", self=one, other=p.input(shape))
     if p.sometimes():
         inverse = p.call("aten.reciprocal.default", self=p.input(shape))
-    other = p.input(p.choose(shape, (1, 3), (2, 1, 3)))
+    other: TensorSpec | Result = p.input(p.usually(shape, (1, 3), (2, 1, 3)))
     if p.sometimes():
         other = p.call("aten._to_copy.default", self=other, dtype=dtype_of(p.dtype))
     left, right = p.choose((inverse, other), (other, inverse))

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from harness.app import model_windows
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
 from harness.execute.models.model_loading import load_models
@@ -57,7 +58,8 @@ def _add_selection(add: Callable[..., None]) -> None:
     add(
         "--programs",
         action="store_true",
-        help="run programs of several calls in place of single ones; with --op, those that contain the operator",
+        help="run programs of several calls in place of single ones; with --op, those that contain the operator; with "
+        "--model, those of 2 to 6 calls that follow each other in the model",
     )
     add("--pattern", help="run the programs of this pattern: conv-bn; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
@@ -201,12 +203,15 @@ def sources(given: Any) -> tuple[str, ...]:
     if not given.programs and not given.pattern:
         return tuple(given.source)
     option = "--programs" if given.programs else "--pattern"
-    for other, value in {"--source": given.source, "--model": given.model, "--models": given.models}.items():
+    for other, value in {"--source": given.source, "--models": given.models}.items():
         if value:
-            hint = "; `conformance capture MODEL --windows` keeps programs of a model" if other == "--model" else ""
-            raise UsageProblem(f"{option} and {other} both say what is run: give one of them{hint}")
+            raise UsageProblem(f"{option} and {other} both say what is run: give one of them")
+    if given.pattern and given.model:
+        raise UsageProblem("--pattern and --model both say what programs are drawn from: give one of them")
     if given.pattern and given.op:
         raise UsageProblem("--pattern names programs, and --op operators that programs contain: give one of them")
+    if given.model:
+        return (f"corpus:{model_windows.window_file(given)}",)
     return tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
 
 
@@ -218,12 +223,14 @@ def operators(given: Any) -> tuple[str, ...]:
 
 
 def model_words(given: Any) -> tuple[str, ...]:
-    """The models that the user wants, each once."""
+    """The models that the user wants to run as a whole, each once."""
+    if given.programs:
+        return ()
     return tuple(dict.fromkeys((*given.model, *(load_models() if given.models else ()))))
 
 
 def test_function(given: Any) -> str:
     """The function of `harness/test_conformance.py` whose items the user wants."""
-    if given.models or given.model:
+    if model_words(given):
         return "test_model"
     return "test_generator" if given.generator_report else "test_conformance"

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.app import baseline_option, command_options, time_budget
+from harness.app import baseline_option, command_options, model_windows, time_budget
 from harness.app.session import Session, corpus_of
 from harness.compare.repeated import RUNS
 from harness.core.documents import of_data
@@ -68,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.help:
         return
     try:
+        if model_windows.is_wanted(config.option) and not hasattr(config, "workerinput"):
+            model_windows.write_windows(config.option)
         options = _options(config.option)
         time_budget.prepare(config.option)
         config.stash[_OPTIONS], config.stash[_PLAN] = options, make_plan(options)

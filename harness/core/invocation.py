@@ -40,11 +40,20 @@ class Recipe:
     seed: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """The values themselves, one per storage element; NaN payloads of the default NaN only."""
+    """The values themselves, one per storage element; NaN payloads of the default NaN only.
+
+    Two are equal if they are written alike: 0.0 is neither -0.0 nor 0, and NaN is NaN.
+    """
 
     values: tuple[bool | int | float | complex, ...]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and repr(self.values) == repr(other.values)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +141,21 @@ class Result:
     output: int = 0
 
 
-Argument: TypeAlias = (
-    "TensorSpec | Weight | Result | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
-)
+@dataclass(frozen=True, slots=True)
+class Input:
+    """An input of a program that an earlier argument has described: where the program takes it again, or returns it.
+
+    Attributes:
+        place: Index among the inputs of the program, in order.
+    """
+
+    place: int
+
+
+#: What a tensor argument of a call in a program may be.
+TensorArgument: TypeAlias = "TensorSpec | Weight | Result | Input"
+
+Argument: TypeAlias = "TensorArgument | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
 
 
 #: What the overload of a program begins with; the rest names the pattern that it was drawn by.
@@ -260,6 +281,8 @@ def describe(argument: Argument) -> str:
         return f"weight:{describe(argument.spec)}"
     if isinstance(argument, Result):
         return f"%{argument.call}" + (f".{argument.output}" if argument.output else "")
+    if isinstance(argument, Input):
+        return f"input {argument.place}"
     if isinstance(argument, tuple):
         return f"[{', '.join(describe(a) for a in argument)}]"
     return repr(argument)
@@ -324,6 +347,8 @@ def _encode(argument: Argument) -> Any:
         return {"weight": [_encode(argument.spec), argument.dtype]}
     if isinstance(argument, Result):
         return {"result": [argument.call, argument.output]}
+    if isinstance(argument, Input):
+        return {"input": argument.place}
     if isinstance(argument, Enumerated):
         return {argument.kind: argument.name}
     if isinstance(argument, tuple):
@@ -354,6 +379,8 @@ def _decode(data: Any, where: str) -> Argument:
             return _decode_tensor(value, where)
         if kind == "result" and isinstance(value, list) and [type(n) for n in value] == [int, int]:
             return Result(*value)
+        if kind == "input" and type(value) is int:
+            return Input(value)
         if kind == "weight" and isinstance(value, list) and len(value) == 2:
             spec = _decode(value[0], where)
             if isinstance(spec, TensorSpec) and isinstance(value[1], str):

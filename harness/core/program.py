@@ -1,18 +1,21 @@
 """A program of several calls, as a plain value: an invocation whose arguments are the calls and what is returned.
 
-A tensor argument of a call is an input of the program (a `TensorSpec`), a weight that the program holds (a `Weight`) or
-the result of an earlier call (a `Result`). As an invocation a program has canonical JSON and a content hash, and flows
-through all stages as a single call does.
+A tensor argument of a call is an input of the program (a `TensorSpec`; an `Input` where an earlier argument has
+described it), a weight that the program holds (a `Weight`) or the result of an earlier call (a `Result`). As an
+invocation a program has canonical JSON and a content hash, and flows through all stages as a single call does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from harness.core.dtypes import is_float
-from harness.core.invocation import PROGRAM, Argument, InvalidInvocation, Invocation, Result, Weight
+from harness.core.invocation import PROGRAM, Argument, Input, InvalidInvocation, Invocation, Result, TensorSpec, Weight
+
+#: What a program may return: what a call gives, an input unchanged, or a weight.
+Returned: TypeAlias = Result | Input | Weight
 
 
 def is_program(invocation: Invocation) -> bool:
@@ -35,14 +38,15 @@ class Program:
 
     name: str
     calls: tuple[Invocation, ...]
-    returns: tuple[Result, ...]
+    returns: tuple[Returned, ...]
 
     @classmethod
     def of(cls, invocation: Invocation) -> Program:
         """The program that an invocation stands for.
 
         Raises:
-            InvalidInvocation: it is not a program, or a call takes a result of a later one.
+            InvalidInvocation: it is not a program, or a call takes a result of a later one, or an input that nothing
+                describes.
         """
         given: dict[str, Any] = dict(invocation.arguments)
         try:
@@ -53,7 +57,13 @@ class Program:
         for place, call in enumerate(calls):
             if any(result.call >= place for result in results_in(call)):
                 raise InvalidInvocation(f"{invocation.overload}: call {place} takes what is computed later")
-        return cls(invocation.overload.removeprefix(PROGRAM), calls, returns)
+        found = cls(invocation.overload.removeprefix(PROGRAM), calls, returns)
+        described = 0
+        for part in _parts(found):
+            described += isinstance(part, TensorSpec)
+            if isinstance(part, Input) and part.place >= described:
+                raise InvalidInvocation(f"{invocation.overload}: takes input {part.place} before it is described")
+        return found
 
     @property
     def changes_in_place(self) -> bool:
@@ -98,10 +108,59 @@ def with_wide_weights(program: Program) -> Program:
         is_narrow = isinstance(argument, Weight) and is_float(argument.dtype or argument.spec.dtype)
         return replace(argument, dtype="float64") if is_narrow else argument  # type: ignore[type-var]
 
-    return replace(program, calls=tuple(with_arguments(call, widened) for call in program.calls))
+    return with_parts(program, widened)
+
+
+def with_parts(program: Program, change: Callable[[Argument], Argument]) -> Program:
+    """The program with `change` of every argument of its calls, and of what it returns where that may be returned."""
+    calls = tuple(with_arguments(call, change) for call in program.calls)
+    returns = tuple(c if isinstance(c := change(value), Returned) else value for value in program.returns)
+    return replace(program, calls=calls, returns=returns)
 
 
 def weights_of(program: Program) -> Sequence[Weight]:
     """The weights, in order, one for each place that takes one."""
-    parts = (part for call in program.calls for _, argument in call.arguments for part in parts_of(argument))
-    return [part for part in parts if isinstance(part, Weight)]
+    return [part for part in _parts(program) if isinstance(part, Weight)]
+
+
+def with_shared_inputs(program: Program) -> Program:
+    """The program with equal inputs made one: the first place describes it, and the others have an `Input`."""
+    places: dict[TensorSpec, int] = {}
+    shared_places: list[int] = []
+
+    def shared(argument: Argument) -> Argument:
+        if isinstance(argument, Input):
+            return Input(shared_places[argument.place])
+        if not isinstance(argument, TensorSpec):
+            return argument
+        is_first = argument not in places
+        shared_places.append(places.setdefault(argument, len(places)))
+        return argument if is_first else Input(shared_places[-1])
+
+    return with_parts(program, shared)
+
+
+def with_described_inputs(program: Program) -> Program:
+    """The program with an input for each place of a call that takes one: the opposite of `with_shared_inputs`."""
+    inputs = list(program.invocation.tensors())
+    described: list[TensorSpec] = []
+    places: dict[int, int] = {}
+
+    def described_again(argument: Argument) -> Argument:
+        if not isinstance(argument, TensorSpec | Input):
+            return argument
+        place = argument.place if isinstance(argument, Input) else len(places)
+        places.setdefault(place, len(described))
+        described.append(inputs[place])
+        return inputs[place]
+
+    calls = tuple(with_arguments(call, described_again) for call in program.calls)
+    returns = tuple(Input(places[value.place]) if isinstance(value, Input) else value for value in program.returns)
+    return replace(program, calls=calls, returns=returns)
+
+
+def _parts(program: Program) -> Iterator[Argument]:
+    for call in program.calls:
+        for _, argument in call.arguments:
+            yield from parts_of(argument)
+    yield from program.returns

@@ -13,7 +13,17 @@ import torch
 
 from harness.core import values
 from harness.core.dtypes import PARTS, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, Result, TensorSpec, Weight
+from harness.core.invocation import (
+    Argument,
+    Enumerated,
+    Input,
+    Invocation,
+    Literal,
+    Recipe,
+    Result,
+    TensorSpec,
+    Weight,
+)
 from harness.core.program import Program, is_program
 from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
 from harness.core.torch_operators import OpOverload
@@ -149,12 +159,18 @@ class ProgramSteps:
     """The calls of a program, one after the other: a callable of the program's inputs, in order."""
 
     calls: tuple[BoundCall, ...]
-    returns: tuple[Result, ...]
+    returns: tuple[Result | Input | torch.Tensor, ...]
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What the program returns."""
         found = self.results(tensors)
-        return tuple(found[result.call][result.output] for result in self.returns)
+
+        def returned(value: Result | Input | torch.Tensor) -> torch.Tensor:
+            if isinstance(value, Input):
+                return tensors[value.place]
+            return found[value.call][value.output] if isinstance(value, Result) else value
+
+        return tuple(map(returned, self.returns))
 
     def results(self, tensors: Sequence[torch.Tensor]) -> list[list[Any]]:
         """The tensors of every call, and the number of one that computes sizes."""
@@ -164,6 +180,8 @@ class ProgramSteps:
         def taken(argument: Any) -> Any:
             if isinstance(argument, Result):
                 return found[argument.call][argument.output]
+            if isinstance(argument, Input):
+                return tensors[argument.place]
             if isinstance(argument, list):
                 return [taken(element) for element in argument]
             return next(supply) if argument is TENSOR_PLACE else argument
@@ -181,7 +199,8 @@ def _bind_program(invocation: Invocation) -> BoundCall:
     program = Program.of(invocation)
     # The same weight in two places is one tensor.
     held: dict[Weight, torch.Tensor] = {}
-    steps = ProgramSteps(tuple(_bound(call, held) for call in program.calls), program.returns)
+    calls = tuple(_bound(call, held) for call in program.calls)
+    steps = ProgramSteps(calls, tuple(_template(value, held) for value in program.returns))
     return BoundCall(steps, (TENSOR_PLACE,) * sum(1 for _ in invocation.tensors()), ())
 
 

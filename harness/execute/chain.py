@@ -24,8 +24,8 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
-from harness.core.invocation import Argument, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
-from harness.core.program import Program, parts_of, with_arguments
+from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
+from harness.core.program import Program, Returned, parts_of, with_arguments, with_described_inputs
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
 from harness.execute.program import Exportable, convert_step
@@ -130,8 +130,8 @@ def run_calls(caller: Caller, invocation: Invocation, exported: Invocation | Non
         invocation: The program.
         exported: What was exported for it, with other sizes perhaps; None for the program itself.
     """
-    program = Program.of(invocation)
-    base = Program.of(exported) if exported is not None else program
+    program = with_described_inputs(Program.of(invocation))
+    base = with_described_inputs(Program.of(exported)) if exported is not None else program
     first = values_of(base)
     results: list[Values] = []
     for call, other in zip(program.calls, base.calls, strict=True):
@@ -208,7 +208,15 @@ def is_chain_of_right_calls(
         if call is None or not call.passes:
             return False
         calls[place] = call
-    chained = [calls[result.call].outputs[result.output] for result in program.returns]
+
+    def chained_value(returned: Returned) -> Array:
+        if isinstance(returned, Input):
+            return reference.feeds[returned.place]
+        if isinstance(returned, Weight):
+            return to_numpy(held_tensor(returned))
+        return calls[returned.call].outputs[returned.output]
+
+    chained = list(map(chained_value, program.returns))
     if len(chained) != len(got):
         return False
     wrong = wrong_elements(reference.judge, reference, got)

@@ -25,6 +25,7 @@ from harness.core.invocation import (
     PROGRAM,
     Argument,
     Enumerated,
+    Input,
     Invocation,
     Literal,
     Recipe,
@@ -33,7 +34,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program
+from harness.core.program import Program, Returned, weights_of, with_shared_inputs
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import argument_names, draws_at_random
 from harness.generate.draw import ANY, OMIT, Domain
@@ -45,6 +46,8 @@ DTYPES = ("float32", "float32", "float32", "float16", "float64")
 #: How values are chosen, the likeliest first.
 _STYLES = ("plain", "plain", "plain", "mixed", "wide")
 _SEEDS = 2**31 - 1
+#: How often a choice is as usual in a program that is nearly usual.
+_USUAL = 5 / 6
 
 
 class ProgramDraw:
@@ -60,12 +63,20 @@ class ProgramDraw:
         self.dtype = dtype
         self.calls: list[Invocation] = []
         self._holds_all = random.random() < 2 / 3
-        #: Shape and dtype → the value of an input that all who ask for one share; None where each has its own.
-        self.shared: dict[tuple[tuple[int, ...], str], Result] | None = None
+        #: In half of the programs nearly everything is as usual: an optimiser takes them for what it looks for.
+        self._is_nearly_usual = random.random() < 1 / 2
+        #: Shape and dtype → the input that all who ask for one share; None where each has its own.
+        self.shared: dict[tuple[tuple[int, ...], str], TensorSpec] | None = None
 
     def choose(self, *options: T) -> T:
         """One of the options; repeat one to make it likelier."""
         return self._random.choice(options)
+
+    def usually(self, usual: T, *others: T) -> T:
+        """What optimisers look for, or something else; in half of the programs seldom something else."""
+        if self._is_nearly_usual and self._random.random() < _USUAL:
+            return usual
+        return self._random.choice((usual, *others))
 
     def below(self, bound: int) -> int:
         """A number below `bound`, from 0."""
@@ -79,18 +90,16 @@ class ProgramDraw:
         """True once in three times."""
         return self._random.random() < 1 / 3
 
-    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec | Result:
-        """An input of the program, row-major; the value of one where the pattern is drawn a second time."""
+    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec:
+        """An input of the program, row-major; calls that are given it twice take the same.
+
+        Where the pattern is drawn a second time, it may be one that the first has drawn.
+        """
         shape, dtype = tuple(shape), dtype or self.dtype
         style = self._random.choice(_STYLES) if domain == ANY else "plain"
         recipe = Recipe(tuple(domain), style, self._random.randrange(_SEEDS))
         found = TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)
-        if self.shared is None:
-            return found
-        if (shape, dtype) not in self.shared:
-            # Exporters see the input through it.
-            self.shared[shape, dtype] = self.call("aten.alias.default", self=found)
-        return self.shared[shape, dtype]
+        return found if self.shared is None else self.shared.setdefault((shape, dtype), found)
 
     def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
         """A weight that the program holds, of everyday numbers."""
@@ -107,7 +116,7 @@ class ProgramDraw:
         """A weight all of whose elements are one number."""
         return self.given([value] * prod(shape), shape, dtype)
 
-    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight | Result:
+    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight:
         """A weight, or sometimes an input in its place; in most programs all of them are weights."""
         given = not self._holds_all and self.choose(True, False)
         return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)
@@ -200,7 +209,9 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     else:
         returns = list(found.draw(p))
         returns += _more_consumers(p, returns)
-    return Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns))).invocation
+    drawn = Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns)))
+    drawn = with_shared_inputs(replace(drawn, returns=(*drawn.returns, *_unchanged(p))))
+    return drawn.invocation
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
@@ -221,6 +232,17 @@ def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
     return [
         p.call("aten.mul.Tensor", self=value, other=value) if square else p.call("aten.ne.Scalar", self=value, other=0)
     ]
+
+
+def _unchanged(p: ProgramDraw) -> list[Returned]:
+    """Seldom an input or a weight is returned, too, as it is."""
+    program = Program("", tuple(p.calls), ())
+    inputs = [Input(place) for place, _ in enumerate(program.invocation.tensors())]
+    kept: list[Returned] = [*inputs, *weights_of(program)]
+    seldom = p.below(12) == 0
+    if not seldom or not kept or program.changes_in_place or any(map(draws_at_random, p.calls)):
+        return []
+    return [p.choose(*kept)]
 
 
 def other_values(program: Invocation, seed: int) -> Invocation:

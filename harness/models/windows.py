@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from harness.core.described_tensor import describe_tensor
+from harness.core.documents import first_line
 from harness.core.invocation import Argument, Invocation, Literal, Result, TensorSpec, Weight
-from harness.core.program import Program, with_arguments
+from harness.core.program import Program, calls_of, with_arguments, with_shared_inputs
 from harness.core.torch_operators import OpOverload
-from harness.execute.models.model_loading import LoadedModel
+from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.generate.regressions.corpus_store import CorpusEntry
-from harness.models.capture import BOOKKEEPING, CannotKeep, captured_program, invocation_of, module_path
+from harness.models.capture import BOOKKEEPING, CannotKeep, captured_program, invocation_of, module_path, save_file
 
 #: Calls of a window.
 LENGTHS = (2, 3, 4, 6)
@@ -93,6 +95,30 @@ def windows_of(model: LoadedModel) -> list[CorpusEntry]:
     return list(found.values())
 
 
+def save_windows(names: Sequence[str], path: Path, containing: Collection[str] = ()) -> int:
+    """Write the windows of models to a file for ``--source corpus:FILE``; how many they are.
+
+    Args:
+        containing: Only those with a call of one of these overloads; none for all.
+
+    Raises:
+        UnknownName: there is no such model.
+        ModelProblem: a model cannot be loaded, captured or run.
+        ResultsError: the file cannot be written.
+    """
+    entries: list[CorpusEntry] = []
+    for name in names:
+        model = load_model(name)
+        try:
+            entries += windows_of(model)
+        except Exception as error:
+            raise ModelProblem(f"{name} cannot be captured: {first_line(error)}") from None
+    if containing:
+        entries = [entry for entry in entries if not set(calls_of(entry.invocation)).isdisjoint(containing)]
+    save_file(path, entries)
+    return len(entries)
+
+
 def _windows(notes: _Notes) -> Iterator[list[torch.fx.Node]]:
     calls = list(notes.calls)
     for start, first in enumerate(calls):
@@ -127,7 +153,7 @@ def _program(name: str, members: Sequence[torch.fx.Node], notes: _Notes) -> Invo
     held = (value.spec if isinstance(value, Weight) else value for value in given.values())
     if sum(spec.numel for spec in held) > _MOST:
         return None
-    return Program(name, calls, tuple(_returned(places))).invocation
+    return with_shared_inputs(Program(name, calls, tuple(_returned(places)))).invocation
 
 
 def _kind(program: Invocation) -> str:

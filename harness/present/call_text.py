@@ -11,7 +11,7 @@ import numpy as np
 
 from harness.core import values
 from harness.core.dtypes import PARTS, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Result, TensorSpec, Weight
+from harness.core.invocation import Argument, Enumerated, Input, Invocation, Literal, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, results_in
 from harness.core.size_operators import is_size_operator, written_size
 
@@ -39,9 +39,11 @@ def torch_call(invocation: Invocation) -> str:
 def _program(program: Program) -> str:
     lines: list[str] = []
     # Without PyTorch the schema is not known: a call has several outputs if a later one of them is taken.
-    taken = [*program.returns, *(result for call in program.calls for result in results_in(call))]
+    returned = [value for value in program.returns if isinstance(value, Result)]
+    taken = [*returned, *(result for call in program.calls for result in results_in(call))]
     several = {result.call for result in taken if result.output}
-    variables: dict[TensorSpec | Weight, str] = {}
+    inputs: list[str] = []
+    variables: dict[Weight, str] = {}
 
     def result_name(result: Result) -> str:
         return f"v{result.call}[{result.output}]" if result.call in several else f"v{result.call}"
@@ -50,13 +52,14 @@ def _program(program: Program) -> str:
         if isinstance(argument, Result):
             return result_name(argument)
         if isinstance(argument, TensorSpec):
-            variable = f"x{sum(isinstance(known, TensorSpec) for known in variables)}"
-            lines.append(f"{variable} = {_tensor(argument)}")
-            variables[argument] = variable
-            return variable
+            inputs.append(f"x{len(inputs)}")
+            lines.append(f"{inputs[-1]} = {_tensor(argument)}")
+            return inputs[-1]
+        if isinstance(argument, Input):
+            return inputs[argument.place]
         if isinstance(argument, Weight):
             if argument not in variables:
-                variables[argument] = f"w{sum(isinstance(known, Weight) for known in variables)}"
+                variables[argument] = f"w{len(variables)}"
                 cast = f".to(torch.{argument.dtype})" if argument.dtype else ""
                 lines.append(f"{variables[argument]} = {_tensor(argument.spec)}{cast}")
             return variables[argument]
@@ -68,7 +71,8 @@ def _program(program: Program) -> str:
             continue
         words = [written(a) if i == 0 else f"{name}={written(a)}" for i, (name, a) in enumerate(call.arguments)]
         lines.append(f"v{place} = torch.ops.{call.overload}({', '.join(words)})")
-    return "\n".join([*lines, ", ".join(map(result_name, program.returns))])
+    last = ", ".join(map(written, program.returns))
+    return "\n".join([*lines, last])
 
 
 def _argument(name: str, argument: Argument, lines: list[str]) -> str:

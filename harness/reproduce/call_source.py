@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
-from harness.core.invocation import Argument, Enumerated, Invocation, Result, TensorSpec, Weight
+from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, weights_of
 from harness.core.size_operators import is_size_operator, written_size
 from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
@@ -139,7 +139,7 @@ def argument_source(value: Argument, *, float64: bool = False) -> str:
         return f"[{', '.join(argument_source(v, float64=float64) for v in value)}]"
     if value is None or isinstance(value, str):
         return repr(value)
-    assert not isinstance(value, TensorSpec | Weight | Result)
+    assert not isinstance(value, TensorSpec | Weight | Result | Input)
     return number(value)
 
 
@@ -335,7 +335,7 @@ class ProgramSource(CallSource):
                 continue
             words = [f"{name}={source}" for name, source in sources.items()]
             lines.append(f"        v{place} = torch.ops.{call.overload}({', '.join(words)})")
-        returned = ", ".join(self._result_name(result) for result in program.returns)
+        returned = ", ".join(self._source(value, supply, False) for value in program.returns)
         return [
             "class Model(torch.nn.Module):",
             *made,
@@ -349,6 +349,8 @@ class ProgramSource(CallSource):
             return self._result_name(argument)
         if isinstance(argument, Weight):
             return f"self.{self._weights[argument]}"
+        if isinstance(argument, Input):
+            return self.names[argument.place]
         return super()._source(argument, supply, float64)
 
     def _result_name(self, result: Result) -> str:

@@ -16,6 +16,7 @@ import torch
 
 from harness.core.invocation import (
     Argument,
+    Input,
     Invocation,
     Literal,
     Recipe,
@@ -24,7 +25,15 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, parts_of, with_arguments
+from harness.core.program import (
+    Program,
+    Returned,
+    parts_of,
+    with_arguments,
+    with_described_inputs,
+    with_parts,
+    with_shared_inputs,
+)
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors
 from harness.execute.torch_call import quiet_call
@@ -35,22 +44,26 @@ _MOST = 256
 
 def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
     """Programs that are one step plainer, those with the fewest calls first."""
-    program = Program.of(invocation)
+    whole = Program.of(invocation)
     call = bind(invocation)
     assert isinstance(call.target, ProgramSteps)
     with quiet_call():
         results = call.target.results(build_tensors(invocation))
+    program = with_described_inputs(whole)
     found = {}
     for plainer in _fewer_calls(program, results):
-        pruned = _without_dead_calls(plainer)
-        if pruned != program:
+        pruned = with_shared_inputs(_without_dead_calls(plainer))
+        if pruned.calls and pruned.returns and pruned != whole:
             found[pruned.invocation.json] = pruned
     yield from (p.invocation for p in sorted(found.values(), key=lambda p: (len(p.calls), len(p.returns))))
     for plainer in _plainer_numbers(program):
-        yield plainer.invocation
+        yield with_shared_inputs(plainer).invocation
 
 
 def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program]:
+    for value in program.returns:
+        if len(program.returns) > 1:
+            yield replace(program, returns=tuple(other for other in program.returns if other != value))
     for place in range(len(program.calls)):
         for output, value in enumerate(results[place]):
             if (Result(place, output),) != program.returns and isinstance(value, torch.Tensor):
@@ -60,8 +73,7 @@ def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program
             yield _with_result(program, place, {0: results[place][0]})
             continue
         outputs = [_spec(tensor) for tensor in results[place]]
-        is_returned = any(result.call == place for result in program.returns)
-        if not is_returned and all(spec.numel <= _MOST for spec in outputs):
+        if not _returns(program, place) and all(spec.numel <= _MOST for spec in outputs):
             yield _with_result(program, place, dict(enumerate(outputs)))
         if len(outputs) == 1:
             yield from _bypassed(program, place, call, outputs[0], results)
@@ -79,9 +91,8 @@ def _bypassed(
                 taken = part if isinstance(part, TensorSpec) else part.spec
             else:
                 continue
-            is_returned = any(result.call == place for result in program.returns)
             if (taken.shape, taken.dtype) == (form.shape, form.dtype) and not (
-                is_returned and not isinstance(part, Result)
+                _returns(program, place) and isinstance(part, TensorSpec)
             ):
                 yield _with_result(program, place, {0: part})
 
@@ -93,14 +104,17 @@ def _with_result(program: Program, place: int, outputs: dict[int, Argument]) -> 
         is_of_call = isinstance(argument, Result) and argument.call == place
         return outputs[argument.output] if is_of_call else argument  # type: ignore[union-attr]
 
-    calls = tuple(with_arguments(call, changed) for call in program.calls)
-    returns = tuple(r if not isinstance(c := changed(r), Result) else c for r in program.returns)
-    return replace(program, calls=calls, returns=returns)
+    return with_parts(program, changed)
+
+
+def _returns(program: Program, place: int) -> bool:
+    """Whether something that a call gives is returned."""
+    return any(isinstance(value, Result) and value.call == place for value in program.returns)
 
 
 def _without_dead_calls(program: Program) -> Program:
     """Without the calls that nothing returned depends on."""
-    alive = {result.call for result in program.returns}
+    alive = {value.call for value in program.returns if isinstance(value, Result)}
     for place in reversed(range(len(program.calls))):
         if place in alive:
             arguments = (part for _, a in program.calls[place].arguments for part in parts_of(a))
@@ -111,7 +125,16 @@ def _without_dead_calls(program: Program) -> Program:
         return replace(argument, call=places[argument.call]) if isinstance(argument, Result) else argument
 
     calls = tuple(with_arguments(program.calls[old], moved) for old in places)
-    returns = tuple(dict.fromkeys(replace(r, call=places[r.call]) for r in program.returns))
+    inputs = [spec for call in program.calls for spec in call.tensors()]
+    kept = [spec for call in calls for spec in call.tensors()]
+
+    def moved_or_none(value: Returned) -> Returned | None:
+        if isinstance(value, Input):
+            spec = inputs[value.place]
+            return Input(kept.index(spec)) if spec in kept else None
+        return replace(value, call=places[value.call]) if isinstance(value, Result) else value
+
+    returns = tuple(value for value in dict.fromkeys(map(moved_or_none, program.returns)) if value is not None)
     return Program(program.name, calls, returns)
 
 
@@ -146,7 +169,7 @@ def _with_parts(
             return replace(argument, spec=make(argument.spec))
         return make(argument) if isinstance(argument, TensorSpec) else argument
 
-    return replace(program, calls=tuple(with_arguments(call, changed) for call in program.calls))
+    return with_parts(program, changed)
 
 
 def _counted(spec: TensorSpec) -> TensorSpec:

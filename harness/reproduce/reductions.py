@@ -40,6 +40,7 @@ from harness.core.dtypes import INT_RANGE, PRECISION, is_float
 from harness.core.invocation import (
     Argument,
     Enumerated,
+    Input,
     Invocation,
     Literal,
     Recipe,
@@ -834,7 +835,7 @@ def _written_of_plainness(spec: TensorSpec) -> tuple[PlainNumber, ...]:
 
 
 def _argument(name: str, argument: Argument) -> float:
-    if isinstance(argument, TensorSpec | Weight | Result) or argument is None:
+    if isinstance(argument, TensorSpec | Weight | Result | Input) or argument is None:
         return 0
     if isinstance(argument, tuple):
         return sum(1 + _argument(name, element) for element in argument)

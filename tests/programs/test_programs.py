@@ -19,6 +19,7 @@ from harness.compare.comparison import compare
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import (
+    Input,
     InvalidInvocation,
     Invocation,
     Literal,
@@ -28,7 +29,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program
+from harness.core.program import Program, Returned, with_described_inputs, with_shared_inputs
 from harness.core.tensors import bind, build_tensors
 from harness.execute.chain import Caller, is_chain_of_right_calls, run_calls
 from harness.execute.reference import run_reference
@@ -38,6 +39,7 @@ from harness.gate.baseline.file import of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
 from harness.present.call_text import torch_call
+from harness.reproduce.call_source import source_of
 from harness.reproduce.failure import find_failure
 from harness.reproduce.program_shrink import plainer_programs
 from harness.reproduce.script import run_text, write_script
@@ -52,7 +54,7 @@ def given(values: list[float], shape: tuple[int, ...], dtype: str = "float32") -
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
 
 
-def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Result, ...] = ()) -> Invocation:
+def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Returned, ...] = ()) -> Invocation:
     made = tuple(Invocation(name, tuple(arguments.items())) for name, arguments in calls)
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
@@ -101,6 +103,45 @@ def test_other_values_of_the_inputs_keep_the_structure_and_the_weights() -> None
 def test_a_call_cannot_take_what_is_computed_later() -> None:
     with pytest.raises(InvalidInvocation, match="takes what is computed later"):
         Program.of(program(("aten.relu.default", {"self": Result(0)})))
+
+
+HELD = Weight(tensor((2, 3), 8, "float16"))
+RESIDUAL = program(
+    ("aten.neg.default", {"self": tensor((2, 3), 5, "float16")}),
+    ("aten.mul.Tensor", {"self": Input(0), "other": Result(0)}),
+    ("aten.add.Tensor", {"self": tensor((2, 3), 6, "float16"), "other": HELD}),
+    returns=(Result(1), Input(1), HELD, Result(2)),
+)
+
+
+def test_an_input_is_taken_again_and_returned() -> None:
+    assert Invocation.from_json(RESIDUAL.json) == RESIDUAL
+    assert "return %1, input 1, weight:float16[2,3], %2" in str(RESIDUAL)
+    x, y = build_tensors(RESIDUAL)
+    product, same, held, total = run_reference(RESIDUAL).expected
+    assert np.array_equal(product, x * -x)
+    assert np.array_equal(same, y)
+    assert np.array_equal(total, y + torch.from_numpy(held))
+    reference = run_reference(RESIDUAL)
+    found = DYNAMO_TO_ORT.run(RESIDUAL, reference)
+    assert found.passes
+    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, found.outputs)
+    assert len(list(RESIDUAL.tensors())) == 2
+
+
+def test_an_input_must_be_described_before_it_is_taken() -> None:
+    with pytest.raises(InvalidInvocation, match="takes input 0 before it is described"):
+        Program.of(program(("aten.mul.Tensor", {"self": Input(0), "other": tensor((2,))})))
+
+
+def test_equal_inputs_are_shared_and_described_again() -> None:
+    described = with_described_inputs(Program.of(RESIDUAL))
+    assert len(list(described.invocation.tensors())) == 3
+    assert described.returns[1] == Input(2)
+    assert with_shared_inputs(described).invocation == RESIDUAL
+    # Zeros differ by their signs.
+    zeros = program(("aten.add.Tensor", {"self": given([0.0], (1,)), "other": given([-0.0], (1,))}))
+    assert len(list(with_shared_inputs(Program.of(zeros)).invocation.tensors())) == 2
 
 
 @pytest.mark.parametrize("name", load_patterns())
@@ -263,6 +304,12 @@ def test_a_program_is_written_as_lines_of_python() -> None:
     exec("\n".join(lines), variables)
     (expected,) = run_reference(split).expected
     assert np.array_equal(eval(returned, variables).numpy(), expected)
+    *lines, returned = torch_call(RESIDUAL).splitlines()
+    exec("\n".join(lines), variables)
+    exec("\n".join(source_of(RESIDUAL).module()), variables)
+    answers = run_reference(RESIDUAL).expected
+    for found in (eval(returned, variables), variables["Model"]()(*build_tensors(RESIDUAL))):
+        assert all(np.array_equal(got, answer) for got, answer in zip(found, answers, strict=True))
 
 
 def test_the_calls_of_a_program_get_its_values() -> None:
@@ -301,7 +348,7 @@ def test_a_chain_with_a_wrong_call_is_not_right() -> None:
 def test_steps_of_shrinking_are_sound_and_plainer() -> None:
     steps = list(plainer_programs(NORMALISED))
     assert len({step.case_id for step in steps}) > 8
-    for step in steps:
+    for step in (*steps, *plainer_programs(RESIDUAL)):
         run_reference(step)
     assert min(len(Program.of(step).calls) for step in steps) == 1
 
@@ -347,7 +394,9 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     [
         (["--pattern", "conv-b"], "--pattern conv-b: no such pattern; did you mean conv-bn"),
         (["--programs", "--source", "corpus"], "--programs and --source both say what is run"),
-        (["--programs", "--model", "resnet50"], "--programs and --model both say what is run"),
+        (["--programs", "--model", "resnet5"], "--model resnet5: no such model; did you mean resnet50"),
+        (["--programs", "--model", "resnet18", "--op", "celu"], "no program of 2 to 6 calls that contains celu"),
+        (["--pattern", "gelu", "--model", "resnet18"], "--pattern and --model both say what programs are drawn from"),
         (["--pattern", "gelu", "--op", "celu"], "--pattern names programs, and --op operators that programs contain"),
     ],
 )

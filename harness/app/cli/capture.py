@@ -91,29 +91,22 @@ def _keep_windows(names: Sequence[str], out: str | None, as_json: bool) -> None:
     Raises:
         click.UsageError: a model cannot be loaded or captured, or a directory is given.
     """
-    from harness.core.documents import first_line
     from harness.core.plugins import UnknownName
-    from harness.execute.models.model_loading import ModelProblem, load_model
-    from harness.models.capture import save_file
-    from harness.models.windows import windows_of
+    from harness.execute.models.model_loading import ModelProblem
+    from harness.models.windows import save_windows
 
     path = Path(out or (f"{Path(names[0]).stem}-windows.jsonl" if len(names) == 1 else "windows.jsonl"))
     if path.is_dir() or not path.suffix:
         raise click.UsageError(f"--windows writes one file of JSON lines, and {path} is a directory")
-    entries = []
-    for name in names:
-        say_step(f"run {name}")
-        try:
-            entries += windows_of(load_model(name))
-        except (UnknownName, ModelProblem) as error:
-            raise click.UsageError(str(error)) from None
-        except Exception as error:
-            raise click.UsageError(f"{name} cannot be captured: {first_line(error)}") from None
-    save_file(path, entries)
+    say_step(f"run {', '.join(names)}")
+    try:
+        count = save_windows(names, path)
+    except (UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
     if as_json:
-        print_json({"saved": str(path), "entries": len(entries)})
+        print_json({"saved": str(path), "entries": count})
         return
-    emit(Text(f"{len(entries)} programs kept in {path}"))
+    emit(Text(f"{count} programs kept in {path}"))
     emit(line(f"{layout.run_command()} --source corpus:{path}"))
 
 

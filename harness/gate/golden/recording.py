@@ -30,7 +30,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import INT_RANGE, Array, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Result, TensorSpec, Weight
+from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.execute.batch_export import Accepted, BatchExport, NotConverted
 from harness.execute.double_check import DoubleCheck
@@ -175,7 +175,7 @@ def _features(reference: Reference) -> Iterator[tuple[str, str]]:
 
 
 def _of_argument(name: str, argument: Argument) -> Iterator[tuple[str, str]]:
-    if isinstance(argument, TensorSpec | Weight | Result):
+    if isinstance(argument, TensorSpec | Weight | Result | Input):
         yield "given", name
     elif isinstance(argument, bool | str | Enumerated) or argument is None:
         yield "flag", f"{name}={argument}"
