@@ -35,7 +35,7 @@ from harness.execute.torch_call import CallRejected, quiet_call, to_numpy
 from harness.run.backend import Backend
 
 #: Elements of a value above which a call is not run by itself: its values are written out.
-MOST = 4096
+MOST = 2**14
 
 
 @dataclass(frozen=True)
