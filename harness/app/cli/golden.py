@@ -16,6 +16,7 @@ from harness.app.cli._shared import (
     require_backends,
     require_converters,
 )
+from harness.core.invocation import PROGRAM
 from harness.core.plugins import UnknownName
 from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
 from harness.gate.golden.onnx_layout import export
@@ -52,6 +53,9 @@ def command() -> None:
 )
 @names_option("--backend", "backends", "Record its outcomes. Repeatable.")
 @_converters
+@names_option(
+    "--pattern", "patterns", "Record programs of this pattern in place of operators, or of `all`. Repeatable."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the draws.")
 @click.option("--count", type=click.IntRange(1), default=3, show_default=True, help="Goldens per operator.")
 def record(
@@ -59,10 +63,11 @@ def record(
     directory: Path,
     backends: Sequence[str],
     converters: Sequence[str],
+    patterns: Sequence[str],
     seed: int,
     count: int,
 ) -> None:
-    """Draw a few small calls of every operator and store PyTorch's outputs.
+    """Draw a few small calls of every operator, or programs of several calls, and store PyTorch's outputs.
 
     By default the goldens have the models of every converter that can run here, and the outcomes of ONNX
     Runtime on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
@@ -86,10 +91,10 @@ def record(
 
     done = record_goldens(
         directory,
-        operators_matching(ops, known),
+        [*_programs(patterns), *(operators_matching(ops, known) if ops or not patterns else ())],
         backends=names,
         converter_names=chosen,
-        complete=not ops,
+        complete=not ops and not patterns,
         seed=seed,
         count=count,
         progress=progress,
@@ -100,6 +105,18 @@ def record(
         click.echo(f"left out, PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}")
     goldens = sum(map(len, done.manifest.goldens.values()))
     click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
+
+
+def _programs(patterns: Sequence[str]) -> list[str]:
+    """The names in the record of the patterns that are asked for."""
+    # It needs PyTorch, which the other commands do not.
+    from harness.generate.programs import load_patterns
+
+    known = [name.removeprefix(PROGRAM) for name, found in load_patterns().items() if not found.dynamic]
+    for name in patterns:
+        if name != "all" and name not in known:
+            raise click.UsageError(str(UnknownName("pattern", name, known)))
+    return [PROGRAM + name for name in (known if "all" in patterns else dict.fromkeys(patterns))]
 
 
 @command.command("check")

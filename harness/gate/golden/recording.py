@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 import harness
-from harness.compare.judge import Judge, anything
+from harness.compare.judge import CLOSE, Judge, anything
 from harness.compare.nearness import SCALES
 from harness.compare.signatures import normalise
 from harness.compare.tolerances import MIN_EXPONENT
@@ -32,6 +32,8 @@ from harness.core.documents import describe_error
 from harness.core.dtypes import INT_RANGE, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.core.program import Program, is_program
+from harness.core.tensors import draws_at_random
 from harness.execute.batch_export import Accepted, BatchExport, NotConverted
 from harness.execute.double_check import DoubleCheck
 from harness.execute.reference import Reference, run_reference
@@ -44,6 +46,7 @@ from harness.gate.golden.verify import GoldenDifference, disputed, known_memory,
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OperatorCase, judge_of
+from harness.generate.programs import DTYPES, Pattern, draw_program, load_patterns, other_values
 from harness.record.layout import ResultsError
 
 #: Structures and value draws among which goldens are chosen.
@@ -67,6 +70,31 @@ _COST, _FREE = 0.6, 16
 
 
 @dataclass(frozen=True)
+class _Drawn:
+    """What goldens of an operator, or of a pattern of programs, are drawn from.
+
+    Attributes:
+        dtype: The everyday one.
+        judge: Of its answers.
+        family: That it is filed under.
+        invocations: By a seed, those that goldens are chosen among.
+    """
+
+    dtype: str
+    judge: Judge
+    family: str
+    invocations: Callable[[int], Iterator[Invocation]]
+
+
+def _drawn_from(overload: str) -> _Drawn:
+    pattern = load_patterns().get(overload)
+    if pattern is not None:
+        return _Drawn(DTYPES[0], CLOSE, "programs", partial(_programs, pattern))
+    case = load_cases()[overload]
+    return _Drawn(case.dtypes[0], case.judge, case.family, partial(drawn, case))
+
+
+@dataclass(frozen=True)
 class _Candidate:
     reference: Reference
     size: int
@@ -79,16 +107,16 @@ class _Candidate:
         return self.size, self.reference.invocation.json
 
 
-def select(case: OperatorCase, *, seed: int, count: int, without: frozenset[str] = frozenset()) -> list[Reference]:
-    """At most `count` cases of one operator, the plainest first.
+def select(overload: str, *, seed: int, count: int, without: frozenset[str] = frozenset()) -> list[Reference]:
+    """At most `count` cases of one operator, or of one pattern of programs, the plainest first.
 
-    They are chosen among draws of the operator case: first a small one with finite, ordinary numbers, then
+    They are chosen among draws: first a small one with finite, ordinary numbers, then
     by what each shows that those before it do not, minus its size.
 
     Args:
         without: Case ids of draws that are passed over.
     """
-    candidates = list(_candidates(case, seed, without))
+    candidates = list(_candidates(_drawn_from(overload), seed, without))
     small = [c for c in candidates if c.size <= _SMALL]
     pool = sorted(small or candidates, key=lambda c: c.order)
     if not small:
@@ -135,8 +163,17 @@ def drawn(case: OperatorCase, seed: int) -> Iterator[Invocation]:
         yield from held.invocations
 
 
-def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Iterator[_Candidate]:
-    for invocation in drawn(case, seed):
+def _programs(pattern: Pattern, seed: int) -> Iterator[Invocation]:
+    """Programs that have one answer, whatever roundings decide."""
+    for index in range(_STRUCTURES):
+        program = draw_program(pattern, seed, index)
+        for invocation in (program, *(other_values(program, n) for n in range(1, _VALUES))):
+            if not any(map(draws_at_random, Program.of(invocation).calls)):
+                yield invocation
+
+
+def _candidates(source: _Drawn, seed: int, without: frozenset[str]) -> Iterator[_Candidate]:
+    for invocation in source.invocations(seed):
         if invocation.case_id in without:
             continue
         try:
@@ -144,11 +181,13 @@ def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Itera
         except CallRejected:
             # PyTorch rejects it: there is nothing to store.
             continue
+        if is_program(invocation) and _has_open_elements(reference):
+            continue
         arrays = (*reference.feeds, *reference.expected)
         features = frozenset(_features(reference))
         plainness = sum(
             (
-                2 * (invocation.dtype == case.dtypes[0]),
+                2 * (invocation.dtype == source.dtype),
                 2 * (all(a.size for a in arrays) and max((a.size for a in arrays), default=0) > 2),
                 2 * (not any(kind == "special" for kind, _ in features)),
                 all(_is_finite(a) for a in reference.expected),
@@ -157,14 +196,23 @@ def _candidates(case: OperatorCase, seed: int, without: frozenset[str]) -> Itera
         yield _Candidate(reference, sum(a.size for a in arrays), features, plainness)
 
 
+def _has_open_elements(reference: Reference) -> bool:
+    """Whether roundings decide an element that is compared exactly: a golden has no word for that."""
+    judge = reference.judge
+    marked = judge.undefined(reference.arguments, reference.expected) if judge.undefined else ()
+    return any(mask is not None and mask.any() for mask in marked)
+
+
 def _features(reference: Reference) -> Iterator[tuple[str, str]]:
     for spec in reference.invocation.tensors():
         yield "dtype", spec.dtype
         yield "shape", "empty" if not spec.numel else str(min(len(spec.shape), 4))
         if not spec.is_contiguous:
             yield "layout", "strided"
-    for name, argument in reference.invocation.arguments:
-        yield from _of_argument(name, argument)
+    invocation = reference.invocation
+    for call in Program.of(invocation).calls if is_program(invocation) else (invocation,):
+        for name, argument in call.arguments:
+            yield from _of_argument(name, argument)
     for array in reference.feeds:
         for word in _special(array):
             yield "special", word
@@ -238,37 +286,37 @@ def make(
     """Draw, run and export the goldens of one operator.
 
     Args:
-        overload: One that an operator case covers.
+        overload: One that an operator case covers, or a pattern's name in the record.
         converter_names: Of whose models to store.
         without: Case ids of draws that are passed over.
     """
     torch.set_num_threads(1)
-    case = load_cases()[overload]
-    references = select(case, seed=seed, count=count, without=without)
+    source = _drawn_from(overload)
+    references = select(overload, seed=seed, count=count, without=without)
     models: list[dict[str, bytes]] = [{} for _ in references]
     unconverted: dict[GoldenKey, Ending] = {}
     for name in converter_names:
-        with _memory(case.judge):
+        with _memory(source.judge):
             serialised, endings = _export(references, name)
         for i, model in serialised.items():
             models[i][name] = model
         for i, ending in endings.items():
             unconverted[references[i].invocation.case_id, name, ""] = ending
-    goldens = tuple(_golden(case, r, m) for r, m in zip(references, models, strict=True))
+    goldens = tuple(_golden(r, m) for r, m in zip(references, models, strict=True))
     return GoldensMade(goldens, unconverted)
 
 
 def candidates(overload: str, *, seed: int) -> list[Invocation]:
     """Among what `make` chooses."""
-    return list(drawn(load_cases()[overload], seed))
+    return list(_drawn_from(overload).invocations(seed))
 
 
 def ask(invocation: Invocation) -> None:
     """Ask PyTorch all that is asked about a candidate, for whether it survives that."""
     torch.set_num_threads(1)
-    case = load_cases()[invocation.overload]
+    load_cases()
     with suppress(Exception):
-        _golden(case, settled(judge_of(invocation), run_reference(invocation)), {})
+        _golden(settled(judge_of(invocation), run_reference(invocation)), {})
 
 
 def exported(invocation: Invocation, converter_name: str) -> bytes | Ending:
@@ -281,7 +329,7 @@ def exported(invocation: Invocation, converter_name: str) -> bytes | Ending:
     return models[0] if models else endings[0]
 
 
-def _golden(case: OperatorCase, reference: Reference, models: Mapping[str, bytes]) -> Golden:
+def _golden(reference: Reference, models: Mapping[str, bytes]) -> Golden:
     judge = judge_of(reference.invocation)
     free = free_outputs(judge, reference.arguments)
     # Outputs that are judged by their distance from the truth.
@@ -423,8 +471,7 @@ def record(
                 for converter in golden.models:
                     ending = ending_of(golden, converter, backend, process)
                     endings[golden.case_id, converter, backend] = ending
-    registry = load_cases()
-    families = {name: registry[name].family for name in goldens}
+    families = {name: _drawn_from(name).family for name in goldens}
     return Recorded(write_set(directory, goldens, endings, families, manifest), lost, tuple(found))
 
 
@@ -520,7 +567,7 @@ def _kept(
                 f"{directory} was recorded with {name} {_said(theirs[name])}, this is {_said(ours[name])}; "
                 "record all operators, or into another directory"
             )
-    known = load_cases()
+    known = {*load_cases(), *load_patterns()}
     kept: dict[str, tuple[Golden, ...]] = {}
     for golden in goldens:
         if golden.overload not in replaced and golden.overload in known:

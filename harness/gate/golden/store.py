@@ -33,6 +33,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import as_json, of_data, of_json
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.program import is_program
 from harness.generate.operator_case import judge_of
 from harness.record.layout import ResultsError, reason, replacing
 
@@ -126,7 +127,9 @@ class Golden:
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
-        """Schema name → value, tensors as arrays; for rules."""
+        """Schema name → value, tensors as arrays; for rules. Of a program its inputs, by place."""
+        if is_program(self.invocation):
+            return {str(place): array for place, array in enumerate(self.inputs)}
         return self.invocation.arguments_with(self.inputs)
 
     @cached_property
