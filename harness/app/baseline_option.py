@@ -23,7 +23,7 @@ from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import Rechecked
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, comparison, reported
 from harness.gate.run_diff import version_changes
-from harness.plan.options import Options, UsageProblem
+from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.present import gate_report as gate, report as reports
 from harness.record.json_lines import write_flaky
 from harness.record.layout import ResultsError
@@ -53,9 +53,11 @@ def prepare(given: Any) -> None:
                 setattr(given, name, value)
         if not (given.programs or given.pattern):
             given.source = [_DRAWN]
-    for name in ("seed", "examples"):
+    of_programs = given.programs or given.pattern
+    usual = {"seed": Options().seed, "examples": PROGRAM_EXAMPLES if of_programs else Options().examples}
+    for name, value in usual.items():
         if getattr(given, name) is None:
-            setattr(given, name, getattr(Options(), name))
+            setattr(given, name, value)
 
 
 def _check(given: Any) -> None:

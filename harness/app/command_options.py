@@ -13,7 +13,7 @@ from harness.app import model_windows
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
 from harness.execute.models.model_loading import load_models
-from harness.plan.options import Options, UsageProblem
+from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.record.layout import reason
 
 #: What ``run.json`` records of the command line; it keeps no paths of this machine.
@@ -76,7 +76,8 @@ def _add_selection(add: Callable[..., None]) -> None:
 def _add_draws(add: Callable[..., None]) -> None:
     """How many cases, and of what shapes."""
     default = Options()
-    cases = f"draw about N cases per operator: more where exports are quick ({default.examples})"
+    cases = "draw about N cases per operator: more where exports are quick "
+    cases += f"({default.examples}, of a pattern of programs {PROGRAM_EXAMPLES})"
     add("--examples", help=cases, **_NUMBER)
     add(
         "--values",

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from harness.generate.sources.recorded import Replayed
 
+#: Cases of each pattern of programs, which a run of them draws in some five minutes on two cores.
+PROGRAM_EXAMPLES = 352
+
 
 class UsageProblem(Exception):
     """Invalid options; the message is one line for a person."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import harness
 from harness.convert.converter import CONVERTERS
@@ -23,7 +24,7 @@ def header(plan: Plan, options: Options) -> list[str]:
     versions = ", ".join(f"{name} {installed[name]}" for name in named if name in installed)
     lines = [f"conformance: harness {harness.__version__}, {versions}"]
     lines += _participants(plan, "converter", [e.name for e in CONVERTERS.entries()], plan.converters)
-    lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends)
+    lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends, _adapters(plan))
     if plan.models:
         models = len({unit.word for unit in plan.models})
         shapes = "static" if options.shapes == "mixed" else options.shapes
@@ -45,10 +46,19 @@ def header(plan: Plan, options: Options) -> list[str]:
     return lines
 
 
-def _participants(plan: Plan, kind: str, known: list[str], chosen: tuple[str, ...]) -> list[str]:
+def _adapters(plan: Plan) -> dict[str, str]:
+    """Backend → what it runs on, where that is not plain."""
+    asked = {name: BACKENDS.find(name)[0].adapter for name in plan.backends}
+    return {name: ask() for name, ask in asked.items() if ask is not None}
+
+
+def _participants(
+    plan: Plan, kind: str, known: list[str], chosen: tuple[str, ...], notes: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
     unavailable = {name: why for k, name, why in plan.unavailable if k == kind}
     rest = [name for name in known if name not in chosen and name not in unavailable]
-    lines = [f"{kind}s: {', '.join(chosen)}" + (f" (also here: {', '.join(rest)})" if rest else "")]
+    named = (f"{name} on {notes[name]}" if name in notes else name for name in chosen)
+    lines = [f"{kind}s: {', '.join(named)}" + (f" (also here: {', '.join(rest)})" if rest else "")]
     for name, why in unavailable.items():
         lines.append(f"  {name} unavailable: {why.reason}; to get it: {why.install}")
     return lines

@@ -119,7 +119,7 @@ class Backend(Protocol):
     """One inference runtime on one device."""
 
     name: str
-    #: "cpu" or "cuda".
+    #: "cpu", "cuda", or what its runtime calls the device.
     device: str
     #: Version of the runtime, as its package states it.
     version: str
@@ -189,6 +189,7 @@ class BackendEntry:
         last_witness: Whether it is asked only where the failure cannot be decided without it.
         resources: What a node of a cluster must have for it beside a CPU, and how much of it one process
             takes: ``{"GPU": 1}``. Other names are a cluster's own.
+        adapter: What it runs on, for the header, where several things could serve; None where that is plain.
     """
 
     name: str
@@ -208,6 +209,7 @@ class BackendEntry:
     witness: int | None = None
     last_witness: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
+    adapter: Callable[[], str] | None = None
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:

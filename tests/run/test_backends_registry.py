@@ -61,7 +61,17 @@ def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
 
 def test_what_is_registered() -> None:
     names = [entry.name for entry in BACKENDS.entries()]
-    expected = ["onnx-api:", "onnx-reference", "openvino", "ort-cpu", "ort-cuda", "trt", "trt-rtx"]
+    expected = [
+        "onnx-api:",
+        "onnx-reference",
+        "openvino",
+        "ort-cpu",
+        "ort-cuda",
+        "ort-ep:",
+        "ort-webgpu",
+        "trt",
+        "trt-rtx",
+    ]
     assert [name for name in names if name in expected] == expected
     assert [entry.name for entry in BACKENDS.defaults()] == ["ort-cpu"]
 
@@ -69,7 +79,7 @@ def test_what_is_registered() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("ort-gpu", "ort-cpu or ort-cuda"),
+        ("ort-gpu", "ort-cpu or ort-webgpu"),
         ("onnx-api", "onnx-api:"),
         ("tensorrt", "trt"),
         ("ort-cpu:1", "ort-cpu"),

@@ -55,7 +55,9 @@ _UNREGISTERED = re.compile(r"Fatal error: (?P<domain>[^:]*):(?P<operator>\w+)\(.
 _UNSUPPORTED = re.compile(
     r"NOT_IMPLEMENTED|is not a registered function/op|No Op registered for|Unsupported model IR version"
     r"|under development and support for this is limited|is not currently registered or supported"
-    r"|operator does not support \w+ yet|data type is not supported with"
+    r"|operator does not support \w+ yet|data type is not supported with|but the device does not support it"
+    # What no provider has a kernel for, where several are asked.
+    r"|Provider type for \w+ node .*is not set"
 )
 _INVALID = re.compile(
     r"INVALID_GRAPH|INVALID_ARGUMENT|INVALID_PROTOBUF|This is an invalid model|ShapeInferenceError"
@@ -320,36 +322,39 @@ def _version(argument: str) -> str:
     return installed_version(*_DISTRIBUTIONS)
 
 
-def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
-    providers = f"[({_CUDA_PROVIDER!r}, {_CUDA_OPTIONS})]" if cuda else f'["{_CPU_PROVIDER}"]'
-    run: tuple[str, ...]
+def session_run(wanted: RunWanted) -> tuple[str, ...]:
+    """The lines of a script that run a session."""
     if wanted.arrays:
-        run = ("outputs = session.run(None, {i.name: inputs[i.name] for i in model.graph.input})",)
-    elif wanted.raw:
+        return ("outputs = session.run(None, {i.name: inputs[i.name] for i in model.graph.input})",)
+    if wanted.raw:
         # NumPy has no bfloat16: tensors cross as they are.
-        run = (
+        return (
             "feeds = {",
             "    i.name: ort.OrtValue.from_dlpack(inputs[i.name].contiguous()) for i in model.graph.input",
             "}",
             "outputs = [torch.from_dlpack(o) for o in session.run_with_ort_values(None, feeds)]",
         )
-    else:
-        run = (
-            "feeds = {i.name: inputs[i.name].contiguous().numpy() for i in model.graph.input}",
-            "outputs = [torch.as_tensor(o) for o in session.run(None, feeds)]",
-        )
+    return (
+        "feeds = {i.name: inputs[i.name].contiguous().numpy() for i in model.graph.input}",
+        "outputs = [torch.as_tensor(o) for o in session.run(None, feeds)]",
+    )
+
+
+def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
+    providers = f"[({_CUDA_PROVIDER!r}, {_CUDA_OPTIONS})]" if cuda else f'["{_CPU_PROVIDER}"]'
     return RunSnippet(
         load=(
             *(("ort.preload_dlls()",) if cuda else ()),
             f"session = ort.InferenceSession(model.SerializeToString(), providers={providers})",
         ),
-        run=run,
+        run=session_run(wanted),
         imports=("import onnxruntime as ort",),
         packages=installed(*_DISTRIBUTIONS),
     )
 
 
-def _issue_form(provider: str) -> dict[str, str]:
+def issue_form(provider: str) -> dict[str, str]:
+    """What ONNX Runtime's tracker asks for."""
     return {
         "Describe the issue": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}\n\n{diagnosis}",
         "To reproduce": "{code}\n\n{model}",
@@ -376,7 +381,7 @@ register(
         summary="ONNX Runtime, CPU provider, one thread",
         snippet=lambda wanted: _snippet(wanted, cuda=False),
         tracker="microsoft/onnxruntime",
-        issue_form=_issue_form("Default CPU"),
+        issue_form=issue_form("Default CPU"),
         distributions=_DISTRIBUTIONS,
         on_cpu=True,
         variables=_VARIABLES,
@@ -393,7 +398,7 @@ register(
         summary="ONNX Runtime, CUDA provider, without TF32",
         snippet=lambda wanted: _snippet(wanted, cuda=True),
         tracker="microsoft/onnxruntime",
-        issue_form=_issue_form("CUDA"),
+        issue_form=issue_form("CUDA"),
         distributions=_DISTRIBUTIONS,
         variables=_VARIABLES,
         resources={"GPU": 1},
