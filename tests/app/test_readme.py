@@ -84,7 +84,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extended]:
 def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
     assert set(FILES) == {
         "cases/mine.py",
-        "harness/run/backends/tract_runtime.py",
+        "harness/run/backends/tract_briefly.py",
         "harness/convert/converters/unoptimised.py",
         "harness/blame/witnesses/one_thread.py",
         "harness/present/dashboard/page/js/view_families.js",
@@ -101,7 +101,7 @@ def walked(extended: Extended) -> Path:
     operators = ("--op", "flatten_dense_tensors", "--op", "celu", "--dtype", "float32")
     extended.run(
         *("pytest", "harness", "--examples", "40", "--record-only", *operators),
-        *("--backend", "tract", "--backend", "ort-cpu"),
+        *("--backend", "tract-briefly", "--backend", "ort-cpu"),
         *("--converter", "unoptimised", "--converter", "dynamo"),
         *("--results-dir", "run", "-p", "no:cacheprovider"),
     )
@@ -115,14 +115,14 @@ def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walke
         (operator, converter, backend)
         for operator in ("aten.flatten_dense_tensors.default", CELU)
         for converter in ("unoptimised", "dynamo")
-        for backend in ("tract", "ort-cpu")
+        for backend in ("tract-briefly", "ort-cpu")
     }
     ends = {
         backend: {v.case_id for v in verdicts if v.overload == CELU and v.backend == backend and v.outcome == outcome}
-        for backend, outcome in (("tract", "mismatch"), ("ort-cpu", "pass"))
+        for backend, outcome in (("tract-briefly", "mismatch"), ("ort-cpu", "pass"))
     }
     # As harness/README.md says of tract 0.23.
-    assert ends["tract"] & ends["ort-cpu"]
+    assert ends["tract-briefly"] & ends["ort-cpu"]
     assert any("PyTorch gives the same result on one thread." in v.evidence for v in verdicts)
 
 

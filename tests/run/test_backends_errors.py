@@ -19,7 +19,7 @@ def ort() -> Backend:
     return start("ort-cpu")
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "onnx-api:onnxruntime.backend", "trt-rtx"])
+@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "onnx-api:onnxruntime.backend", "tract", "trt-rtx"])
 def test_unsupported_operator_names_its_node(name: str) -> None:
     with pytest.raises(UnsupportedModel) as caught:
         start(name).load(model_of(DET, *DET_IO), None)
@@ -37,7 +37,7 @@ def test_reference_evaluator_without_an_operator() -> None:
     assert caught.value.nodes == ("roi",)
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference", "openvino", "trt-rtx"])
+@pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference", "openvino", "tract", "trt-rtx"])
 def test_unknown_domain_is_unsupported(name: str) -> None:
     model = model_of(
         [node("Foo", ["x"], ["y"], name="custom", domain="my.domain")],
@@ -50,7 +50,7 @@ def test_unknown_domain_is_unsupported(name: str) -> None:
     assert caught.value.nodes == ("custom",)
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "trt-rtx"])
+@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "tract", "trt-rtx"])
 def test_invalid_model_names_its_node(name: str) -> None:
     model = model_of(
         [node("Relu", ["x"], ["y"], name="fine"), node("MatMul", ["a", "a"], ["z"], name="wrong product")],

@@ -69,6 +69,7 @@ def test_what_is_registered() -> None:
         "ort-cuda",
         "ort-ep:",
         "ort-webgpu",
+        "tract",
         "trt",
         "trt-rtx",
     ]

@@ -1,0 +1,139 @@
+"""tract: Sonos's inference engine in Rust, which reads ONNX files."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from harness.core.dtypes import Array
+from harness.core.plugins import Unavailable, importable, installed, installed_version
+from harness.core.snippet import RunSnippet, RunWanted
+from harness.run import node_names
+from harness.run.backend import (
+    BackendEntry,
+    BackendFailure,
+    InvalidModel,
+    ShapeRange,
+    UnsupportedModel,
+    graph_inputs,
+    register,
+)
+
+_DISTRIBUTION = "tract"
+#: Where tract's messages give the name of a node, and of an operator that it does not know.
+_NODES = re.compile(r'node #\d+ "(?P<name>[^"]*)"')
+_UNIMPLEMENTED = re.compile(
+    r"Unimplemented\(|Operator can not be made a TypedOp|Unknown DatumType|[Uu]nsupported|not supported"
+    r"|[Nn]ot implemented|[Uu]nimplemented|not yet implemented"
+)
+_INVALID = re.compile(r"Failed analyse for node|Inconsistent|Impossible to unify")
+#: Behind the message.
+_BACKTRACE = "Stack backtrace:"
+
+
+class TractSession:
+    """A model that tract has made a plan of."""
+
+    runnable = True
+
+    def __init__(self, plan: Any, model: onnx.ModelProto) -> None:
+        self._plan = plan
+        self._model = model
+        self._inputs = [value.name for value in graph_inputs(model)]
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.backend.BackendSession.run`."""
+        try:
+            found = self._plan.run([feeds[name] for name in self._inputs])
+            return [_array(tensor) for tensor in found]
+        except Exception as error:
+            raise _translated(error, self._model, loading=False) from None
+
+
+def _array(tensor: Any) -> Array:
+    """What tract gives; sizes, which ONNX has in int64, have a type of their own, which its Python API cannot name."""
+    import tract
+
+    try:
+        tensor.datum_type()
+    except tract.TractError:
+        tensor = tensor.convert_to(tract.DatumType.I64)
+    array: Array = tensor.to_numpy()
+    return array
+
+
+class TractBackend:
+    """tract with its own optimisations."""
+
+    name, device = "tract", "cpu"
+
+    def __init__(self) -> None:
+        self.version: str = installed_version(_DISTRIBUTION)
+
+    def narrows(self, dtype: str) -> str | None:
+        """Every dtype that it takes is kept."""
+        return None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> TractSession:
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
+        import tract
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(model.SerializeToString())
+            try:
+                plan = tract.onnx().load(str(path)).into_model().into_runnable()
+            except Exception as error:
+                raise _translated(error, model, loading=True) from None
+        return TractSession(plan, model)
+
+
+def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
+    """The exception of our protocol for one of tract's."""
+    message = " ".join(str(error).partition(_BACKTRACE)[0].split())
+    nodes: Sequence[str] = node_names.known((match["name"] for match in _NODES.finditer(message)), model)
+    if _UNIMPLEMENTED.search(message):
+        return UnsupportedModel(message, nodes)
+    if loading and _INVALID.search(message):
+        return InvalidModel(message, nodes)
+    return BackendFailure(message or type(error).__name__, nodes)
+
+
+def _probe(argument: str) -> Unavailable | None:
+    if importable("tract"):
+        return None
+    return Unavailable(reason="tract is not installed", install="pip install '.[tract]'")
+
+
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    given = "inputs[i.name]" if wanted.arrays else "inputs[i.name].contiguous().numpy()"
+    taken = "o.to_numpy()" if wanted.arrays else "torch.as_tensor(o.to_numpy())"
+    return RunSnippet(
+        load=(
+            'onnx.save(model, "model.onnx")',
+            'plan = tract.onnx().load("model.onnx").into_model().into_runnable()',
+        ),
+        run=(f"outputs = [{taken} for o in plan.run([{given} for i in model.graph.input])]",),
+        imports=("import onnx", "import tract"),
+        packages=installed(_DISTRIBUTION),
+    )
+
+
+register(
+    BackendEntry(
+        name="tract",
+        probe=_probe,
+        create=lambda argument: TractBackend(),
+        version=lambda argument: installed_version(_DISTRIBUTION),
+        summary="tract, Sonos's engine in Rust",
+        snippet=_snippet,
+        tracker="sonos/tract",
+        distributions=(_DISTRIBUTION,),
+        on_cpu=True,
+    )
+)
