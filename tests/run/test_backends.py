@@ -25,7 +25,7 @@ from onnx import TensorProto, helper
 from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
 from harness.run.trt_execution import _to_numpy, _to_torch
 
-RUNNERS = ["ort-cpu", "onnx-reference", "openvino", "tract", "onnx-api:onnxruntime.backend", *ON_GPU]
+RUNNERS = ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "onnx-api:onnxruntime.backend", *ON_GPU]
 
 
 @pytest.fixture(scope="module", params=RUNNERS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import psutil
 import pytest
 from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
 from onnx import helper
@@ -19,7 +20,7 @@ def ort() -> Backend:
     return start("ort-cpu")
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "openvino", "onnx-api:onnxruntime.backend", "tract", "trt-rtx"])
+@pytest.mark.parametrize("name", ["ort-cpu", "ort-web", "openvino", "onnx-api:onnxruntime.backend", "tract", "trt-rtx"])
 def test_unsupported_operator_names_its_node(name: str) -> None:
     with pytest.raises(UnsupportedModel) as caught:
         start(name).load(model_of(DET, *DET_IO), None)
@@ -37,7 +38,7 @@ def test_reference_evaluator_without_an_operator() -> None:
     assert caught.value.nodes == ("roi",)
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "onnx-reference", "openvino", "tract", "trt-rtx"])
+@pytest.mark.parametrize("name", ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "trt-rtx"])
 def test_unknown_domain_is_unsupported(name: str) -> None:
     model = model_of(
         [node("Foo", ["x"], ["y"], name="custom", domain="my.domain")],
@@ -149,3 +150,12 @@ def test_cuda_messages_do_not_name_the_machine() -> None:
 )
 def test_cuda_faults_that_stick(message: str, sticky: bool) -> None:
     assert _cuda.is_sticky(message) is sticky
+
+
+def test_a_process_of_node_that_ends_is_a_lost_device() -> None:
+    backend = start("ort-web")
+    session = backend.load(unary("Relu", F32, [2]), None)
+    *_, node_process = (child for child in psutil.Process().children() if child.name() == "node")
+    node_process.kill()
+    with pytest.raises(DeviceLost, match="Node ended with status -9"):
+        session.run({"x": np.ones(2, np.float32)})

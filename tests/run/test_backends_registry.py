@@ -68,6 +68,7 @@ def test_what_is_registered() -> None:
         "ort-cpu",
         "ort-cuda",
         "ort-ep:",
+        "ort-web",
         "ort-webgpu",
         "tract",
         "trt",

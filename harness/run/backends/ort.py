@@ -97,7 +97,7 @@ class OrtSession:
                 return outputs
             return self._run_values(feeds)
         except Exception as error:
-            raise _translated(error, self._model, loading=False) from error
+            raise translated(error, self._model, loading=False) from error
 
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         import onnxruntime
@@ -222,10 +222,10 @@ class OrtBackend:
                 disabled_optimizers=self._left_out or None,
             )
         except Exception as error:
-            translated = _translated(error, model, loading=True)
-            if isinstance(translated, BackendFailure):
-                _ask_whether_lost(self._pulse, translated)
-            raise translated from error
+            problem = translated(error, model, loading=True)
+            if isinstance(problem, BackendFailure):
+                _ask_whether_lost(self._pulse, problem)
+            raise problem from error
         if self._provider == _CPU_PROVIDER:
             return OrtSession(session, model)
         self._check_provider(session)
@@ -282,7 +282,7 @@ def _from_bits(value: Any) -> Array:
     return np.frombuffer(content, dtype=dtype).reshape(value.shape())
 
 
-def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
+def translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
     """The exception of our protocol for one of ONNX Runtime's."""
     message = _cuda.words_of(error)
     if _cuda.is_sticky(message):
