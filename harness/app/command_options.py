@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from harness.app import model_windows
+from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
 from harness.execute.models.model_loading import load_models
@@ -37,6 +38,8 @@ def add(add: Callable[..., None]) -> None:
 
 
 _NAMES: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
+#: The oldest opset that ``--opset all`` means: what PyTorch's exporter emits itself.
+_FIRST_OF_ALL = 18
 _NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 
 
@@ -120,7 +123,13 @@ def _add_comparison(add: Callable[..., None]) -> None:
 def _add_exports(add: Callable[..., None]) -> None:
     """How cases are exported and run."""
     default = Options()
-    add("--opset", help="emit opset N (default: the converter's own)", **_NUMBER)
+    add(
+        "--opset",
+        action="append",
+        default=[],
+        metavar="N",
+        help="emit opset N (default: the converter's own); repeatable, or `all` that the converters emit from 18 on",
+    )
     add("--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **_NUMBER)
     add("--public-api", action="store_true", help="use only the public exporter, which is slow and plain")
     add("--no-blame", action="store_true", help="do not find out whose defect each failure is")
@@ -214,6 +223,26 @@ def sources(given: Any) -> tuple[str, ...]:
     if given.model:
         return (f"corpus:{model_windows.window_file(given)}",)
     return tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
+
+
+def opsets(given: Any) -> tuple[int, ...]:
+    """The opsets that the user wants, each once; none for the converters' own.
+
+    Raises:
+        UsageProblem: one is not a number.
+    """
+    # A baseline and a recorded run have a number.
+    words = [
+        str(word) for word in (given.opset if isinstance(given.opset, list) else [given.opset]) if word is not None
+    ]
+    if words == ["all"]:
+        names = given.converter or [entry.name for entry in CONVERTERS.defaults()]
+        emitted = [set(find_converter(name).opsets()) for name in names]
+        return tuple(n for n in sorted(set.intersection(*emitted)) if n >= _FIRST_OF_ALL)
+    for word in words:
+        if not word.isdecimal():
+            raise UsageProblem(f"--opset {word}: give a number, or `all` alone")
+    return tuple(dict.fromkeys(map(int, words)))
 
 
 def operators(given: Any) -> tuple[str, ...]:

@@ -114,6 +114,9 @@ def _options(given: Any) -> Options:
         raise UsageProblem("a baseline is about operators; leave out --baseline, or --model and --models")
     if (given.timeout or 0) < 0 or given.memory_limit <= 0:
         raise UsageProblem("--timeout and --memory-limit must be positive")
+    opsets = command_options.opsets(given)
+    # So it is recorded, and read again.
+    given.opset = opsets[0] if len(opsets) == 1 else None
     return Options(
         ops=command_options.operators(given),
         converters=tuple(given.converter or ()),
@@ -123,7 +126,8 @@ def _options(given: Any) -> Options:
         values=given.values,
         seed=given.seed,
         shapes=given.shapes,
-        opset=given.opset,
+        opset=opsets[0] if len(opsets) == 1 else None,
+        opsets=opsets if len(opsets) > 1 else (),
         batch_size=given.batch_size,
         sources=command_options.sources(given),
         public_api=given.public_api,

@@ -148,6 +148,7 @@ class HasProgram(Protocol):
         """As `Converter.convert`, with the graph."""
 
 
+_AT = "@"
 #: The first that PyTorch's exporters ever emitted.
 FIRST_OPSET = 7
 
@@ -272,6 +273,18 @@ CONVERTERS: Registry[ConverterEntry] = Registry(
 register = CONVERTERS.register
 
 
+def at_opset(name: str, opset: int) -> str:
+    """How a converter is written that emits an opset: ``dynamo@18``. Units, the record and its views have it so
+    where a run has several."""
+    return f"{name}{_AT}{opset}"
+
+
+def split_opset(word: str) -> tuple[str, int | None]:
+    """A converter's own name, and the opset that `word` gives it; None for none."""
+    name, at, opset = word.rpartition(_AT)
+    return (name, int(opset)) if at and opset.isdecimal() else (word, None)
+
+
 def find_converter(name: str) -> ConverterEntry:
-    """The converter called `name`; raises as `Registry.find` does."""
-    return CONVERTERS.find(name)[0]
+    """The converter called `name`, which may name an opset, too; raises as `Registry.find` does."""
+    return CONVERTERS.find(split_opset(name)[0])[0]

@@ -20,6 +20,7 @@ import onnx
 import pyarrow.compute as pc
 
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
+from harness.convert.converter import split_opset
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.execute.models.model_task import PREFIX
 from harness.execute.supervisor import Death, Supervisor
@@ -221,12 +222,13 @@ def _placed(
     how = verdict.stage, verdict.outcome, verdict.signature
     alike = [row.invocation for row in rows if (row.stage, row.outcome, row.signature) == how]
     right = [row.invocation for row in rows if row.outcome is Outcome.PASS]
+    name, own = split_opset(verdict.converter)
     task = PlaceTask(
         failing=_invocations([*first, *alike]),
         passing=_invocations(right),
-        converter=verdict.converter,
+        converter=name,
         backend=verdict.backend,
-        settings=Settings(opset=opset, blame=False),
+        settings=Settings(opset=own or opset, blame=False),
         limits=limits,
     )
     with Supervisor(timeout=_TIMEOUT) as supervisor:

@@ -28,6 +28,7 @@ class Options:
         seed: Of the draws.
         shapes: ``static``, ``dynamic``, ``both``, or ``mixed``: static, and for operators some dynamic cases.
         opset: To emit, None for the converter's default.
+        opsets: Several to emit, in place of `opset`: each converter is run with each, under the name ``dynamo@18``.
         batch_size: Structures per export.
         blame: Find out whose defect each failure is.
         public_api: Plain public calls with nothing kept between exports.
@@ -52,6 +53,7 @@ class Options:
     seed: int = 0
     shapes: str = "mixed"
     opset: int | None = None
+    opsets: tuple[int, ...] = ()
     batch_size: int = 64
     public_api: bool = False
     blame: bool = True

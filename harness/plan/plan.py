@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.convert.converter import CONVERTERS, find_converter
+from harness.convert.converter import CONVERTERS, at_opset, find_converter, split_opset
 from harness.convert.rules.rule import Rule, RuleProblem, load_rules
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
@@ -83,7 +83,7 @@ def _make_plan(options: Options) -> Plan:
     converter_names = _converter_names(options, rules)
     if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
-    _check_opset(options.opset, converter_names)
+    converter_names = _at_opsets(options, converter_names)
     backend_names = _choose_backends(options.backends)
     if options.models:
         return Plan(
@@ -175,7 +175,8 @@ def _words(names: Sequence[str]) -> dict[str, str]:
 
 def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
     """Of the rules that a case is to use."""
-    return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in names))
+    converters = {split_opset(name)[0] for name in names}
+    return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in converters))
 
 
 def _check_numbers(options: Options) -> None:
@@ -189,13 +190,24 @@ def _check_numbers(options: Options) -> None:
             )
 
 
-def _check_opset(opset: int | None, converters: Sequence[str]) -> None:
-    for name in converters if opset is not None else ():
+def _at_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
+    """The converters, each with each of several opsets, where the user names several."""
+    for name in converters:
+        base, own = split_opset(name)
         emitted = find_converter(name).opsets()
-        if opset not in emitted:
-            raise UsageProblem(
-                f"--opset {opset}: the converter {name} emits opsets {emitted.start} to {emitted.stop - 1}"
-            )
+        asked = (*options.opsets, *(n for n in (own, options.opset) if n is not None))
+        for opset in asked:
+            if opset not in emitted:
+                raise UsageProblem(
+                    f"--opset {opset}: the converter {base} emits opsets {emitted.start} to {emitted.stop - 1}"
+                )
+        if own is not None and len(set(asked)) > 1:
+            raise UsageProblem(f"--converter {name} names an opset: leave out --opset")
+    if not options.opsets:
+        return tuple(converters)
+    if options.models:
+        raise UsageProblem("--model runs one opset at a time: give --opset once")
+    return tuple(at_opset(name, opset) for name in converters for opset in options.opsets)
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
@@ -295,7 +307,7 @@ def _units(
                 dtypes=options.dtypes or None,
                 sources=tuple(asked),
                 replay=replay,
-                settings=replace(_settings(options, mode), batch_size=options.batch_size),
+                settings=replace(_settings(options, mode, split_opset(converter)[1]), batch_size=options.batch_size),
             )
         )
     return units
@@ -330,10 +342,10 @@ def _examples(options: Options, mode: str, overload: str, case: OperatorCase | N
     return exports * (1 + SIZES_PER_EXPORT)
 
 
-def _settings(options: Options, mode: str) -> Settings:
+def _settings(options: Options, mode: str, opset: int | None = None) -> Settings:
     """What a task of a model depends on; `batch_size` is of operators alone."""
     return Settings(
-        opset=options.opset,
+        opset=options.opset if opset is None else opset,
         public_api=options.public_api,
         dynamic=mode == "dynamic",
         rules=options.rules,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.compare.repeated import RUNS, first_wrong
 from harness.compare.verdict import Verdict
-from harness.convert.converter import find_converter
+from harness.convert.converter import find_converter, split_opset
 from harness.core.dtypes import Array
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
@@ -192,8 +192,8 @@ def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) ->
     reference = run_reference(case.invocation)
     structure = Exportable.of(exported, [case.invocation], outputs=len(reference.expected))
     dynamic = case.exported is not None
-    started = find_converter(converter).create(False)
-    model = export_alone(started, structure, opset=opset, dynamic=dynamic)
+    started, own = find_converter(converter).create(False), split_opset(converter)[1]
+    model = export_alone(started, structure, opset=own or opset, dynamic=dynamic)
     entry, argument = BACKENDS.find(backend)
     ranges = structure.shape_ranges(model, [exported, case.invocation]) if dynamic else None
     feeds = structure.feeds(model, reference.feeds)

@@ -23,7 +23,7 @@ from harness.blame.examined_failures import FailureKind, not_examined, signature
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import Verdict
-from harness.convert.converter import find_converter
+from harness.convert.converter import find_converter, split_opset
 from harness.core.invocation import PROGRAM, Invocation
 from harness.execute.supervisor import Supervisor
 from harness.execute.task import Group, Result, Settings, Task
@@ -125,6 +125,7 @@ class Unit:
     """What to run and where to send it.
 
     Attributes:
+        converter: A name, with the opset of the settings behind it where a run has several: ``dynamo@18``.
         backends: Names; one export serves all.
         shape_mode: ``static`` or ``dynamic``.
         seed: Of the draws.
@@ -209,7 +210,8 @@ def run_part(
     family = "programs" if unit.overload.startswith(PROGRAM) else ""
     if operator := OPERATOR_CASES.get(unit.overload):
         family = operator.family
-    converter_version = find_converter(unit.converter).version()
+    converter, _ = split_opset(unit.converter)
+    converter_version = find_converter(converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
@@ -227,9 +229,9 @@ def run_part(
         )
 
     def unexamined(result: Result) -> Result:
-        return not_examined(result, invocations[result.case][1], unit.converter)
+        return not_examined(result, invocations[result.case][1], converter)
 
-    task = Task(groups, unit.converter, unit.backends, unit.settings)
+    task = Task(groups, converter, unit.backends, unit.settings)
     held: list[Result] = []
     for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []

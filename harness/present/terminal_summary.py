@@ -28,6 +28,7 @@ from harness.present import glance, matrix, report as reports, run_changes as ch
 from harness.present.case_report import command, shown_path
 from harness.present.composition_text import composition, render_composition
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
+from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import fallbacks
 from harness.record import layout, store
@@ -112,6 +113,7 @@ def _parts(
         yield render_failures(found, groups)
         yield Text()
     yield from render_composition(composition(results_dir))
+    yield from render_opsets(opset_differences(results_dir))
     yield from _remarks(results_dir)
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     regressed = None if from_baseline is None else _failing(results_dir, from_baseline)

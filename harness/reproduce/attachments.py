@@ -27,7 +27,7 @@ import torch
 
 from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
-from harness.convert.converter import Converter, find_converter
+from harness.convert.converter import Converter, find_converter, split_opset
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
@@ -316,7 +316,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     invocation = Invocation.from_json(wanted.invocation)
     member = Exportable.of(invocation, outputs=len(run_reference(invocation).expected))
     request = dataclasses.replace(
-        export_request([member], opset=opset, dynamic=False),
+        export_request([member], opset=split_opset(wanted.converter)[1] or opset, dynamic=False),
         input_names=CallSource(invocation).names,
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )

@@ -17,7 +17,7 @@ from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import FLUSHED, OVERFLOW
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import find_converter
+from harness.convert.converter import find_converter, split_opset
 from harness.convert.rules.rule import RuleProblem, load_rules
 from harness.convert.rules.standalone_source import RuleSource, rule_source
 from harness.core.dtypes import PRECISION
@@ -160,7 +160,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         evidence=found.evidence,
         signature=found.signature,
         message=found.message,
-        opset=opset if isinstance(opset, int) else None,
+        opset=split_opset(row.converter)[1] or (opset if isinstance(opset, int) else None),
         timeout=float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
         minimal=minimal is not None,
         matters=minimal.matters if minimal is not None else (),
@@ -212,7 +212,7 @@ def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
     code: list[str] = []
     for name in chosen:
         rules = load_rules(str(files[name]))
-        mine = [r for r in rules if r.converter == failure.converter and r.label in labels]
+        mine = [r for r in rules if r.converter == split_opset(failure.converter)[0] and r.label in labels]
         functions |= {rule.overload: rule.name for rule in mine}
         found = rule_source(files[name], sorted({rule.name for rule in mine}))
         imports += found.imports

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from harness.causes.groups import FAILED
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
-from harness.convert.converter import find_converter
+from harness.convert.converter import find_converter, split_opset
 from harness.core.documents import count
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
@@ -274,7 +274,7 @@ def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluato
 
 def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
     """What the failure is evaluated with: as its run was asked for."""
-    opset = asked.get("opset")
+    opset = split_opset(failure.converter)[1] or asked.get("opset")
     settings = Settings(
         opset=opset if isinstance(opset, int) else None,
         public_api=bool(asked.get("public_api")),
