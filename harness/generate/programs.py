@@ -209,9 +209,11 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     else:
         returns = list(found.draw(p))
         returns += _more_consumers(p, returns)
-    drawn = Program(found.name, tuple(p.calls), tuple(dict.fromkeys(returns)))
-    drawn = with_shared_inputs(replace(drawn, returns=(*drawn.returns, *_unchanged(p))))
-    return drawn.invocation
+    returned: list[Returned] = [*dict.fromkeys(returns), *_unchanged(p)]
+    if p.below(12) == 0 and not any(map(draws_at_random, p.calls)):
+        # What nothing takes and nothing returns; any dtype has it.
+        p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
+    return with_shared_inputs(Program(found.name, tuple(p.calls), tuple(returned))).invocation
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
