@@ -179,11 +179,11 @@ def test_what_was_accepted_is_expected_and_a_known_flaky_case_stays_quiet(plante
     assert "nothing differs" in done.stdout
 
 
-SEEDS = 10
+SEEDS = 5
 SOME = ("aten.celu.default", "aten.avg_pool2d.default", "aten.erf.default", "aten.cumsum.default")
 
 
-def test_an_unchanged_tree_reports_nothing_with_ten_seeds() -> None:
+def test_an_unchanged_tree_reports_nothing_with_other_seeds() -> None:
     """Operators of which many, some and no cases fail: celu's float64, pools, kernels that are missing."""
     load_cases()
     units = [Unit(overload=name, converter="dynamo", backends=("ort-cpu",), examples=32) for name in SOME]
