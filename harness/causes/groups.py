@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +28,7 @@ from harness.causes.priority import (
 )
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
 from harness.causes.rules import RULES, CauseFacts, Rule, united
-from harness.compare.verdict import SPEC, Outcome, Stage
+from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.function_families import function_named
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.call_traits import CONDITIONS
@@ -70,6 +71,16 @@ class OrdinaryFailures:
     def call(self) -> str:
         """The smallest invocation as a person would write it."""
         return call(self.invocation)
+
+
+class GroupKind(StrEnum):
+    """What distinct failures come to: somebody's defect, what a component says that it does not support, what is
+    nobody's yet, and what a specification allows."""
+
+    DEFECT = "defect"
+    GAP = "declared gap"
+    UNDECIDED = "undecided"
+    LEFT_OPEN = "left open"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +141,15 @@ class FailureGroup:
     def blame(self) -> str:
         """Whose defect it is: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``."""
         return self.cause.blame
+
+    @property
+    def kind(self) -> GroupKind:
+        """What it comes to."""
+        if self.blame == SPEC:
+            return GroupKind.LEFT_OPEN
+        if self.outcome is Outcome.UNSUPPORTED:
+            return GroupKind.GAP
+        return GroupKind.UNDECIDED if self.blame == UNKNOWN else GroupKind.DEFECT
 
     @property
     def rule(self) -> str:

@@ -15,18 +15,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.causes.groups import COLUMNS, FAILED, FailureGroup, GroupKind, failure_groups
 from harness.causes.known_issues import KnownIssue
 from harness.causes.rows import CodedRows, each_problem
-from harness.compare.verdict import SPEC, Outcome, Stage
+from harness.compare.verdict import SPEC, Stage
 from harness.core.documents import count, listed
 from harness.present.evidence import SPEECHLESS, fault_text, group_data, group_evidence, group_place, place_text
 from harness.record import store
 from harness.record.json_lines import LocatedFailure, Minimal, read_located, read_minimal
 from harness.record.run_info import RunInfo, read_run_info
-
-#: A declared gap is not a defect.
-GAP = Outcome.UNSUPPORTED
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,7 @@ class CatalogueEntry:
     @property
     def is_gap(self) -> bool:
         """Whether a component declares that something is missing, which is not a defect."""
-        return self.group.outcome is GAP
+        return self.group.kind is GroupKind.GAP
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class Catalogue:
         return [
             entry
             for entry in self.entries
-            if entry.group.blame not in (SPEC, "unknown") and not entry.is_gap and (run is None or run in entry.runs)
+            if entry.group.kind is GroupKind.DEFECT and (run is None or run in entry.runs)
         ]
 
     def to_data(self) -> dict[str, Any]:

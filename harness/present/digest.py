@@ -22,6 +22,7 @@ from harness.core.documents import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
+from harness.present.failures_text import kinds_text
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import Fallback, fallbacks
 from harness.record import store
@@ -273,7 +274,7 @@ def _parts(found: Digest) -> Iterator[str]:
 def _failures(found: Digest) -> Iterator[str]:
     if not found.groups:
         return
-    yield f"\n### {count(len(found.groups), 'distinct failure')}, worst first\n"
+    yield f"\n### {count(len(found.groups), 'distinct failure')}, worst first{kinds_text(found.groups)}\n"
     yield "| outcome | whose | operators | cases | smallest |"
     yield "| --- | --- | --- | ---: | --- |"
     for group in found.groups[:_ROWS]:

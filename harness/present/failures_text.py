@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.causes.groups import FailureGroup
+from harness.causes.groups import FailureGroup, GroupKind
 from harness.causes.known_issues import NoLongerFailing
 from harness.compare.verdict import FAILURES, SPEC
 from harness.core.documents import count, listed, plain, shown
@@ -34,13 +34,23 @@ def _blocks(groups: Sequence[FailureGroup], limit: int | None) -> Iterator[Rende
     defects = [group for group in groups if group.blame != SPEC]
     left_open = [group for group in groups if group.blame == SPEC]
     if defects:
-        yield Text(f"{count(len(defects), 'distinct failure')}, worst first", style="bold")
+        yield Text(f"{count(len(defects), 'distinct failure')}, worst first{kinds_text(defects)}", style="bold")
     yield from _numbered(defects, limit, start=1)
     if left_open:
         title = f"{count(len(left_open), 'difference')} allowed by the specification: not a defect"
         yield Text(title, style="bold")
     shown_defects = len(defects) if limit is None else min(limit, len(defects))
     yield from _numbered(left_open, None if limit is None else limit - shown_defects, start=len(defects) + 1)
+
+
+def kinds_text(groups: Sequence[FailureGroup]) -> str:
+    """``: 670 defects, 389 declared gaps, 6 undecided``, for a heading; "" where all are of one kind."""
+    kinds = Counter(group.kind for group in groups)
+    if len(kinds) < 2:
+        return ""
+    named = (count(kinds[kind], str(kind)) for kind in (GroupKind.DEFECT, GroupKind.GAP) if kinds[kind])
+    undecided = kinds[GroupKind.UNDECIDED]
+    return f": {', '.join((*named, *((f'{undecided:,} undecided',) if undecided else ())))}"
 
 
 def _numbered(groups: Sequence[FailureGroup], limit: int | None, start: int) -> Iterator[RenderableType]:
