@@ -22,7 +22,7 @@ from harness_runs import row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
-from harness.causes.groups import failure_groups
+from harness.causes.groups import GroupKind, failure_groups
 from harness.causes.priority import model_use, operator_priority
 from harness.coverage.seen_pairs import Tried, read_tried_pairs
 from harness.gate.case_changes import ChangeKind
@@ -438,7 +438,9 @@ def test_failures_say_on_a_phone_what_is_wrong(browser: Browser, sites: Sites) -
     worst, *_ = groups = failure_groups(table)
     with visiting(browser, sites.site, viewport=PHONE) as visit:
         page = visit.open("#/failures")
-        expect(page.get_by_text(f"{len(groups)} failures", exact=True)).to_be_visible()
+        defects = sum(group.kind is GroupKind.DEFECT for group in groups)
+        among = f"{defects} defect{'' if defects == 1 else 's'} among them"
+        expect(page.get_by_text(f"{len(groups)} failures, {among}", exact=True)).to_be_visible()
         first = page.locator(".tabulator-row").first
         message = first.get_by_text(worst.message.splitlines()[0])
         expect(message).to_be_visible()

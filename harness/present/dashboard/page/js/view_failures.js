@@ -3,6 +3,10 @@
   "use strict";
   const { el, words, load, grid, controls, address, names, outside, download } = Conformance;
 
+  // Somebody's, and neither a declared gap nor allowed by a specification: as `FailureGroup.kind` has it.
+  const isDefect = (group) =>
+    group.outcome !== "unsupported" && group.blame !== "spec" && (group.blame || "unknown") !== "unknown";
+
   Conformance.views.failures = {
     title: "Failures",
     async create(main, { index, run }) {
@@ -51,7 +55,8 @@
           bar(filters, all, asked.params);
           count.textContent =
             words.count(shown.length, "failure") +
-            (shown.length < all.length ? ` of ${words.number(all.length)}` : "");
+            (shown.length < all.length ? ` of ${words.number(all.length)}` : "") +
+            `, ${words.count(shown.filter(isDefect).length, "defect")} among them`;
           if (table) table.setData(shown);
           else table = build(box, shown);
         },
