@@ -1,7 +1,4 @@
-"""ONNX Runtime's plug-in providers, on WebGPU's real package; without it these tests are skipped.
-
-They have a file of their own: a session that names no provider gets all that a process has registered.
-"""
+"""ONNX Runtime's plug-in providers, on WebGPU's real package; without it these tests are skipped."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ import numpy as np
 import pytest
 from backend_models import DET, DET_IO, F32, exact, model_of, run, unary
 from harness_runs import output, rows, run_harness
+from onnx import TensorProto
 
 from harness.execute.placement import placement_of
 from harness.record.run_info import read_run_info
@@ -53,6 +51,15 @@ def test_a_library_is_named_by_its_file_too(webgpu: Backend) -> None:
     assert by_file.name == f"ort-ep:{library}"
     (y,) = run(by_file, unary("Relu", F32, [2]), x=np.array([1.0, -2.0], np.float32))
     exact(y, np.array([1.0, 0.0], np.float32))
+
+
+def test_other_backends_of_the_process_do_not_get_the_provider(webgpu: Backend) -> None:
+    """The software GPU refuses float16."""
+    half = np.array([1.0, -2.0], np.float16)
+    for word in ("onnx-api:onnxruntime.backend", "ort-cpu"):
+        entry, argument = BACKENDS.find(word)
+        (y,) = run(entry.create(argument), unary("Neg", TensorProto.FLOAT16, [2]), x=half)
+        exact(y, -half)
 
 
 def test_what_is_no_provider_does_not_start(tmp_path: Path) -> None:

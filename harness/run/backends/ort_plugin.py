@@ -5,8 +5,8 @@
 3. A session is given the first of these devices. What the provider does not take runs on the CPU, which the record
    says of each case, as for CUDA.
 
-ONNX Runtime gives all providers that a process has registered to a session that names none. Ours name theirs, but
-``onnx-api:onnxruntime.backend`` cannot: it belongs into a run of its own.
+ONNX Runtime gives all providers that a process has registered to a session that names none. Ours name theirs, and
+``onnx-api:onnxruntime.backend`` is told to leave these out.
 
 ``ort-webgpu`` is such a provider. On Linux it needs Vulkan. Where the system has no driver, Chromium's in software
 serves: SwiftShader, which Chromium brings along together with the loader.
@@ -32,6 +32,8 @@ from harness.run.backends.ort import OrtBackend, issue_form, session_run
 
 _PREFIX, _WEBGPU = "ort-ep:", "ort-webgpu"
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+#: Providers that `onnxruntime.backend` does not use.
+_LEFT_OUT = "ORT_ONNX_BACKEND_EXCLUDE_PROVIDERS"
 #: WebGPU's own word for a GPU in software.
 _SOFTWARE = "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER"
 #: Vulkan's variables for the files that name drivers, the newer first.
@@ -106,7 +108,10 @@ def _registered(path: str) -> list[Any]:
     import onnxruntime
 
     onnxruntime.register_execution_provider_library(path, path)
-    return [d for d in onnxruntime.get_ep_devices() if _resolved(d.ep_metadata) == path]
+    devices = [d for d in onnxruntime.get_ep_devices() if _resolved(d.ep_metadata) == path]
+    left_out = {name for name in os.environ.get(_LEFT_OUT, "").split(",") if name}
+    os.environ[_LEFT_OUT] = ",".join(sorted(left_out | {d.ep_name for d in devices}))
+    return devices
 
 
 def _resolved(metadata: Mapping[str, str]) -> str:
