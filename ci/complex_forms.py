@@ -33,6 +33,7 @@ from harness.generate.case_library import COMPLEX_FORMS, declared_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
+from harness.run.artefact import ONNX
 
 #: Draws of which PyTorch must take its share.
 _DRAWS = 48
@@ -81,7 +82,7 @@ def main(patterns: list[str]) -> None:
     file = cases_directory() / COMPLEX_FORMS
     known = tomllib.loads(file.read_text(encoding="utf-8"))
     kept, gaps = ({*known.get(name, ())} - chosen for name in ("overloads", "gaps"))
-    entries = [entry for entry in CONVERTERS.entries() if entry.probe() is None]
+    entries = [entry for entry in CONVERTERS.entries() if entry.makes == ONNX and entry.probe() is None]
     converters = [entry.create(False) for entry in entries]
     with Asker() as asker:
         for overload in sorted(chosen):

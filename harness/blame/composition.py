@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import onnx
+
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
@@ -41,7 +43,7 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     otherwise = 0
     failure, settings = context.failure, context.settings
     backends = [context.accused]
-    if failure.outcome is Outcome.MISMATCH:
+    if failure.outcome is Outcome.MISMATCH and context.is_onnx:
         backends.append(context.backend(REFERENCE))
     caller = Caller(context.converter(failure.converter), backends, settings.opset, failure.group.index)
     for alone in run_calls(caller, context.invocation, failure.group.exported if settings.dynamic else None):
@@ -79,7 +81,7 @@ def _failure(context: FailureContext, alone: CallAlone) -> FailureContext:
         stage=stage,
         outcome=outcome,
         message=message,
-        model=b"" if alone.model is None else alone.model.SerializeToString(),
+        model=alone.model.SerializeToString() if isinstance(alone.model, onnx.ModelProto) else b"",
         outputs=(),
         # A rule of an optimiser may be what is wrong with a call, too.
         thorough=True,

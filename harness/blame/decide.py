@@ -36,6 +36,7 @@ _ORDER = (
     R.FLOAT64,
     R.DECOMPOSITION,
     R.PROGRAM,
+    R.LOWERED,
     R.MODEL,
     R.ABSENT,
 )
@@ -130,6 +131,17 @@ _SETTLED = _Row(
     ((R.SPECIFICATION, F.SETTLED),),
 )
 
+#: The failing backend goes wrong with what another converter makes, too, or is right with it; of an artefact of which
+#: PyTorch cannot run what was lowered.
+_NOT_RUN: Fact = (R.LOWERED, F.LACKS)
+_WITH_OTHER = (
+    _Row(BACKEND, "other-converter-too", (_NOT_RUN, (R.CONVERTER, F.SAME))),
+    _Row(BACKEND, "other-converter-too", (_NOT_RUN, (R.CONVERTER, F.REFUSES))),
+    _Row(CONVERTER, "other-converter-is-right", (_NOT_RUN, (R.CONVERTER, F.RIGHT))),
+)
+#: The runtime does the same without its optimisations.
+_PLAIN_TOO = _Row(CONVERTER, "wrong-with-plain-kernels", (_NOT_RUN, (R.PLAIN, F.SAME)))
+_LOWERED_RIGHT = _Row(BACKEND, "lowered-program-is-right", ((R.LOWERED, F.RIGHT),))
 _MISMATCH = (
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
@@ -207,6 +219,11 @@ _MISMATCH = (
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
     _Row(UNKNOWN, "runtimes-disagree", (_SAME, _OTHER)),
     _Row(CONVERTER, "backends-agree-on-graph", (_SAME,)),
+    _Row(PYTORCH, _DISAGREE, ((R.LOWERED, F.SAME), _DECOMPOSED)),
+    _Row(CONVERTER, "lowered-program-is-wrong", ((R.LOWERED, F.SAME),)),
+    _LOWERED_RIGHT,
+    *_WITH_OTHER,
+    _PLAIN_TOO,
 )
 
 _REFUSAL = (
@@ -236,6 +253,8 @@ _ERROR = (
     _Row(CONVERTER, _NONE_RIGHT, (_REFUSES, (R.CONVERTER, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
     _Row(CONVERTER, "no-runtime-runs-it", (_REFUSES,), without=(_OTHER,)),
+    _LOWERED_RIGHT,
+    *_WITH_OTHER,
 )
 
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}

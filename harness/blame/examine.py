@@ -115,7 +115,7 @@ def _hear(
 ) -> Iterable[Testimony]:
     of_program = is_program(context.invocation)
     for witness in asked:
-        if of_program and witness.of_one_call:
+        if (of_program and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
         if witness.name in dead:
             yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})

@@ -38,19 +38,20 @@ from harness.compare.output_comparison import OutputComparison, elements_of_kind
 from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
-from harness.convert.converter import Converter, HasProgram, HasUnoptimised
+from harness.convert.converter import Converter, HasProgram, HasUnoptimised, find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.program import is_program
 from harness.core.tensors import build_tensor
+from harness.core.torch_arrays import to_numpy
 from harness.execute.program import Exportable, export_alone, export_request
 from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, narrowing, outputs_or_failure
 from harness.execute.submodel import all_nodes
 from harness.execute.task import Settings
-from harness.execute.torch_call import to_numpy
 from harness.generate.operator_case import judge_of
+from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import BACKENDS, REFERENCE, Backend, BackendSession, HasPlain, ShapeRange
 
 #: Loaded models that are kept: of what a witness loads, most is loaded again soon or never.
@@ -75,8 +76,10 @@ class LoadedModels:
         """`backend`, which loads a model that it has loaded lately no more."""
         return _LoadingOnce(backend, self)
 
-    def load(self, backend: Backend, model: onnx.ModelProto) -> BackendSession:
+    def load(self, backend: Backend, model: AnyModel) -> BackendSession:
         """See `Backend.load`."""
+        if isinstance(model, Artefact):
+            return backend.load(model, None)
         content = model.SerializeToString(deterministic=True)
         if len(content) > _LARGE or any(node.op_type in RANDOM for node in all_nodes(model)):
             return backend.load(model, None)
@@ -98,7 +101,7 @@ class _LoadingOnce:
     def narrows(self, dtype: str) -> str | None:
         return self._backend.narrows(dtype)
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+    def load(self, model: AnyModel, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
         return self._models.load(self._backend, model) if shapes is None else self._backend.load(model, shapes)
 
 
@@ -310,8 +313,10 @@ class FailureContext:
         self.backend = backend
         self._exports = exports
         self.invocation = dict(failure.group.cases)[failure.case]
+        #: What was loaded; nothing of it where `is_onnx` does not hold.
         self.model = onnx.load_model_from_string(failure.model)
-        count = len(self.model.graph.output)
+        self.is_onnx = find_converter(failure.converter).makes == ONNX
+        count = len(self.model.graph.output) if self.is_onnx else len(self.reference.expected)
         judge = self.reference.judge if is_program(self.invocation) else judge_of(self.invocation)
         self.judge = judge.without_unsettled.restricted_to(failure.outputs, count)
 
@@ -328,7 +333,21 @@ class FailureContext:
     @cached_property
     def got(self) -> tuple[Array, ...] | None:
         """The failing backend's answer to the case alone; None where it fails."""
-        return self.ask(self.accused, self.model).outputs
+        return self.ask(self.accused, self.loaded).outputs
+
+    @property
+    def loaded(self) -> AnyModel:
+        """What the failing backend was given: the model, or the artefact, converted once more for the case alone.
+
+        Raises what the converter raises.
+        """
+        if self.is_onnx:
+            return self.model
+        return self.export(self.converter(self.failure.converter), "artefact")
+
+    def is_taken_by(self, name: str) -> bool:
+        """Whether the backend called `name` loads what the failing converter makes."""
+        return find_converter(self.failure.converter).makes in BACKENDS.find(name)[0].takes
 
     @cached_property
     def comparison(self) -> OutputComparison | None:
@@ -347,7 +366,7 @@ class FailureContext:
     def plain(self) -> BackendAnswer | None:
         """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
         plain = self.without_optimisations
-        return None if plain is None else self.ask(plain, self.model)
+        return None if plain is None else self.ask(plain, self.loaded)
 
     @property
     def without_optimisations(self) -> Backend | None:
@@ -434,7 +453,7 @@ class FailureContext:
         make = partial(translate, converter, self.structure, opset=opset, dynamic=dynamic)
         return self.kept("translation", make)
 
-    def export(self, converter: Converter, kind: str) -> onnx.ModelProto:
+    def export(self, converter: Converter, kind: str) -> AnyModel:
         """The export of this case's structure alone; see `kept`."""
         opset, dynamic = self.settings.opset, self.settings.dynamic
         return self.kept(kind, lambda: export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
@@ -463,11 +482,11 @@ class FailureContext:
             self._exports[key] = make()
         return cast(T, self._exports[key])
 
-    def feeds(self, model: onnx.ModelProto, reference: Reference | None = None) -> dict[str, Array]:
+    def feeds(self, model: AnyModel, reference: Reference | None = None) -> dict[str, Array]:
         """Input name → array, for the inputs that `model` has."""
         return self.structure.feeds(model, (reference or self.reference).feeds)
 
-    def ask(self, backend: Backend, model: onnx.ModelProto, reference: Reference | None = None) -> BackendAnswer:
+    def ask(self, backend: Backend, model: AnyModel, reference: Reference | None = None) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`.
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.
@@ -604,6 +623,8 @@ def _is_rather(other: Array, one: Array, than: Array) -> Mask:
         distance, apart = np.abs(o - a), np.abs(e - a)
         near = distance <= tolerance.allowed(a)
         rather = (near & (2 * distance < apart)) | (MUCH_NEARER * distance <= apart)
+        # Zeros of either sign are as far from each other as a zero is from itself.
+        rather &= apart != 0
         # From an infinity or NaN every number is as far: half of the digits must be the same.
         rather = np.where(np.isfinite(e), rather, distance <= np.abs(a) * 2.0 ** (-PRECISION[dtype] / 2))
         return np.asarray(same | (rather & np.isfinite(o) & np.isfinite(a)))

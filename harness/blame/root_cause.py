@@ -31,6 +31,7 @@ from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, 
 from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_calls import emitting_function, left_to
 from harness.convert.conversion_sources import ConversionFunction
+from harness.convert.converter import find_converter
 from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import PROGRAM, Invocation
@@ -38,6 +39,7 @@ from harness.execute.task import Result
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
 from harness.run import ort_messages as ort
+from harness.run.artefact import ONNX
 
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
@@ -602,6 +604,9 @@ _MODES = ("mode", "reduction", "approximate")
 
 
 def _backend(facts: FailureFacts) -> Place:
+    if find_converter(facts.converter).makes != ONNX:
+        # There are no nodes to name.
+        return Place(facts.backend, facts.family)
     if facts.rule in BY_PASS:
         return Place(facts.backend, f"graph optimisation, {passes_of(facts) or facts.family}")
     node = facts.statements.get("wrong-node") or facts.statements.get("refused-node")

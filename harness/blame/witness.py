@@ -16,6 +16,7 @@ from typing import TypeAlias
 from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Role, Testimony
 from harness.execute.task import Settings
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 
@@ -45,6 +46,7 @@ class Witness:
         role: In which it speaks, if in one only. Where that cannot change the blame it is asked for examples
             only.
         of_one_call: Whether it has nothing to say of a program of several calls.
+        of_any_artefact: Whether it has something to say where the converter makes no ONNX model.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Witness:
     testify: Testify
     role: Role | None = None
     of_one_call: bool = False
+    of_any_artefact: bool = False
 
 
 Factory: TypeAlias = Callable[[Settings], Iterable[Witness]]
@@ -67,12 +70,18 @@ def add_witnesses(factory: Factory) -> Factory:
 
 
 def witness(
-    name: str, *, place: int = 1000, turn: Turn = Turn.FIRST, role: Role | None = None, of_one_call: bool = False
+    name: str,
+    *,
+    place: int = 1000,
+    turn: Turn = Turn.FIRST,
+    role: Role | None = None,
+    of_one_call: bool = False,
+    of_any_artefact: bool = False,
 ) -> Callable[[Testify], Witness]:
     """Make a witness of a function. See `Witness` for the arguments."""
 
     def add(testify: Testify) -> Witness:
-        one = Witness(name, turn, place, testify, role, of_one_call)
+        one = Witness(name, turn, place, testify, role, of_one_call, of_any_artefact)
         add_witnesses(lambda settings: [one])
         return one
 
@@ -84,11 +93,12 @@ def backends_to_ask(named: tuple[str, ...] | None = None, *, last: bool = False)
     """The installed backends that are asked about another backend's failure, in the order of asking.
 
     Args:
-        named: Names; None for those whose entries say so.
+        named: Names; None for those that take ONNX models and whose entries say so.
         last: The entries that are asked only where the failure cannot be decided without them.
     """
     if named is None:
-        willing = [e for e in BACKENDS.entries() if e.witness is not None and e.last_witness is last]
+        known = [e for e in BACKENDS.entries() if ONNX in e.takes]
+        willing = [e for e in known if e.witness is not None and e.last_witness is last]
         named = tuple(e.name for e in sorted(willing, key=lambda e: e.witness or 0))
     found = [(name, *BACKENDS.find(name)) for name in named]
     return tuple(name for name, entry, argument in found if entry.probe(argument) is None)

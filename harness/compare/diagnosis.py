@@ -148,6 +148,9 @@ class Role(StrEnum):
     """The failing backend on another converter's export."""
     PYTORCH = "pytorch"
     """PyTorch's own kernels, asked in another way."""
+    LOWERED = "lowered"
+    """PyTorch's kernels on the program that a converter hands over to its runtime; of artefacts that are no ONNX
+    models, all of which have this witness."""
     DECOMPOSITION = "decomposition"
     """PyTorch's own definition of the operator by simpler ones."""
     META = "meta"

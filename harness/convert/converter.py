@@ -1,4 +1,4 @@
-"""What a converter is: a callable with example inputs in, an ONNX model out.
+"""What a converter is: a callable with example inputs in, an ONNX model or another artefact out.
 
 A converter is one file in this package that calls :func:`register` at import. It knows nothing of
 invocations or batches: the program that it gets may hold one operator call or two hundred.
@@ -17,6 +17,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.convert.rules.template import RuleTemplate, TemplateRequest
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.run.artefact import ONNX
 
 
 class UnsupportedOperator(Exception):
@@ -69,7 +70,11 @@ class ExportRequest:
 
 
 class Converter(Protocol):
-    """One way from a PyTorch program to an ONNX model."""
+    """One way from a PyTorch program to an ONNX model.
+
+    A converter whose entry says that it makes another kind returns a `harness.run.artefact.Artefact` instead, and
+    declares `Any`.
+    """
 
     name: str
     #: Version of the package that converts.
@@ -118,6 +123,14 @@ class HasFastLane(Protocol):
 
     def public(self) -> Converter:
         """The same converter by its public call alone."""
+
+
+@runtime_checkable
+class KeepsApart(Protocol):
+    """A converter of artefacts that cannot be cut down, which knows what would fail a whole batch."""
+
+    def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """Whether a call with such inputs is converted by itself."""
 
 
 @runtime_checkable
@@ -181,9 +194,12 @@ class ConverterEntry:
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
         skeleton: Code of a rule to be filled in; None where there is none.
-        opsets: Those that it can be asked for.
+        opsets: Those that it can be asked for; none where it makes no ONNX models.
         notes: What a person should know of its exports on this installation, a line each. Asked in a worker
             process when the converter is started.
+        makes: The kind of artefact (`harness.run.artefact`).
+        together: How many calls it converts at once at most; None for as many as the user says. Few where a call costs
+            about as much in company, since all are converted again where one fails.
     """
 
     name: str
@@ -202,6 +218,8 @@ class ConverterEntry:
     skeleton: Callable[[TemplateRequest], RuleTemplate] | None = None
     opsets: Callable[[], range] = known_opsets
     notes: Callable[[], tuple[str, ...]] = tuple
+    makes: str = ONNX
+    together: int | None = None
 
 
 @dataclass(frozen=True)
@@ -271,6 +289,23 @@ CONVERTERS: Registry[ConverterEntry] = Registry(
 
 
 register = CONVERTERS.register
+
+
+def onnx_converter(name: str) -> Converter:
+    """The converter called `name`, started as it is by default.
+
+    Raises:
+        MakesNoOnnx: it makes artefacts of another kind.
+        LookupError: as `find_converter`.
+    """
+    entry = find_converter(name)
+    if entry.makes != ONNX:
+        raise MakesNoOnnx(f"the converter {name} makes no ONNX model")
+    return entry.create(False)
+
+
+class MakesNoOnnx(LookupError):
+    """A converter is asked for an ONNX model that makes artefacts of another kind."""
 
 
 def at_opset(name: str, opset: int) -> str:

@@ -83,7 +83,11 @@ def _differing(inferred: str | None, declared: str | None, size: str | None, rig
     return EMPTY if size == "0" and right != "0" else SIZE
 
 
-_NO_CONVERSION = re.compile(r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset")
+_NO_CONVERSION = re.compile(
+    r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset"
+    r"|No conversion rule found for operations?: (\w+\.\w+)|Missing out variants: \{'(\w+::\w+)"
+    r"|Operator (\w+\.\w+)(?:\.\w+)? is not in Core ATen opset"
+)
 #: Python's words for a tensor where a number or a list of them must be.
 _NO_NUMBER = re.compile(r".*(?:only one element tensors can be converted|iteration over a .*-d tensor).*")
 _NO_CONSTANT = re.compile(r"(expected a constant value of the '\w+' argument), got .*")
@@ -113,7 +117,7 @@ def common_words(signature: str) -> str:
     words = normalise(signature)
     missing = _NO_CONVERSION.search(words)
     if missing:
-        return f"no conversion for {(missing[1] or missing[2]).replace('::', '.')}"
+        return f"no conversion for {missing[missing.lastindex or 1].replace('::', '.')}"
     words = _ATTRIBUTE_SIZE.sub("An attribute has incorrect size", words)
     words = _OVERLOAD.sub(r"\1.\2", words)
     words = _NO_CONSTANT.sub(r"\1", words)

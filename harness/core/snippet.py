@@ -51,7 +51,7 @@ class ExportSnippet:
     """Code of a converter.
 
     Attributes:
-        code: Lines that leave the exported `onnx.ModelProto` in ``model``.
+        code: Lines that leave the exported `onnx.ModelProto`, or another artefact, in ``model``.
         imports: Whole lines, beside ``import onnx`` and ``import torch``, which are there anyway.
         packages: Distributions whose versions matter, beside torch and onnx.
     """
@@ -70,6 +70,7 @@ class RunWanted:
         raw: Whether bfloat16 takes part, which NumPy lacks.
         ranges: Dynamic graph input → the smallest and the largest shape that it will have; empty for a static
             model.
+        kind: What the converter makes, as `harness.run.artefact` names it.
         arrays: Whether the script does without PyTorch: ``inputs`` has NumPy arrays, and ``outputs`` is to
             have them. Whoever cannot do that ignores it.
     """
@@ -77,6 +78,7 @@ class RunWanted:
     argument: str = ""
     raw: bool = False
     arrays: bool = False
+    kind: str = "onnx"
     ranges: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]] | None = None
 
 
@@ -85,7 +87,7 @@ class RunSnippet:
     """Code of a backend.
 
     Attributes:
-        load: Lines that prepare ``model``.
+        load: Lines that prepare ``model``, which for ``callable`` is a module beside ``examples``, a tuple.
         run: Lines that run it on ``inputs``, a dict of graph input name → tensor that may hold more inputs
             than the model, and leave ``outputs``, a list of tensors. Empty where the backend hands out no
             code for that.

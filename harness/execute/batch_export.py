@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 import onnx
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, supports_partial
+from harness.convert.converter import Converter, ExportRequest, KeepsApart, UnsupportedOperator, supports_partial
 from harness.convert.rules.rule import RuleBook
 from harness.execute.program import Exportable, conversion_failure, export_request
 from harness.execute.reference import Reference
 from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset
 from harness.execute.submodel import extract
 from harness.execute.task import Group, MemberKey, Settings, Step
+from harness.run.artefact import AnyModel, Artefact
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ class Accepted:
         )
         return cls(group, structure, references)
 
+    def left(self, cases: Sequence[int]) -> Accepted:
+        """The same group with some of its cases."""
+        return replace(self, references={case: self.references[case] for case in cases})
+
     @property
     def keys(self) -> tuple[MemberKey, ...]:
         """Its cases."""
@@ -46,7 +51,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Converted:
-    """Groups inside one model.
+    """Groups inside one model, or inside one artefact of another kind, which cannot be cut down.
 
     Attributes:
         members: Of its parts, in order.
@@ -54,24 +59,32 @@ class Converted:
         rule: What the user's rules contributed to every member; "" for nothing.
     """
 
-    model: onnx.ModelProto
+    model: AnyModel
     members: tuple[Accepted, ...]
     convert_ms: float
     rule: str = ""
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
 
+    @property
+    def graph(self) -> onnx.ModelProto | None:
+        """The ONNX model; None for an artefact of another kind."""
+        return None if isinstance(self.model, Artefact) else self.model
+
     def alone(self, member: Accepted) -> bytes:
-        """The model cut down to `member`, serialised."""
+        """The model cut down to `member`, serialised; b"" for an artefact of another kind."""
+        if self.graph is None:
+            return b""
         index = member.group.index
         if index not in self._alone:
-            self._alone[index] = self.part([member]).model.SerializeToString()
+            self._alone[index] = only(self.graph, [member]).SerializeToString()
         return self._alone[index]
 
     def part(self, members: Sequence[Accepted]) -> Converted:
-        """The same model cut down to `members`."""
+        """The same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""
         if len(members) == len(self.members):
             return self
-        return Converted(only(self.model, members), tuple(members), self.convert_ms, self.rule)
+        model = self.model if self.graph is None else only(self.graph, members)
+        return Converted(model, tuple(members), self.convert_ms, self.rule)
 
 
 @dataclass(frozen=True)
@@ -134,14 +147,25 @@ class BatchExport:
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export all groups, `Settings.batch_size` of them at a time."""
         size = self._settings.batch_size
-        together = [a for a in accepted if not _holds_negative_zero(a.group.exported.arguments)]
+        together = [a for a in accepted if not self._is_apart(a)]
         for start in range(0, len(together), size):
             yield from self._in_parts(together[start : start + size])
         # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
         # taken for both. In a model of its own a case meets no other case's zero.
         for one in accepted:
-            if _holds_negative_zero(one.group.exported.arguments):
+            if self._is_apart(one):
                 yield from self._batch([one])
+
+    def _is_apart(self, member: Accepted) -> bool:
+        apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
+        return apart or _holds_negative_zero(member.group.exported.arguments)
+
+    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Some groups of a model in one of their own: cut out of it, or exported again where it is no ONNX model."""
+        if converted.graph is not None or len(members) == len(converted.members):
+            yield converted.part(members)
+        else:
+            yield from self._batch(members)
 
     def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
@@ -180,7 +204,9 @@ class BatchExport:
             yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
             return
         # A constant that several return is made once, and the others return a copy of it.
-        copies = {name for node in result.model.graph.node if node.op_type == "Identity" for name in node.output}
+        graph = result.graph
+        assert graph is not None
+        copies = {name for node in graph.graph.node if node.op_type == "Identity" for name in node.output}
         copying = [m for m in members if not copies.isdisjoint(m.structure.output_names)]
         rest = [m for m in members if m not in copying]
         if rest:
@@ -212,7 +238,7 @@ class BatchExport:
             self._announce(Step(Stage.CONVERT, None, keys))
             try:
                 model = self.converter.convert(self._request(batch))
-                if len(batch) > 1:
+                if len(batch) > 1 and not isinstance(model, Artefact):
                     # An exporter that cannot bring one case to the opset may leave all at another.
                     check_opset(model, self._settings.opset)
                     if not self._rules_are_clear(batch):
@@ -293,7 +319,8 @@ class BatchExport:
         except Exception as error:
             if len(members) > 1:
                 for half in halves(members):
-                    yield from self._check(converted.part(half))
+                    for part in self.again(converted, half):
+                        yield from self._check(part) if isinstance(part, Converted) else [part]
             else:
                 yield NotConverted(members, StepFailure(Stage.CHECK, Outcome.ERROR, error), converted)
         else:

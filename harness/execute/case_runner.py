@@ -37,6 +37,7 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
+from harness.run.artefact import ONNX, output_names
 from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 
@@ -178,7 +179,7 @@ class Executor:
         """The results of a model that the checker rejects, with what is wrong in addition where the backend takes
         it; what the backend has to say against it is not."""
         (member,) = converted.members
-        places = {output.name: i for i, output in enumerate(converted.model.graph.output)}
+        places = {output: i for i, output in enumerate(output_names(converted.model))}
         arrays = [array for r in member.references.values() for array in r.arrays]
         named = places.keys() >= set(member.structure.output_names)
         if not named or narrowing(name, self._backends[name], arrays):
@@ -214,9 +215,23 @@ class Executor:
                 self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=narrowed.words)
             else:
                 rest.append(member)
-        if rest:
-            pending = {m.group.index: list(m.references) for m in rest}
-            self._load(name, converted.part(rest), pending)
+        pending = {m.group.index: list(m.references) for m in rest}
+        if rest and converted.graph is None:
+            # To leave the others out would take another conversion.
+            self._load(name, converted, pending)
+        elif rest:
+            self._load_part(name, converted, rest, pending)
+
+    def _load_part(
+        self, name: str, converted: Converted, members: Sequence[Accepted], pending: Mapping[int, list[int]]
+    ) -> None:
+        """Load and run some groups of a model by themselves."""
+        for part in self._exports.again(converted, members):
+            if isinstance(part, NotConverted):
+                left = (m.left(pending[m.group.index]) for m in part.members)
+                self._not_converted(name, replace(part, members=tuple(left)))
+            else:
+                self._load(name, part, {m.group.index: pending[m.group.index] for m in part.members})
 
     def _load(self, name: str, converted: Converted, pending: Mapping[int, list[int]]) -> None:
         """Load the model and run every pending case; split and start again where that fails."""
@@ -273,7 +288,7 @@ class Executor:
         again: Again,
         times: Mapping[str, float],
     ) -> None:
-        place_of = {output.name: i for i, output in enumerate(converted.model.graph.output)}
+        place_of = {output: i for i, output in enumerate(output_names(converted.model))}
         self._begin(Step(Stage.COMPARE, name, tuple(now.items())))
         results = []
         for member in converted.members:
@@ -307,7 +322,9 @@ class Executor:
             return wrong
         assert wrong.comparison is not None
         self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
-        backends = self._backends[wrong.backend], self._worker.backend(REFERENCE)
+        backends = [self._backends[wrong.backend]]
+        if find_converter(self._task.converter).makes == ONNX:
+            backends.append(self._worker.backend(REFERENCE))
         caller = Caller(self._exports.converter, backends, self._settings.opset)
         if not is_chain_of_right_calls(caller, reference, got, exported if self._settings.dynamic else None):
             return wrong
@@ -344,11 +361,14 @@ class Executor:
         case_only: Mapping[int, int] | None = None,
     ) -> None:
         """One failing node fails a whole model: find the members that fail by themselves."""
-        active = [m for m in converted.members if pending[m.group.index]]
+        active = [m for m in converted.members if pending.get(m.group.index)]
+        if len(converted.members) > 1 and converted.graph is None:
+            self._split_artefact(name, converted, active, pending, failure)
+            return
         if len(converted.members) > 1:
             nodes = failure.error.nodes if isinstance(failure.error, _NODES_NAMED) else ()
             for part in _suspects_apart(converted, active, nodes):
-                self._load(name, converted.part(part), {m.group.index: pending[m.group.index] for m in part})
+                self._load_part(name, converted, part, pending)
             return
         (member,) = active
         index = member.group.index
@@ -366,6 +386,33 @@ class Executor:
         rest = [case for case in pending[index] if case not in failed]
         if rest:
             self._load(name, converted, {index: rest})
+
+    def _split_artefact(
+        self,
+        name: str,
+        converted: Converted,
+        active: Sequence[Accepted],
+        pending: Mapping[int, list[int]],
+        failure: StepFailure,
+    ) -> None:
+        """Try again without the groups that lack something, by the runtime's words; else in halves.
+
+        To try each alone takes a conversion each: of those that lack the same, the first is.
+        """
+        reasons = failure.error.reasons if isinstance(failure.error, UnsupportedModel) else {}
+        lacking: dict[str, list[Accepted]] = {}
+        for member in active:
+            lacked = dict.fromkeys(reasons[n] for n in member.structure.output_names if n in reasons)
+            lacking.setdefault(" ".join(lacked), []).append(member)
+        rest = lacking.pop("", [])
+        for reason, (first, *others) in lacking.items():
+            self._load_part(name, converted, [first], pending)
+            keys = [(m.group.index, case) for m in others for case in pending[m.group.index]]
+            self._report(keys, name, failure.stage, failure.outcome, converted, blame=failure.blame, message=reason)
+        whole = not lacking and len(active) == len(converted.members)
+        for part in halves(rest) if whole else [rest]:
+            if part:
+                self._load_part(name, converted, part, pending)
 
     def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
         """The part of the model that computes `member`, for the witnesses of its failure."""
@@ -397,7 +444,9 @@ def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Seq
     others, which are set apart by what they are like in a large model; halves where no node is named."""
     if len(active) < len(converted.members):
         return [active]
-    named = {output for outputs in owners(converted.model, nodes).values() for output in outputs}
+    model = converted.graph
+    assert model is not None
+    named = {output for outputs in owners(model, nodes).values() for output in outputs}
     suspects = [m for m in active if named.intersection(m.structure.output_names)]
     if not suspects:
         return list(halves(active))
@@ -407,7 +456,7 @@ def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Seq
     alike = [m for m in others if _kind(m) in kinds]
     rest = [m for m in others if _kind(m) not in kinds]
     by_kind: dict[tuple[object, ...], list[Accepted]] = {}
-    if len(converted.model.graph.node) > _LARGE:
+    if len(model.graph.node) > _LARGE:
         # To load the rest once more for each kind that fails takes longer than to load each kind by itself.
         for member in rest:
             by_kind.setdefault(_kind(member), []).append(member)

@@ -28,10 +28,11 @@ from harness.core.invocation import Argument, Input, Invocation, Literal, Result
 from harness.core.program import Program, Returned, parts_of, with_arguments, with_described_inputs
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
+from harness.core.torch_arrays import to_numpy
 from harness.execute.program import Exportable, convert_step
 from harness.execute.reference import Reference, run_reference
 from harness.execute.run_steps import StepFailure, check_model, outputs_or_failure
-from harness.execute.torch_call import CallRejected, quiet_call, to_numpy
+from harness.execute.torch_call import CallRejected, quiet_call
 from harness.run.backend import Backend
 
 #: Elements of a value above which a call is not run by itself: its values are written out.

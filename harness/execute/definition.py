@@ -11,8 +11,9 @@ from harness.core.documents import with_causes
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, is_composite, own_definition
-from harness.execute.torch_call import quiet_call, to_numpy
+from harness.execute.torch_call import quiet_call
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
 _DEEPEST = 16

@@ -41,6 +41,10 @@ class DoubleCheck:
         """What exports."""
         return self._exports.converter
 
+    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """See `BatchExport.again`."""
+        return self._exports.again(converted, members)
+
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """As `BatchExport.export`, with results that public exports agree with."""
         for result in self._exports.export(accepted):

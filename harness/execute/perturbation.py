@@ -14,7 +14,8 @@ from harness.compare.tolerances import MIN_EXPONENT
 from harness.core.dtypes import PRECISION, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.core.tensors import build_tensors
-from harness.execute.torch_call import call_invocation, in_float64, map_arguments, to_numpy
+from harness.core.torch_arrays import to_numpy
+from harness.execute.torch_call import call_invocation, in_float64, map_arguments
 
 #: Neighbours that are looked at: each moves every input up or down, by chance.
 _NEIGHBOURS = 4

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from harness.execute.batch_export import Converted
+from harness.execute.batch_export import Accepted, Converted, only
 from harness.execute.run_steps import StepFailure, load_step
 from harness.execute.submodel import all_nodes, owners, with_inner_nodes
 from harness.execute.task import FOLDED, NOT_TOLD, fell_back
-from harness.run.backend import Backend, BackendSession, HasPlacement, PlacedNode, ShapeRange
+from harness.run.artefact import Artefact, PlacedNode
+from harness.run.backend import Backend, BackendSession, HasPlacement, ShapeRange
 
 
 def placement_of(session: BackendSession, model: onnx.ModelProto) -> str:
@@ -32,9 +33,11 @@ def placements(
     The runtime's optimiser gives some nodes names of its own. Then every group is loaded alone, to tell whose
     they are.
     """
-    if not isinstance(session, HasPlacement):
+    model, members = converted.graph, converted.members
+    if isinstance(converted.model, Artefact):
+        return _placed_by_converter(converted.model, members)
+    if not isinstance(session, HasPlacement) or model is None:
         return {}
-    model, members = converted.model, converted.members
     nodes = session.placed()
     names = [node.name for node in all_nodes(model)]
     known = {*names} - {""}
@@ -43,7 +46,7 @@ def placements(
         said = dict.fromkeys((m.group.index for m in members), placement_of(session, model))
     elif len(known) < len(names) or not all(node.name in known for node in nodes):
         for member in members:
-            part = converted.part([member]).model
+            part = only(model, [member])
             alone = load_step(backend, part, shapes)
             if isinstance(alone, StepFailure):
                 said[member.group.index] = NOT_TOLD
@@ -58,6 +61,17 @@ def placements(
             theirs = {node.name for node in own}
             said[member.group.index] = _said([n for n in nodes if outer.get(n.name) in theirs], own)
     return said
+
+
+def _placed_by_converter(artefact: Artefact, members: Sequence[Accepted]) -> dict[int, str]:
+    """The words for each group of an artefact that tells what was delegated."""
+    found: dict[int, str] = {}
+    for member in members:
+        nodes = [node for name in member.structure.output_names for node in artefact.placed.get(name, ())]
+        on_cpu = [node.operator for node in nodes if not node.on_device]
+        if on_cpu:
+            found[member.group.index] = fell_back(on_cpu, wholly=len(on_cpu) == len(nodes))
+    return found
 
 
 def _said(nodes: Sequence[PlacedNode], emitted: Sequence[onnx.NodeProto]) -> str:

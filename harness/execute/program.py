@@ -15,6 +15,7 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
 from harness.execute.run_steps import StepFailure, named_feeds, shape_ranges
+from harness.run.artefact import AnyModel
 from harness.run.backend import ShapeRange
 
 
@@ -72,11 +73,11 @@ class Exportable:
         """Graph outputs of this structure."""
         return tuple(f"c{self.index}_o{j}" for j in range(self.outputs))
 
-    def feeds(self, model: onnx.ModelProto, arrays: Sequence[Array]) -> dict[str, Array]:
+    def feeds(self, model: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Graph input → array, without the inputs that the export left out."""
         return named_feeds(model, self.input_names, arrays)
 
-    def shape_ranges(self, model: onnx.ModelProto, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+    def shape_ranges(self, model: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """The sizes that `model`, a dynamic export, will be run with; the first case's are typical."""
         shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(model, self.input_names, shapes)

@@ -17,10 +17,11 @@ from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
 from harness.core.program import Program, is_program, weights_of, with_wide_weights
 from harness.core.tensors import bind, build_tensors, output_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.execute import perturbation
 from harness.execute.definition import defined_outputs
 from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.torch_call import call_invocation, in_float64, reference_outputs, to_numpy
+from harness.execute.torch_call import call_invocation, in_float64, reference_outputs
 from harness.generate.operator_case import judge_of
 
 

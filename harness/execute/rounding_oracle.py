@@ -29,8 +29,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from harness.compare.judge import Judge, Mask
 from harness.compare.nearness import Sensitivity
 from harness.core.dtypes import PRECISION, Array
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, pytree
-from harness.execute.torch_call import default_dtype, quiet_call, to_numpy
+from harness.execute.torch_call import default_dtype, quiet_call
 from harness.generate.operator_case import OPERATOR_CASES
 
 #: Runs with perturbed results; twice their root mean square is taken for the most that chance explains.

@@ -14,6 +14,7 @@ import onnx
 from harness.compare.repeated import Again
 from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
 from harness.core.dtypes import INT_RANGE, PRECISION, Array
+from harness.run.artefact import AnyModel, Artefact, input_names, output_names
 from harness.run.backend import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
 _T = TypeVar("_T")
@@ -38,9 +39,9 @@ class StepFailure:
         return BACKEND if self.outcome is Outcome.UNSUPPORTED else UNKNOWN
 
 
-def emitted_opset(model: onnx.ModelProto) -> int | None:
-    """Version of the default operator set that `model` imports."""
-    for imported in model.opset_import:
+def emitted_opset(model: AnyModel) -> int | None:
+    """Version of the default operator set that `model` imports; None also for what is no ONNX model."""
+    for imported in () if isinstance(model, Artefact) else model.opset_import:
         if imported.domain in ("", "ai.onnx"):
             return int(imported.version)
     return None
@@ -53,8 +54,9 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
 
 
-def check_model(model: onnx.ModelProto, opset: int | None, outputs: Sequence[str] | int, what: str = "program") -> None:
-    """Raises unless a model is valid ONNX, at the opset asked for, with the outputs of what was exported.
+def check_model(model: AnyModel, opset: int | None, outputs: Sequence[str] | int, what: str = "program") -> None:
+    """Raises unless a model has the outputs of what was exported, and where it is an ONNX model is valid, at the opset
+    asked for.
 
     Args:
         model: As the converter emitted it.
@@ -62,22 +64,24 @@ def check_model(model: onnx.ModelProto, opset: int | None, outputs: Sequence[str
         outputs: Names of the outputs; their number where names may be the converter's own.
         what: What was exported, for the message.
     """
-    check_opset(model, opset)
-    found = [output.name for output in model.graph.output]
+    if not isinstance(model, Artefact):
+        check_opset(model, opset)
+    found = list(output_names(model))
     count = outputs if isinstance(outputs, int) else len(outputs)
     if len(found) != count or (not isinstance(outputs, int) and found != list(outputs)):
         raise ValueError(f"the {what} returns {count} tensors, the graph has {len(found)} outputs")
-    onnx.checker.check_model(model, full_check=True)
+    if not isinstance(model, Artefact):
+        onnx.checker.check_model(model, full_check=True)
 
 
 def shape_ranges(
-    model: onnx.ModelProto, names: Sequence[str], shapes: Iterable[Sequence[tuple[int, ...]]]
+    model: AnyModel, names: Sequence[str], shapes: Iterable[Sequence[tuple[int, ...]]]
 ) -> dict[str, ShapeRange]:
     """The sizes that a dynamic model will be run with, for those of `names` that it has as inputs.
 
     `shapes` has of each case what is fed to each of `names`; the first case's are the typical ones.
     """
-    present = {value.name for value in model.graph.input}
+    present = set(input_names(model))
     return {
         name: ShapeRange(
             min=tuple(map(min, zip(*seen, strict=True))),
@@ -89,9 +93,9 @@ def shape_ranges(
     }
 
 
-def named_feeds(model: onnx.ModelProto, names: Iterable[str], arrays: Iterable[Array]) -> dict[str, Array]:
+def named_feeds(model: AnyModel, names: Iterable[str], arrays: Iterable[Array]) -> dict[str, Array]:
     """Graph input → array, without the inputs that the export left out."""
-    present = {value.name for value in model.graph.input}
+    present = set(input_names(model))
     return {name: array for name, array in zip(names, arrays, strict=True) if name in present}
 
 
@@ -142,7 +146,7 @@ def _fits(array: Array, narrower: str) -> bool:
 
 
 def load_step(
-    backend: Backend, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None
+    backend: Backend, model: AnyModel, shapes: Mapping[str, ShapeRange] | None
 ) -> BackendSession | StepFailure:
     """Load a model, or say why that fails, unless the device is lost."""
     return _attempt(Stage.LOAD, lambda: backend.load(model, shapes))
@@ -165,7 +169,7 @@ def run_again(session: BackendSession, feeds: Mapping[str, Array]) -> Again:
 
 def outputs_or_failure(
     backend: Backend,
-    model: onnx.ModelProto,
+    model: AnyModel,
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
     chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
@@ -184,7 +188,7 @@ def outputs_or_failure(
 
 def outputs_of(
     backend: Backend,
-    model: onnx.ModelProto,
+    model: AnyModel,
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
     chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,

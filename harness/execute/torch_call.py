@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-import ml_dtypes
 import torch
 
 from harness.core.documents import describe_error
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED, Array, wider_float
 from harness.core.invocation import Argument, Enumerated, Invocation
 from harness.core.tensors import bind, output_tensors
+from harness.core.torch_arrays import to_numpy
 
 
 class CallRejected(Exception):
@@ -54,21 +54,6 @@ def reference_outputs(invocation: Invocation, tensors: Sequence[torch.Tensor]) -
         if output.layout is not torch.strided or output.is_quantized or dtype not in _COMPARABLE:
             raise NothingToCompare(f"{invocation.overload} returned a tensor of {output.layout} {dtype}")
     return outputs
-
-
-def to_numpy(tensor: torch.Tensor) -> Array:
-    """A C-contiguous array of the tensor's shape and values.
-
-    bfloat16 is as `ml_dtypes` has it; complex numbers are pairs of real and imaginary part in one more
-    dimension, which is how exporters represent them.
-    """
-    tensor = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    if tensor.dtype is torch.bfloat16:
-        array: Array = tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-        return array
-    return tensor.numpy()
 
 
 @contextmanager

@@ -32,6 +32,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.record import store
 from harness.record.run_info import read_run_info
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 
@@ -231,9 +232,7 @@ def explain_operator(
     operator = find_operator(word)
     load_cases()
     unavailable = _unavailable()
-    names = list(converter_names) or [e.name for e in CONVERTERS.entries() if e.name not in unavailable]
-    here = (entry.name for entry in BACKENDS.entries() if entry.name not in unavailable)
-    targets = list(backend_names) or [name for name in here if not name.endswith(":")]
+    names, targets = _who_is_asked(converter_names, backend_names, unavailable)
     overloads = [o.name for o in operator.functional]
     recorded = _recorded(run, overloads)
     candidate = onnx_operator.candidate(operator.name)
@@ -346,6 +345,16 @@ def _source(run: Path | None, recorded: Sequence[Verdict], tried: Sequence[Verdi
     if tried:
         parts.append((f"up to {examples} drawn calls tried now", tried))
     return " and ".join(f"{what} ({', '.join(sorted({v.converter for v in of}))})" for what, of in parts)
+
+
+def _who_is_asked(
+    converters: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """The converters and backends that a user names, or all of ONNX that can run here."""
+    makers = [e.name for e in CONVERTERS.entries() if e.makes == ONNX]
+    takers = [e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")]
+    makers, takers = ([name for name in known if name not in unavailable] for known in (makers, takers))
+    return list(converters) or makers, list(backends) or takers
 
 
 def _unavailable() -> dict[str, str]:

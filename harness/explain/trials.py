@@ -28,7 +28,7 @@ import numpy as np
 import onnx
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import find_converter
+from harness.convert.converter import onnx_converter
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.convert.torch_private import quiet
 from harness.core.documents import plain
@@ -200,7 +200,7 @@ def emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) 
 def emit(call: Invocation, converter: str) -> Emitted:
     """Export one call alone and read the nodes."""
     structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
-    started = find_converter(converter).create(False)
+    started = onnx_converter(converter)
     with quiet():
         graph = emitted(started, export_request([structure], opset=None, dynamic=False))
     opset, nodes = emitted_opset(graph.model), tuple(_nodes(graph))

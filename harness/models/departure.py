@@ -27,9 +27,10 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
 from harness.core.dtypes import PRECISION, Array
 from harness.core.tensors import output_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.torch_call import quiet_call, to_numpy
+from harness.execute.torch_call import quiet_call
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.models.capture import module_path
 

@@ -45,6 +45,7 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, TensorSpec
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors, output_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
@@ -57,7 +58,7 @@ from harness.execute.run_steps import outputs_of
 from harness.execute.submodel import outer_names
 from harness.execute.supervisor import Death, Supervisor
 from harness.execute.task import Step
-from harness.execute.torch_call import quiet_call, to_numpy
+from harness.execute.torch_call import quiet_call
 from harness.execute.worker import WorkerProcess
 from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import CannotKeep, functional, invocation_of, module_path

@@ -26,6 +26,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 
@@ -84,8 +85,10 @@ def _make_plan(options: Options) -> Plan:
     if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
     converter_names = _at_opsets(options, converter_names)
-    backend_names = _choose_backends(options.backends)
+    backends_of = _choose_backends(options.backends, converter_names)
+    backend_names = tuple(dict.fromkeys(name for names in backends_of.values() for name in names))
     if options.models:
+        _check_models(converter_names)
         return Plan(
             units=(),
             sources=(),
@@ -102,7 +105,7 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in converter_names
-        for unit in _units(options, asked, overload, converter, backend_names)
+        for unit in _units(options, asked, overload, converter, backends_of[converter])
     )
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
@@ -137,12 +140,25 @@ def _rules(options: Options) -> list[Rule]:
 
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
-    names = tuple(dict.fromkeys(named or tuple(entry.name for entry in CONVERTERS.defaults())))
+    names = tuple(dict.fromkeys(named or _default_converters(options.backends)))
     for name in names:
         problem = find_converter(name).probe()
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
     return names
+
+
+def _default_converters(backends: Sequence[str]) -> tuple[str, ...]:
+    """The default converters, and for each backend that takes nothing of theirs the first that can run here."""
+    defaults = CONVERTERS.defaults()
+    made = {entry.makes for entry in defaults}
+    asked = [set(BACKENDS.find(word)[0].takes) for word in backends if word != "all"]
+    chosen = [entry for entry in defaults if not asked or any(entry.makes in taken for taken in asked)]
+    for taken in asked:
+        makers = [e for e in CONVERTERS.entries() if e.makes in taken]
+        if not taken & made and makers and makers[0] not in chosen:
+            chosen.append(next((e for e in makers if e.probe() is None), makers[0]))
+    return tuple(dict.fromkeys(entry.name for entry in chosen))
 
 
 def _shard(text: str | None) -> Shard | None:
@@ -197,6 +213,8 @@ def _at_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
         emitted = find_converter(name).opsets()
         asked = (*options.opsets, *(n for n in (own, options.opset) if n is not None))
         for opset in asked:
+            if not emitted:
+                raise UsageProblem(f"--opset {opset}: the converter {base} makes no ONNX model: leave out --opset")
             if opset not in emitted:
                 raise UsageProblem(
                     f"--opset {opset}: the converter {base} emits opsets {emitted.start} to {emitted.stop - 1}"
@@ -217,13 +235,56 @@ def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
     return tuple((kind, name, why) for kind, name, why in found if why is not None)
 
 
-def _choose_backends(asked: Sequence[str]) -> tuple[str, ...]:
+def _choose_backends(asked: Sequence[str], converters: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Converter → the backends that run what it makes: of those asked for, or the default ones.
+
+    Where none of the default backends takes it, all on the CPU do that can.
+    """
     if not asked:
-        names = [e.name for e in BACKENDS.defaults() if e.probe("") is None]
-        if not names:
-            missing = [f"{e.name}: {why.install}" for e in BACKENDS.defaults() if (why := e.probe(""))]
-            raise UsageProblem(f"no default backend can run here; {'; '.join(missing)}")
-        return tuple(names)
+        return {name: _default_backends(name) for name in converters}
+    chosen = _asked_backends(asked)
+    found: dict[str, tuple[str, ...]] = {}
+    for name in converters:
+        makes = find_converter(name).makes
+        found[name] = tuple(backend for backend in chosen if makes in BACKENDS.find(backend)[0].takes)
+        if not found[name]:
+            takers = [e.name for e in BACKENDS.entries() if makes in e.takes]
+            raise UsageProblem(
+                f"--converter {name} makes an artefact of kind {makes}, which {' and '.join(chosen)} "
+                f"{'do' if len(chosen) > 1 else 'does'} not take; --backend {' or '.join(takers)} does"
+            )
+    taken = {backend for names in found.values() for backend in names}
+    for word in asked:
+        if word != "all" and word not in taken:
+            kinds = BACKENDS.find(word)[0].takes
+            makers = [e.name for e in CONVERTERS.entries() if e.makes in kinds]
+            raise UsageProblem(
+                f"--backend {word} takes artefacts of kind {' and '.join(kinds)}, which {' and '.join(converters)} "
+                f"{'do' if len(converters) > 1 else 'does'} not make; --converter {' or '.join(makers)} does"
+            )
+    return found
+
+
+def _default_backends(converter: str) -> tuple[str, ...]:
+    """The backends that run what a converter makes where the user names none."""
+    makes = find_converter(converter).makes
+    takers = [e for e in BACKENDS.entries() if makes in e.takes and not e.name.endswith(":")]
+    usual = [e for e in takers if e.default] or [e for e in takers if e.on_cpu]
+    names = [e.name for e in usual if e.probe("") is None]
+    if not names:
+        missing = [f"{e.name}: {why.install}" for e in usual if (why := e.probe(""))]
+        raise UsageProblem(f"no default backend of {converter} can run here; {'; '.join(missing)}")
+    return tuple(names)
+
+
+def _check_models(converters: Sequence[str]) -> None:
+    """Raises where a whole model would be converted to what is no ONNX model."""
+    for name in converters:
+        if find_converter(name).makes != ONNX:
+            raise UsageProblem(f"--converter {name} makes no ONNX model: whole models are run as ONNX models")
+
+
+def _asked_backends(asked: Sequence[str]) -> tuple[str, ...]:
     chosen: list[str] = []
     for word in asked:
         if word == "all":
@@ -283,6 +344,7 @@ def _units(
     backend_names: tuple[str, ...],
 ) -> list[Unit]:
     case = OPERATOR_CASES.get(overload)
+    together = min(options.batch_size, find_converter(converter).together or options.batch_size)
     units = []
     for mode in ("static", "dynamic") if options.replay is not None else _modes(options):
         replay = None
@@ -307,7 +369,7 @@ def _units(
                 dtypes=options.dtypes or None,
                 sources=tuple(asked),
                 replay=replay,
-                settings=replace(_settings(options, mode, split_opset(converter)[1]), batch_size=options.batch_size),
+                settings=replace(_settings(options, mode, split_opset(converter)[1]), batch_size=together),
             )
         )
     return units

@@ -27,7 +27,7 @@ import torch
 
 from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
-from harness.convert.converter import Converter, find_converter, split_opset
+from harness.convert.converter import Converter, onnx_converter, split_opset
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
@@ -360,4 +360,4 @@ def make_script(run: Path, row: Verdict, minimals: list[Minimal], info: RunInfo)
 
 @cache
 def _converter(name: str) -> Converter:
-    return find_converter(name).create(False)
+    return onnx_converter(name)

@@ -140,6 +140,7 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
         RunWanted(
             argument=argument,
             raw="bfloat16" in (*(spec.dtype for spec in tensors), *source.output_dtypes),
+            kind=find_converter(failure.converter).makes,
             ranges=ranges if failure.dynamic_dims is not None else None,
         )
     )

@@ -1,4 +1,4 @@
-"""What a backend is: an ONNX model and inputs in, outputs out.
+"""What a backend is: a model and inputs in, outputs out.
 
 A backend is one file in this package that calls :func:`register` at import. It knows nothing
 of operators, converters, batches or verdicts.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import onnx
@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 from harness.core.dtypes import Array
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import RunSnippet, RunWanted
+from harness.run.artefact import ONNX, PlacedNode
 
 #: The backend that computes each operator as its text says, in the dtypes that the graph has.
 REFERENCE = "onnx-reference"
@@ -40,9 +41,9 @@ class _AboutNodes(Exception):
 
     Args:
         message: The backend's own words.
-        nodes: Names of the guilty ONNX nodes as far as the backend names them; the pipeline
-            uses them to find the guilty cases of a batch without bisecting. They are a hint:
-            nodes that are not named may be guilty too.
+        nodes: Names of the guilty ONNX nodes as far as the backend names them, or of outputs of an
+            artefact of another kind; the pipeline uses them to find the guilty cases of a batch
+            without bisecting. They are a hint: nodes that are not named may be guilty too.
         reasons: Node name → what was said of that node alone, where the backend says several
             things at once. A node that is absent shares `message`.
     """
@@ -93,20 +94,6 @@ class BackendSession(Protocol):
         """
 
 
-class PlacedNode(NamedTuple):
-    """A node of a loaded model, as the runtime sees it after its first optimisations.
-
-    Attributes:
-        name: The runtime's name of it, which the model need not have.
-        operator: Its type.
-        on_device: Whether it runs on the device that was asked for. If not, it runs on the CPU.
-    """
-
-    name: str
-    operator: str
-    on_device: bool
-
-
 @runtime_checkable
 class HasPlacement(Protocol):
     """A session whose runtime may leave nodes to the CPU although another device was asked for."""
@@ -127,11 +114,12 @@ class Backend(Protocol):
     def narrows(self, dtype: str) -> str | None:
         """The dtype that silently replaces `dtype` ("float64" → "float32"), None if kept."""
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+    def load(self, model: Any, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
         """Prepare `model` for running.
 
         Args:
-            model: A checked model. Graph inputs and outputs are tensors.
+            model: An `onnx.ModelProto` that has been checked, whose inputs and outputs are tensors; of a backend
+                that takes other kinds, a `harness.run.artefact.Artefact` of one of them.
             shapes: For a model with dynamic dimensions, a range per graph input; else None.
 
         Raises:
@@ -190,6 +178,7 @@ class BackendEntry:
         resources: What a node of a cluster must have for it beside a CPU, and how much of it one process
             takes: ``{"GPU": 1}``. Other names are a cluster's own.
         adapter: What it runs on, for the header, where several things could serve; None where that is plain.
+        takes: The kinds of artefact that it loads (`harness.run.artefact`).
     """
 
     name: str
@@ -210,6 +199,7 @@ class BackendEntry:
     last_witness: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
     adapter: Callable[[], str] | None = None
+    takes: tuple[str, ...] = (ONNX,)
 
 
 def _broken(name: str, problem: Unavailable, version: str) -> BackendEntry:

@@ -7,10 +7,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from harness.core.dtypes import Array
+from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run import cuda as _cuda
 from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
 
@@ -164,7 +164,7 @@ class TrtSession:
 
     def _bind(self, name: str, array: Array) -> torch.Tensor:
         """Give one input its shape and its address; returns what must be kept alive."""
-        tensor = _to_torch(array).to(self._dtypes[name]).contiguous()
+        tensor = to_torch(array).to(self._dtypes[name]).contiguous()
         if name not in self._on_host:
             tensor = tensor.to("cuda")
         if not self._context.set_input_shape(name, tuple(array.shape)):
@@ -185,7 +185,7 @@ class TrtSession:
         if min(shape, default=0) < 0:
             raise self._failure(f"output {name!r} was left without a shape")
         if 0 in shape:
-            return _to_numpy(torch.empty(shape, dtype=dtype))
+            return to_numpy(torch.empty(shape, dtype=dtype))
         buffer = self._allocator.buffers.get(name)
         if buffer is None:
             raise self._failure(f"output {name!r} was left without memory")
@@ -222,23 +222,4 @@ def _torch_dtype(kind: Any) -> torch.dtype:
 def copied(buffer: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Array:
     """What the first bytes of a buffer hold, wherever it is; the next run may write to the buffer."""
     size = math.prod(shape) * dtype.itemsize
-    return _to_numpy(buffer[:size].to("cpu", copy=True).view(dtype).reshape(shape))
-
-
-def _to_torch(array: Array) -> torch.Tensor:
-    """A host tensor with the array's content; `ml_dtypes` arrays cross as their bits."""
-    if array.dtype.isbuiltin == 1:
-        # A copy: PyTorch warns of arrays that must not be written to.
-        return torch.from_numpy(np.array(array, order="C"))
-    bits = torch.from_numpy(np.array(array.view(np.dtype(f"i{array.dtype.itemsize}"))))
-    dtype: torch.dtype = getattr(torch, array.dtype.name)
-    return bits.view(dtype)
-
-
-def _to_numpy(tensor: torch.Tensor) -> Array:
-    """A host tensor as an array, as `ml_dtypes` where NumPy lacks the type."""
-    if tensor.dtype in (torch.bfloat16, torch.float8_e4m3fn):
-        bits = tensor.view(torch.int16 if tensor.dtype.itemsize == 2 else torch.int8).numpy()
-        return bits.view(np.dtype(str(tensor.dtype).removeprefix("torch.")))
-    content: Array = tensor.numpy()
-    return content
+    return to_numpy(buffer[:size].to("cpu", copy=True).view(dtype).reshape(shape))

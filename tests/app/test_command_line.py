@@ -297,6 +297,16 @@ REFUSED: dict[str, tuple[str, ...]] = {
     "--opset 18 --opset 20 --converter dynamo@18": ("--converter dynamo@18 names an opset: leave out --opset",),
     "--converter dynamo@99": ("--opset 99: the converter dynamo emits opsets 7 to ",),
     "--converter dynamoo@18": ("dynamoo", "dynamo?"),
+    "--converter torch-compile --backend ort-cpu": (
+        "--converter torch-compile makes an artefact of kind callable, which ort-cpu does not take",
+        "--backend aot-eager",
+    ),
+    "--converter dynamo --backend ort-cpu --backend aot-eager": (
+        "--backend aot-eager takes artefacts of kind callable, which dynamo does not make",
+        "--converter torch-compile does",
+    ),
+    "--converter torch-compile --opset 18": ("torch-compile makes no ONNX model: leave out --opset",),
+    "--converter torch-compile --model resnet18": ("torch-compile makes no ONNX model",),
     "--case 0123456789ab": ("--case", "--replay"),
 }
 

@@ -34,11 +34,11 @@ from harness.convert.converter import Converter, find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors, output_tensors, overload
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import own_definition
 from harness.execute.program import Exportable, export_alone
 from harness.execute.reference import run_reference
 from harness.execute.task import Group, Settings
-from harness.execute.torch_call import to_numpy
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of

@@ -31,10 +31,10 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program, Returned, with_described_inputs, with_shared_inputs
 from harness.core.tensors import bind, build_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.execute.chain import Caller, is_chain_of_right_calls, run_calls
 from harness.execute.reference import run_reference
 from harness.execute.task import Settings
-from harness.execute.torch_call import to_numpy
 from harness.gate.baseline.file import of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values

@@ -22,8 +22,8 @@ from backend_models import (
 )
 from onnx import TensorProto, helper
 
+from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
-from harness.run.trt_execution import _to_numpy, _to_torch
 
 RUNNERS = ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "onnx-api:onnxruntime.backend", *ON_GPU]
 
@@ -171,7 +171,7 @@ def test_ort_float8_round_trip_is_bit_exact(ort: Backend, dtype: str) -> None:
 @pytest.mark.parametrize("shape", [(3,), (0, 2), ()])
 def test_arrays_survive_the_way_through_torch(dtype: str, shape: tuple[int, ...]) -> None:
     x = np.full(shape, 1.5).astype(dtype)
-    exact(_to_numpy(_to_torch(x)), x)
+    exact(to_numpy(to_torch(x)), x)
 
 
 # --- narrowing: what a backend states is what it does ----------------------------------------------

@@ -62,6 +62,11 @@ def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
 def test_what_is_registered() -> None:
     names = [entry.name for entry in BACKENDS.entries()]
     expected = [
+        "aot-eager",
+        "aot-eager-decomposed",
+        "executorch",
+        "inductor",
+        "litert",
         "onnx-api:",
         "onnx-reference",
         "openvino",
@@ -85,8 +90,8 @@ def test_what_is_registered() -> None:
         ("onnx-api", "onnx-api:"),
         ("tensorrt", "trt"),
         ("ort-cpu:1", "ort-cpu"),
-        ("", "known: onnx-api:, "),
-        ("zzz", "known: onnx-api:, "),
+        ("", "known: aot-eager, "),
+        ("zzz", "known: aot-eager, "),
     ],
 )
 def test_unknown_names_give_one_line(name: str, near: str) -> None:

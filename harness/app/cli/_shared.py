@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -251,23 +251,28 @@ def operators_matching(patterns: Sequence[str], known: Sequence[str], where: str
         raise click.UsageError(f"{where}: {error}" if where else str(error)) from None
 
 
-def require_converters(names: Iterable[str]) -> None:
-    """Check that converters are known and can run here.
+def require_converters(names: Collection[str]) -> None:
+    """Check that converters are known, can run here and make ONNX models.
 
     Raises:
-        click.UsageError: one is not; says how to get it.
+        click.UsageError: one is not or does not; says how to get it.
     """
     from harness.convert.converter import find_converter
+    from harness.run.artefact import ONNX
 
     _require("converter", names, lambda name: find_converter(name).probe())
+    for name in names:
+        if find_converter(name).makes != ONNX:
+            raise click.UsageError(f"--converter {name} makes no ONNX model, which this command is about")
 
 
-def require_backends(names: Iterable[str]) -> None:
-    """Check that backends are known and can run here.
+def require_backends(names: Collection[str]) -> None:
+    """Check that backends are known, can run here and take ONNX models.
 
     Raises:
-        click.UsageError: one is not; says how to get it.
+        click.UsageError: one is not or does not; says how to get it.
     """
+    from harness.run.artefact import ONNX
     from harness.run.backend import BACKENDS
 
     def probe(name: str) -> Unavailable | None:
@@ -275,6 +280,9 @@ def require_backends(names: Iterable[str]) -> None:
         return entry.probe(argument)
 
     _require("backend", names, probe)
+    for name in names:
+        if ONNX not in BACKENDS.find(name)[0].takes:
+            raise click.UsageError(f"--backend {name} takes no ONNX model, which this command is about")
 
 
 def _require(kind: str, names: Iterable[str], probe: Callable[[str], Unavailable | None]) -> None:

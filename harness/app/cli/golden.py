@@ -22,6 +22,7 @@ from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
 from harness.gate.golden.onnx_layout import export
 from harness.gate.golden.store import Ending, Golden, GoldenKey, Manifest, read_manifest, read_set
 from harness.generate.case_library import load_cases
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 #: Where the goldens of this repository are.
@@ -76,10 +77,10 @@ def record(
     from harness.gate.golden.recording import record as record_goldens
 
     known = list(load_cases())
-    on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.on_cpu)
+    on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.on_cpu and ONNX in e.takes)
     names = _backends(backends) if backends else _available([name for _, name in on_cpu])
     entries = CONVERTERS.entries()
-    chosen = converters or [e.name for e in entries if e.probe() is None]
+    chosen = converters or [e.name for e in entries if e.makes == ONNX and e.probe() is None]
     require_converters(chosen)
 
     def progress(overloads: Iterable[str]) -> Iterable[str]:
@@ -230,7 +231,7 @@ def _backends(words: Sequence[str]) -> list[str]:
     chosen: list[str] = []
     for word in words:
         if word == "all":
-            chosen += _available([e.name for e in BACKENDS.entries() if not e.name.endswith(":")])
+            chosen += _available([e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")])
             continue
         require_backends([word])
         chosen.append(word)

@@ -46,9 +46,11 @@ from harness.core.documents import first_line, one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import build_tensors, overload
+from harness.core.torch_arrays import to_numpy
 from harness.execute.reference import run_reference
 from harness.execute.submodel import all_nodes, extract, subgraphs
-from harness.execute.torch_call import map_arguments, quiet_call, to_numpy
+from harness.execute.torch_call import map_arguments, quiet_call
+from harness.run.backend import BACKENDS
 
 #: Of the text of ONNX ScatterElements on its updates.
 _SAME_SHAPE = "same rank and shape as indices"
@@ -162,7 +164,7 @@ _FEW = 4
 _CLOSE = 0.01
 
 
-@witness("the call without an argument", place=65, of_one_call=True)
+@witness("the call without an argument", place=65, of_one_call=True, of_any_artefact=True)
 def ask_without_argument(context: FailureContext) -> Iterator[Testimony]:
     """The same call with one argument at a time as if it had not been given."""
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None or draws(context.judge):
@@ -362,12 +364,14 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
 
 
-@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER)
+@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER, of_any_artefact=True)
 def ask_other_converter(context: FailureContext) -> Iterator[Testimony]:
-    """Asks the first by `ConverterEntry.witness` that is not the failing one and can run here."""
+    """Asks the first by `ConverterEntry.witness` that is not the failing one, can run here, and makes what the failing
+    backend takes."""
     if context.failure.outcome is Outcome.UNSUPPORTED:
         return
-    places = ((entry.witness, entry.name) for entry in CONVERTERS.entries())
+    taken = BACKENDS.find(context.failure.backend)[0].takes
+    places = ((entry.witness, entry.name) for entry in CONVERTERS.entries() if entry.makes in taken)
     for _, name in sorted((place, name) for place, name in places if place is not None):
         if name != context.failure.converter and find_converter(name).probe() is None:
             yield _ask(name, context)

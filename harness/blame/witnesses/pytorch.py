@@ -34,15 +34,16 @@ from harness.core.documents import first_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
+from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode
 from harness.execute.definition import REFUSALS, Circular, definition_of
 from harness.execute.reference import Reference, run_reference
-from harness.execute.torch_call import call_invocation, quiet_call, to_numpy
+from harness.execute.torch_call import call_invocation, quiet_call
 
 _TIMES = 3
 
 
-@witness("PyTorch again", place=80)
+@witness("PyTorch again", place=80, of_any_artefact=True)
 def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     """A kernel that reads memory which it has not written answers differently each time.
 
@@ -60,7 +61,7 @@ def repeat_call(context: FailureContext) -> Iterator[Testimony]:
             return
 
 
-@witness("PyTorch on row-major copies", place=90)
+@witness("PyTorch on row-major copies", place=90, of_any_artefact=True)
 def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
     """A layout is not part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
     if context.got is None or context.judge.reads_layout or not context.reference.has_strided_input:
@@ -76,7 +77,7 @@ def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
 _MOST = 64
 
 
-@witness("PyTorch on one element at a time", place=60, of_one_call=True)
+@witness("PyTorch on one element at a time", place=60, of_one_call=True, of_any_artefact=True)
 def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
     """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
     tags = overload(context.invocation.overload).tags
@@ -101,7 +102,7 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
 
 
-@witness("PyTorch's overload for tensors", place=70, of_one_call=True)
+@witness("PyTorch's overload for tensors", place=70, of_one_call=True, of_any_artefact=True)
 def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
     """The same operator with a number given as a tensor: another kernel, and the same mathematics."""
     got = context.got
@@ -156,7 +157,7 @@ def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
 _VALUES_ARE_ASKED = "cannot be called on meta tensors"
 
 
-@witness("PyTorch's meta kernel", place=40)
+@witness("PyTorch's meta kernel", place=40, of_any_artefact=True)
 def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
     """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
     comparison = context.comparison
@@ -179,7 +180,7 @@ def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.META, Finding.CONTRADICTS, "meta-kernel", {"backend": context.failure.backend})
 
 
-@witness("PyTorch's decomposition", place=10, of_one_call=True)
+@witness("PyTorch's decomposition", place=10, of_one_call=True, of_any_artefact=True)
 def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
     """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
     definition = definition_of(context.invocation)
@@ -259,7 +260,7 @@ def _takes_part(context: FailureContext) -> bool:
         return True
 
 
-@witness("float64", place=20)
+@witness("float64", place=20, of_any_artefact=True)
 def ask_float64(context: FailureContext) -> Iterator[Testimony]:
     """The same call in float64, element by element where the backend is wrong."""
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None:

@@ -36,7 +36,7 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
     backend = context.backend(name)
     if context.narrows(backend):
         return
-    answer = context.ask(backend, context.model)
+    answer = context.ask(backend, context.loaded)
     finding, detail = context.find(answer)
     if finding is Finding.OTHER and answer.outputs and context.is_as_wrong(answer.outputs):
         facts = {"witness": name, "backend": accused}
@@ -46,7 +46,7 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
     finite = False
     if finding is Finding.OTHER and context.on_finite_inputs:
         tamer = context.on_finite_inputs
-        again, its_detail = tamer.find(tamer.ask(backend, tamer.model))
+        again, its_detail = tamer.find(tamer.ask(backend, tamer.loaded))
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
     said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
@@ -219,7 +219,7 @@ def _installed_of_in_float32(settings: Settings) -> Iterator[Witness]:
         yield Witness(f"{name} in float32", Turn.OPEN, 10, partial(ask_in_float32, name))
 
 
-@witness("graph optimisations off", place=120)
+@witness("graph optimisations off", place=120, of_any_artefact=True)
 def ask_without_optimisations(context: FailureContext) -> Iterator[Testimony]:
     """Runs the model with `harness.run.backend.HasPlain`."""
     if context.failure.outcome is Outcome.UNSUPPORTED or context.plain is None:

@@ -11,9 +11,10 @@ import torch
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.torch_call import quiet_call, to_numpy
+from harness.execute.torch_call import quiet_call
 
 
 class ModelReference(RoundingOracle):

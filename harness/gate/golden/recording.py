@@ -27,7 +27,7 @@ from harness.compare.nearness import SCALES
 from harness.compare.signatures import normalise
 from harness.compare.tolerances import MIN_EXPONENT
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, find_converter
+from harness.convert.converter import Converter, find_converter, onnx_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import INT_RANGE, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
@@ -386,7 +386,7 @@ def _memory(judge: Judge) -> AbstractContextManager[None]:
 
 @cache
 def _converter(name: str) -> Converter:
-    return find_converter(name).create(False)
+    return onnx_converter(name)
 
 
 def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes], dict[int, Ending]]:
@@ -403,7 +403,8 @@ def _export(references: Sequence[Reference], name: str) -> tuple[dict[int, bytes
                 endings[index] = Ending(failure.stage, failure.outcome, normalise(message), message)
             else:
                 overload = references[index].invocation.overload
-                part = standalone(found.model, structure.input_names, structure.output_names, overload)
+                assert found.graph is not None
+                part = standalone(found.graph, structure.input_names, structure.output_names, overload)
                 models[index] = part.SerializeToString(deterministic=True)
     return models, endings
 

@@ -17,7 +17,8 @@ from harness.core.dtypes import Array, is_float
 from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied, preload_in_fork_server
 from harness.core.tensors import build_tensor
-from harness.execute.torch_call import call_invocation, to_numpy
+from harness.core.torch_arrays import to_numpy
+from harness.execute.torch_call import call_invocation
 from harness.gate.golden.store import Golden
 from harness.generate.case_library import load_cases
 

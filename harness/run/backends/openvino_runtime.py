@@ -13,6 +13,7 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Unavailable, importable, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import node_names as _messages
+from harness.run.artefact import ONNX, OPENVINO_IR, Artefact
 from harness.run.backend import BackendEntry, BackendFailure, InvalidModel, ShapeRange, UnsupportedModel, register
 
 #: Without the hint float32 may be computed in bfloat16 on some CPUs.
@@ -38,13 +39,17 @@ class OpenVinoSession:
 
     Args:
         compiled: The compiled model.
-        names: Of the ONNX graph's inputs.
+        names: Of the inputs, in the model's order.
+        by_place: Whether the inputs of the compiled model have names of their own, and all of them.
     """
 
     runnable = True
 
-    def __init__(self, compiled: Any, names: Sequence[str]) -> None:
+    def __init__(self, compiled: Any, names: Sequence[str], *, by_place: bool = False) -> None:
         self._request = compiled.create_infer_request()
+        if by_place:
+            self._inputs = dict(zip(names, compiled.inputs, strict=True))
+            return
         # Inputs that no node reads are absent from the compiled model.
         self._inputs = {name: port for port in compiled.inputs for name in port.get_names()}
         if len(compiled.inputs) == len(names):
@@ -93,14 +98,25 @@ class OpenVinoBackend:
         """The CPU plugin computes 64-bit and unsigned 32-bit values in 32 signed bits."""
         return _NARROWED.get(dtype)
 
-    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OpenVinoSession:
+    def load(self, model: onnx.ModelProto | Artefact, shapes: Mapping[str, ShapeRange] | None) -> OpenVinoSession:
         """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
+        if isinstance(model, Artefact):
+            return self._load_own(model)
         try:
             network = self._core.read_model(model.SerializeToString())
             compiled = self._core.compile_model(network, "CPU", _CONFIG)
             return OpenVinoSession(compiled, [value.name for value in model.graph.input])
         except RuntimeError as error:
             raise _translated(error, model) from error
+
+    def _load_own(self, model: Artefact) -> OpenVinoSession:
+        """A model in OpenVINO's own form."""
+        try:
+            compiled = self._core.compile_model(model.content, "CPU", _CONFIG)
+            return OpenVinoSession(compiled, model.input_names, by_place=True)
+        except RuntimeError as error:
+            message = _words(error)
+            raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
 
 
 def _copied(tensor: Any) -> Array:
@@ -162,7 +178,35 @@ def _probe(argument: str) -> Unavailable | None:
     return Unavailable(reason="openvino is not installed", install="pip install '.[openvino]'")
 
 
+def _own_snippet(wanted: RunWanted) -> RunSnippet:
+    """For a model in OpenVINO's own form."""
+    tensor = "openvino.Tensor(x.numpy())"
+    outputs = "torch.tensor(t.data)"
+    if wanted.raw:
+        bits = "openvino.Tensor(x.view(torch.int16).numpy(), list(x.shape), port.element_type)"
+        tensor = f"{bits} if x.dtype == torch.bfloat16 else {tensor}"
+        outputs = (
+            "torch.tensor(t.data.view('i2')).view(torch.bfloat16)"
+            " if t.element_type == openvino.Type.bf16 else torch.tensor(t.data)"
+        )
+    return RunSnippet(
+        load=('compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})',),
+        run=(
+            "request = compiled.create_infer_request()",
+            "for port, x in zip(compiled.inputs, inputs.values()):",
+            "    x = x.contiguous()",
+            f"    request.set_tensor(port, {tensor})",
+            "request.infer()",
+            f"outputs = [{outputs} for t in request.output_tensors]",
+        ),
+        imports=("import openvino",),
+        packages=("openvino",),
+    )
+
+
 def _snippet(wanted: RunWanted) -> RunSnippet:
+    if wanted.kind == OPENVINO_IR:
+        return _own_snippet(wanted)
     run: tuple[str, ...] = (
         "feeds = {i.get_any_name(): inputs[i.get_any_name()].contiguous().numpy() for i in compiled.inputs}",
         "request = compiled.create_infer_request()",
@@ -225,5 +269,6 @@ register(
         variables=("OPENVINO", "OV"),
         witness=3,
         last_witness=True,
+        takes=(ONNX, OPENVINO_IR),
     )
 )

@@ -19,12 +19,12 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Unavailable, importable, installed, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import cuda as _cuda, node_names as _messages
+from harness.run.artefact import PlacedNode
 from harness.run.backend import (
     BackendEntry,
     BackendFailure,
     DeviceLost,
     InvalidModel,
-    PlacedNode,
     ShapeRange,
     UnsupportedModel,
     graph_inputs,

@@ -1,0 +1,68 @@
+"""Witnesses of artefacts that are no ONNX models: their own tool, other backends, and PyTorch on what was lowered.
+
+Other backends that take the same artefact.
+
+That its own tool made the artefact.
+
+PyTorch's kernels on the program that the converter hands over to the runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from harness.blame.failure_context import FailureContext
+from harness.blame.witness import Turn, Witness, add_witnesses, witness
+from harness.blame.witnesses.runtimes import ask_other_backend
+from harness.compare.comparison import compare
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.core.documents import one_line
+from harness.execute.task import Settings
+from harness.run.artefact import ONNX, Artefact
+from harness.run.backend import BACKENDS
+
+
+def _ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]:
+    if context.is_taken_by(name):
+        yield from ask_other_backend(name, context)
+
+
+@add_witnesses
+def _installed(settings: Settings) -> Iterator[Witness]:
+    willing = [e for e in BACKENDS.entries() if e.witness is not None and ONNX not in e.takes]
+    for entry in sorted(willing, key=lambda e: e.witness or 0):
+        if entry.probe("") is None:
+            ask = partial(_ask_other_backend, entry.name)
+            yield Witness(entry.name, Turn.FIRST, 70, ask, of_any_artefact=True)
+
+
+@witness("the artefact's own tool", place=110, of_any_artefact=True)
+def confirm_making(context: FailureContext) -> Iterator[Testimony]:
+    """There is no checker of such an artefact beside the tool that made it."""
+    if isinstance(context.loaded, Artefact):
+        facts = {"converter": context.failure.converter}
+        yield Testimony(Role.MODEL, Finding.VALID, "own-tool", facts)
+
+
+@witness("the lowered program", place=15, turn=Turn.GRAPH, of_any_artefact=True)
+def ask_lowered_program(context: FailureContext) -> Iterator[Testimony]:
+    """The program as the converter hands it over, where PyTorch can run it, tells a wrong one from a wrong kernel."""
+    artefact = context.loaded
+    if not isinstance(artefact, Artefact):
+        return
+    facts = {"converter": context.failure.converter, "backend": context.failure.backend}
+    if artefact.lowered is None:
+        yield Testimony(Role.LOWERED, Finding.LACKS, "lowered-program", facts)
+        return
+    try:
+        outputs = artefact.lowered(context.feeds(artefact))
+    except Exception as error:
+        yield Testimony(Role.LOWERED, Finding.REFUSES, "lowered-program", {**facts, "error": one_line(error)[:200]})
+        return
+    if compare(context.judge, context.reference, outputs).problem is None:
+        yield Testimony(Role.LOWERED, Finding.RIGHT, "lowered-program", facts)
+    elif context.got is not None and context.is_same(tuple(outputs)):
+        yield Testimony(Role.LOWERED, Finding.SAME, "lowered-program", facts)
+    else:
+        yield Testimony(Role.LOWERED, Finding.OTHER, "lowered-program", facts)
