@@ -62,20 +62,24 @@ def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
 
     PyTorch documents `query @ key.transpose(-2, -1) * scale`, and its kernels scale before, after, or both halfway.
     """
-    query, key = arguments["query"], arguments["key"]
-    limit = float(ml_dtypes.finfo(query.dtype).max)  # type: ignore[no-untyped-call]
-    with np.errstate(all="ignore"):
-        wide = [np.abs(np.where(np.isfinite(a), a, 0).astype(np.longdouble)) for a in (query, key)]
-        if wide[0].ndim > 2 and wide[0].shape[-3] != wide[1].shape[-3]:
-            wide[1] = np.repeat(wide[1], wide[0].shape[-3] // max(wide[1].shape[-3], 1), axis=-3)
-        terms = wide[0] @ np.swapaxes(wide[1], -1, -2)
-        leaves = np.asarray((terms * max(1.0, float(arguments.get("scale") or 1.0)) > limit).any(axis=-1))
+    leaves = overflowing(arguments["query"], arguments["key"], arguments.get("scale"))
     found: list[Mask | None] = []
     for output in expected:
         mask = leaves[..., None] if output.ndim == leaves.ndim + 1 else leaves
         fits = output.ndim >= leaves.ndim and output.shape[: leaves.ndim] == leaves.shape
         found.append(np.broadcast_to(mask, output.shape) if fits else None)
     return found
+
+
+def overflowing(query: Array, key: Array, scale: float | None) -> Mask:
+    """Which queries have a score of which a term, or a sum of terms, leaves the range of the dtype."""
+    limit = float(ml_dtypes.finfo(query.dtype).max)  # type: ignore[no-untyped-call]
+    with np.errstate(all="ignore"):
+        wide = [np.abs(np.where(np.isfinite(a), a, 0).astype(np.longdouble)) for a in (query, key)]
+        if wide[0].ndim > 2 and wide[0].shape[-3] != wide[1].shape[-3]:
+            wide[1] = np.repeat(wide[1], wide[0].shape[-3] // max(wide[1].shape[-3], 1), axis=-3)
+        terms = wide[0] @ np.swapaxes(wide[1], -1, -2)
+        return np.asarray((terms * max(1.0, float(scale or 1.0)) > limit).any(axis=-1))
 
 
 _ATTENTION = Judge(

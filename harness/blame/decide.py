@@ -36,6 +36,7 @@ _ORDER = (
     R.FLOAT64,
     R.DECOMPOSITION,
     R.PROGRAM,
+    R.OPERATOR,
     R.LOWERED,
     R.MODEL,
     R.ABSENT,
@@ -74,7 +75,7 @@ _OTHER: Fact = (R.RUNTIME, F.OTHER, _OWN)
 _REFUSES: Fact = (R.RUNTIME, F.REFUSES, _OWN)
 _DECOMPOSED: Fact = (R.DECOMPOSITION, F.CONTRADICTS)
 #: PyTorch itself defines the call otherwise than its kernel.
-_DEFINED_SO: tuple[Fact, ...] = (_DECOMPOSED, (R.PROGRAM, F.CONTRADICTS))
+_DEFINED_SO: tuple[Fact, ...] = (_DECOMPOSED, (R.PROGRAM, F.CONTRADICTS), (R.OPERATOR, F.SAME))
 #: Something else than the kernel confirms PyTorch's answer.
 _CONFIRMED: tuple[Fact, ...] = tuple((r, F.CONFIRMS) for r in (R.FLOAT64, R.DECOMPOSITION, R.META))
 
@@ -118,6 +119,7 @@ _BOTH_OFF = "both-are-off"
 def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
     """Whose the graph is, where every node is right by its definition and the result is not PyTorch's."""
     return (
+        _Row(PYTORCH, "departs-from-onnx", (fact, (R.OPERATOR, F.SAME))),
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
         _Row(PYTORCH, _DECOMPOSES, (fact, (R.PROGRAM, F.CONTRADICTS))),
         _Row(CONVERTER, OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),

@@ -148,6 +148,8 @@ class Role(StrEnum):
     """The failing backend on another converter's export."""
     PYTORCH = "pytorch"
     """PyTorch's own kernels, asked in another way."""
+    OPERATOR = "operator"
+    """The call, which is that of an operator of ONNX's own."""
     LOWERED = "lowered"
     """PyTorch's kernels on the program that a converter hands over to its runtime; of artefacts that are no ONNX
     models, all of which have this witness."""

@@ -25,7 +25,7 @@ import torch
 
 from harness.core.documents import describe_error
 from harness.core.tensors import overload
-from harness.core.torch_operators import OpOverload, is_composite
+from harness.core.torch_operators import OpOverload, is_composite, register_all_operators
 
 _EXPORTER = "torch.onnx._internal.exporter"
 _SCRIPTING = "torch.onnx._internal.torchscript_exporter"
@@ -381,6 +381,7 @@ def _function_name(function: Any) -> str:
 
 @cache
 def _registry() -> Any:
+    register_all_operators()
     with quiet():
         return part("from_torchlib")()
 

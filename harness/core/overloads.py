@@ -7,6 +7,9 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+#: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, and quantised ones.
+NAMESPACES = ("aten", "onnx", "quantized_decomposed")
+
 
 class UnknownOperator(LookupError):
     """A name or glob that no known overload matches; the message names near ones."""
@@ -14,26 +17,29 @@ class UnknownOperator(LookupError):
 
 @cache
 def all_overloads() -> tuple[str, ...]:
-    """Every ATen overload that this PyTorch registers, as it prints them, sorted; none without PyTorch."""
+    """Every overload that this PyTorch registers in the `NAMESPACES`, as it prints them, sorted; none without
+    PyTorch."""
     try:
-        from harness.core.torch_operators import registered_schemas
+        from harness.core.torch_operators import register_all_operators, registered_schemas
     except ImportError:
         # Goldens are checked without PyTorch.
         return ()
+    register_all_operators()
     names = set()
     for schema in registered_schemas():
-        if schema.name.startswith("aten::"):
-            names.add(f"aten.{schema.name[6:]}.{schema.overload_name or 'default'}")
+        namespace, _, name = schema.name.partition("::")
+        if namespace in NAMESPACES:
+            names.add(f"{namespace}.{name}.{schema.overload_name or 'default'}")
     return tuple(sorted(names))
 
 
 def normalise(pattern: str) -> str:
     """``aten::celu``, ``aten::add.Tensor`` and ``torch.ops.aten.celu`` as dotted names.
 
-    ``model.NAME``, a whole model, is one already.
+    A name in another of the `NAMESPACES`, and ``model.NAME``, a whole model, is one already.
     """
     pattern = pattern.strip().removeprefix("torch.ops.").replace("::", ".")
-    return pattern if pattern.startswith(("aten.", "model.")) else f"aten.{pattern}"
+    return pattern if pattern.partition(".")[0] in (*NAMESPACES, "model") else f"aten.{pattern}"
 
 
 def match(pattern: str, known: Sequence[str]) -> list[str]:

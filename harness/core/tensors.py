@@ -26,7 +26,7 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program, is_program
 from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
-from harness.core.torch_operators import OpOverload
+from harness.core.torch_operators import OpOverload, register_operators
 
 
 @cache
@@ -38,6 +38,7 @@ def overload(name: str) -> OpOverload:
     """
     try:
         namespace, packet, overload_name = name.split(".")
+        register_operators(namespace)
         found = getattr(getattr(getattr(torch.ops, namespace), packet), overload_name)
     except (AttributeError, ValueError):
         raise LookupError(f"PyTorch {torch.__version__} has no operator overload {name}") from None

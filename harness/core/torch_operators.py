@@ -6,6 +6,7 @@ the holder of an `OpOverload` reads from it (`_schema`, `py_kernels`) is not wra
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -19,6 +20,22 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 pytree = _pytree
 #: Of kernels that are made of other operators, and of those that compute shapes alone.
 COMPOSITE, META = torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Meta
+
+
+#: Namespace → the module that defines its operators.
+DEFINED_IN = {"onnx": "torch.onnx.ops", "quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+
+
+def register_operators(namespace: str) -> None:
+    """Have PyTorch know the operators of a namespace that it does not begin with."""
+    if namespace in DEFINED_IN:
+        importlib.import_module(DEFINED_IN[namespace])
+
+
+def register_all_operators() -> None:
+    """Have PyTorch know the operators of all namespaces, before an exporter notes which there are."""
+    for namespace in DEFINED_IN:
+        register_operators(namespace)
 
 
 def registered_schemas() -> Iterable[Any]:

@@ -115,6 +115,6 @@ def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple
                 map_arguments(invocation, widened),
                 [_wide(t) for t in tensors],
             )
-    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError):
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError, AssertionError):
         return None
     return tuple(to_numpy(t) if t.dtype in (torch.float64, torch.complex128) else None for t in outputs)

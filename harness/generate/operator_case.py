@@ -49,6 +49,7 @@ class OperatorCase:
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
+        opset: In which ONNX got the operator, where it is one of ONNX's own: what a run emits that asks for none.
         converted: Whether a tested converter has a conversion for any of its calls.
         declared: File and line of the statement that declares it.
     """
@@ -65,6 +66,7 @@ class OperatorCase:
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0
+    opset: int | None = None
     converted: bool = True
     declared: tuple[str, int] = ("", 0)
 
@@ -83,7 +85,14 @@ class Family:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def _add(self, name: str, dtypes: Sequence[str], arguments: Callable[[Draw], Arguments], judge: Judge) -> None:
+    def _add(
+        self,
+        name: str,
+        dtypes: Sequence[str],
+        arguments: Callable[[Draw], Arguments],
+        judge: Judge,
+        opset: int | None = None,
+    ) -> None:
         overload = _overload(name)
         if overload in OPERATOR_CASES:
             raise ValueError(f"{overload} is declared twice: {OPERATOR_CASES[overload].family} and {self.name}")
@@ -95,6 +104,7 @@ class Family:
             dtypes=tuple(dtypes),
             arguments=arguments,
             judge=judge,
+            opset=opset,
             declared=declaring_place(),
         )
 
@@ -130,13 +140,13 @@ class Family:
             )
 
     def case(
-        self, *overloads: str, dtypes: Sequence[str], judge: Judge = CLOSE
+        self, *overloads: str, dtypes: Sequence[str], judge: Judge = CLOSE, opset: int | None = None
     ) -> Callable[[Callable[[Draw], Arguments]], Callable[[Draw], Arguments]]:
         """Decorate a function that draws the arguments of one or several overloads."""
 
         def register(function: Callable[[Draw], Arguments]) -> Callable[[Draw], Arguments]:
             for overload in overloads:
-                self._add(overload, dtypes, function, judge)
+                self._add(overload, dtypes, function, judge, opset)
             return function
 
         return register

@@ -369,10 +369,19 @@ def _units(
                 dtypes=options.dtypes or None,
                 sources=tuple(asked),
                 replay=replay,
-                settings=replace(_settings(options, mode, split_opset(converter)[1]), batch_size=together),
+                settings=replace(_settings(options, mode, _opset(options, converter, case)), batch_size=together),
             )
         )
     return units
+
+
+def _opset(options: Options, converter: str, case: OperatorCase | None) -> int | None:
+    """The opset that a converter's name gives, or the one that the operator came with; None for the user's or the
+    converter's own."""
+    entry, named = find_converter(converter), split_opset(converter)[1]
+    if named is not None or options.opset is not None or case is None or case.opset is None:
+        return named
+    return case.opset if case.opset in entry.opsets() else None
 
 
 def _modes(options: Options) -> tuple[str, ...]:

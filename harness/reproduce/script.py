@@ -22,8 +22,11 @@ from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleProblem
 from harness.convert.rules.standalone_source import NotSeparable, RuleSource
 from harness.core.dtypes import PARTS, PRECISION
+from harness.core.invocation import Invocation
+from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import fed_shape
+from harness.core.torch_operators import DEFINED_IN
 from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.reproduce import call_source
@@ -89,7 +92,8 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
     """
     parts = _parts(failure)
     body = [*parts.inputs, *parts.export.code, "print(onnx.printer.to_text(model))"]
-    wanted = ["import onnx", "import torch", *parts.export.imports, *parts.rules.imports]
+    registering = _registering(failure.invocation)
+    wanted = ["import onnx", "import torch", *registering, *parts.export.imports, *parts.rules.imports]
     return "\n".join([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body, ""])
 
 
@@ -272,6 +276,12 @@ def _imports(wanted: list[str], body: list[str]) -> list[str]:
     return [*first, *([""] if first else []), *(line for line in lines if line not in first)]
 
 
+def _registering(invocation: Invocation) -> list[str]:
+    """Imports after which PyTorch knows the operators that are called."""
+    namespaces = dict.fromkeys(overload.partition(".")[0] for overload in calls_of(invocation))
+    return [f"import {DEFINED_IN[namespace]}" for namespace in namespaces if namespace in DEFINED_IN]
+
+
 def _assembled(
     failure: ReproducibleFailure, parts: _Parts, helpers: Sequence[str], body: list[str], heading: str
 ) -> str:
@@ -281,6 +291,7 @@ def _assembled(
         "from importlib.metadata import version",
         "import onnx",
         "import torch",
+        *_registering(failure.invocation),
         *parts.export.imports,
         *parts.run.imports,
         *parts.rules.imports,

@@ -328,6 +328,21 @@ def operators_of(program: ExportedProgram) -> list[str]:
     return list(dict.fromkeys(str(n.target) for n in program.graph.nodes if n.op == "call_function"))
 
 
+@witness("ONNX's own operator", place=4, of_one_call=True)
+def recognise_own_operator(context: FailureContext) -> Iterator[Testimony]:
+    """A call of `torch.onnx.ops` is the node: where the node's definition gives another result, PyTorch's
+    implementation of it departs from ONNX."""
+    namespace, operator, _ = context.invocation.overload.split(".")
+    found = [node for node in all_nodes(context.model) if node.op_type == operator]
+    if namespace != "onnx" or len(found) != 1:
+        return
+    taken = {a.name: onnx.helper.get_attribute_value(a) for a in found[0].attribute}
+    numbers = {n: a for n, a in context.invocation.arguments if isinstance(a, bool | int | float)}
+    # What is left out is as ONNX has it by default, which is how PyTorch has it.
+    if all(taken.get(name, 0) == number for name, number in numbers.items()):
+        yield Testimony(Role.OPERATOR, Finding.SAME, "own-operator", {"operator": operator})
+
+
 @witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM, of_one_call=True)
 def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     """Whether PyTorch gives the failing backend's result once it has decomposed the call.

@@ -22,6 +22,7 @@ from harness.convert.torch_private import quiet, torchlib_functions
 from harness.core.plugins import Unavailable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.tensors import overload
+from harness.core.torch_operators import register_all_operators
 
 
 class DynamoConverter:
@@ -35,6 +36,7 @@ class DynamoConverter:
     name = "dynamo"
 
     def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
+        register_all_operators()
         self.version = _version()
         self._book = book
         functions = book.functions() if book else {}

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 from onnxscript import opset18
 
+from harness.core.overloads import normalise
+
 # Its signatures take constants for values of unknown type.
 op: Any = opset18
 
@@ -46,7 +48,8 @@ def plant(
     overload: str, slip: str, *, converter: str = "planted-wrong"
 ) -> Callable[[Callable[[bool], Conversion]], Callable[[bool], Conversion]]:
     """Register the decorated function: from whether the slip is made to the conversion."""
-    name = f"aten.{overload}" if "." in overload else f"aten.{overload}.default"
+    dotted = normalise(overload)
+    name = dotted if dotted.count(".") > 1 else f"{dotted}.default"
 
     def register(conversion: Callable[[bool], Conversion]) -> Callable[[bool], Conversion]:
         ALL_DEFECTS.append(Defect(conversion.__name__, name, converter, slip, conversion))

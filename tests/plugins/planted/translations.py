@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
-import torch
-
+from harness.core.tensors import overload
 from planted import (  # noqa: F401 - they plant
     slips_arranging,
     slips_combining,
     slips_pointwise,
+    slips_quantized,
     slips_selecting,
     slips_torchscript,
     slips_transforming,
@@ -22,7 +20,7 @@ DEFECTS: tuple[Defect, ...] = tuple(ALL_DEFECTS)
 
 def translations(slipped: bool) -> dict[Conversion, Conversion]:
     """As `torch.onnx.export(custom_translation_table=…)` takes them."""
-    return {attrgetter(d.overload)(torch.ops): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
+    return {overload(d.overload): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
 
 
 def symbolics(slipped: bool) -> dict[str, Conversion]:
