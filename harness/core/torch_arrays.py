@@ -6,6 +6,8 @@ dimension, which is how exporters represent them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ml_dtypes  # noqa: F401 - NumPy knows its dtypes by name then
 import numpy as np
 import torch
@@ -45,9 +47,13 @@ def to_torch(array: Array, like: torch.Tensor | None = None) -> torch.Tensor:
     if like is None:
         return tensor
     if like.is_complex():
-        tensor = torch.view_as_complex(tensor)
+        tensor = torch.view_as_complex(_filled(tensor, range(tensor.dim())))
     strides = like.stride()
-    order = sorted(range(like.dim()), key=lambda dim: -strides[dim])
-    places = [order.index(dim) for dim in range(like.dim())]
-    # Filled, not viewed: NumPy gives arrays without elements strides of its own.
+    # What is expanded is repeated as a whole.
+    return _filled(tensor, sorted(range(like.dim()), key=lambda dim: (strides[dim] != 0, -strides[dim])))
+
+
+def _filled(tensor: torch.Tensor, order: Sequence[int]) -> torch.Tensor:
+    """A copy whose memory has the dimensions in an order. NumPy gives arrays without elements strides of its own."""
+    places = [list(order).index(dim) for dim in range(tensor.dim())]
     return torch.empty([tensor.shape[dim] for dim in order], dtype=tensor.dtype).permute(places).copy_(tensor)

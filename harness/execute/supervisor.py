@@ -104,10 +104,13 @@ class Supervisor:
     def run(self, task: Task) -> Iterator[list[Result]]:
         """Carry out `task`: one `Result` per case and backend, in lists as they come."""
         stack = [task]
+        #: Groups during which the process died in company → how.
+        accused: dict[int, str] = {}
         while stack:
             current = self._in_doubt(stack.pop())
             done: set[tuple[MemberKey, str]] = set()
             step: Step | None = None
+            died = False
             for message in self.serve(current):
                 if isinstance(message, Step):
                     step = message
@@ -117,11 +120,16 @@ class Supervisor:
                 elif isinstance(message, Death):
                     if isinstance(message.announced, Step):
                         step = message.announced
+                    died = True
                     self._note_hang(current, step, message.outcome)
                     verdicts, rest = _after_death(current, done, step, message)
                     if verdicts:
                         yield verdicts
+                    elif step is not None and message.outcome is Outcome.CRASH:
+                        accused.update({group: message.message for group, _ in step.cases})
                     stack.extend(rest)
+            if not died and len(current.groups) == 1 and current.groups[0].index in accused:
+                self._note_death_in_company(current, accused[current.groups[0].index])
 
     def _in_doubt(self, task: Task) -> Task:
         """The task, with what is known of hangs of its overload."""
@@ -131,6 +139,11 @@ class Supervisor:
             if any(key in self._waited_for for key in _runs(task, backend))
         }
         return replace(task, hung={**known, **task.hung})
+
+    def _note_death_in_company(self, task: Task, how: str) -> None:
+        overload, where = task.groups[0].exported.overload, " and ".join(task.backends)
+        note = f"{where}: {overload} was run when the process ended after other cases ({how.partition(chr(10))[0]})"
+        self.notes.append(f"{note}; alone it does not end it")
 
     def _note_hang(self, task: Task, step: Step | None, outcome: Outcome) -> None:
         if step and step.backend and (step.stage, outcome) == (Stage.RUN, Outcome.TIMEOUT):
@@ -243,7 +256,10 @@ def _after_death(
     said = death.message
     if step.backend and death.outcome is Outcome.TIMEOUT:
         said += task.hung.get(step.backend, "")
-    if len(suspects) == 1:
+    if len(suspects) == 1 and death.outcome is Outcome.CRASH and len(task.groups) > 1 and not known:
+        # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
+        split = [set(suspects)]
+    elif len(suspects) == 1:
         guilty = [
             known.get((case, backend))
             or Result(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,11 @@ class OpenVinoTorch:
     def __init__(self) -> None:
         self.version: str = installed_version("openvino")
 
+    def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
+        """A tensor without elements leaves the results of other calls without any, too, where their sizes are not known
+        beforehand."""
+        return any(tensor.numel() == 0 for tensor in inputs)
+
     def convert(self, request: ExportRequest) -> Any:
         """See `harness.convert.converter.Converter`. The content is an `openvino.Model`."""
         import openvino
@@ -44,6 +49,10 @@ class OpenVinoTorch:
                 missing = _missing(program, request.output_names, operators)
                 words = f"No conversion rule found for operations: {', '.join(operators)}"
                 raise UnsupportedOperator(words, missing) from None
+        # OpenVINO drops inputs that nothing reads, and calls the others like PyTorch's graph does.
+        names = dict(zip(program.graph_signature.user_inputs, request.input_names, strict=True))
+        for port in model.inputs:
+            port.get_tensor().set_names({names[name] for name in port.get_names() if name in names})
         return Artefact(
             kind=OPENVINO_IR,
             input_names=request.input_names,

@@ -40,16 +40,12 @@ class OpenVinoSession:
     Args:
         compiled: The compiled model.
         names: Of the inputs, in the model's order.
-        by_place: Whether the inputs of the compiled model have names of their own, and all of them.
     """
 
     runnable = True
 
-    def __init__(self, compiled: Any, names: Sequence[str], *, by_place: bool = False) -> None:
+    def __init__(self, compiled: Any, names: Sequence[str]) -> None:
         self._request = compiled.create_infer_request()
-        if by_place:
-            self._inputs = dict(zip(names, compiled.inputs, strict=True))
-            return
         # Inputs that no node reads are absent from the compiled model.
         self._inputs = {name: port for port in compiled.inputs for name in port.get_names()}
         if len(compiled.inputs) == len(names):
@@ -113,7 +109,7 @@ class OpenVinoBackend:
         """A model in OpenVINO's own form."""
         try:
             compiled = self._core.compile_model(model.content, "CPU", _CONFIG)
-            return OpenVinoSession(compiled, model.input_names, by_place=True)
+            return OpenVinoSession(compiled, model.input_names)
         except RuntimeError as error:
             message = _words(error)
             raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
