@@ -247,7 +247,8 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
     """
     if isinstance(result, torch.Tensor):
         return [result]
-    if isinstance(result, int) and not -(2**63) <= result < 2**63:
+    # A compiler that captures this would have to guard on the number.
+    if isinstance(result, int) and not torch.compiler.is_compiling() and not -(2**63) <= result < 2**63:
         return []
     for plain, symbolic, dtype in _NUMBERS:
         if isinstance(result, plain):

@@ -256,7 +256,8 @@ def _after_death(
     said = death.message
     if step.backend and death.outcome is Outcome.TIMEOUT:
         said += task.hung.get(step.backend, "")
-    if len(suspects) == 1 and death.outcome is Outcome.CRASH and len(task.groups) > 1 and not known:
+    in_company = step.backend is not None and len(task.groups) > 1 and not known
+    if len(suspects) == 1 and death.outcome is Outcome.CRASH and in_company:
         # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
         split = [set(suspects)]
     elif len(suspects) == 1:

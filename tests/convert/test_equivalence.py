@@ -150,7 +150,7 @@ def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter:
     }
     assert not different
     # A comparison of failures alone would prove nothing.
-    assert sum(result.stage is Stage.COMPARE for result in one_by_one.values()) > len(groups) / 3
+    assert sum(result.stage is Stage.COMPARE for result in one_by_one.values()) > len(groups) / 4
 
 
 def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> None:
@@ -248,8 +248,10 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
     members = [
         exportable(group.index, group.exported)
         for group in groups
-        # One case that cannot be exported takes its batch with it, which the test above is about.
-        if result[group.index, 0].stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)
+        # One case that cannot be exported takes its batch with it, which the test above is about. TorchScript makes a
+        # constant of memory that nobody has written.
+        if "empty" not in group.exported.overload
+        and result[group.index, 0].stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)
     ][:count]
     assert len(members) == count
     entry = find_converter(converter)

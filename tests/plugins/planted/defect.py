@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 
 from onnxscript import opset18
 
-from harness.core.overloads import normalise
-
 # Its signatures take constants for values of unknown type.
 op: Any = opset18
 
@@ -48,8 +46,9 @@ def plant(
     overload: str, slip: str, *, converter: str = "planted-wrong"
 ) -> Callable[[Callable[[bool], Conversion]], Callable[[bool], Conversion]]:
     """Register the decorated function: from whether the slip is made to the conversion."""
-    dotted = normalise(overload)
-    name = dotted if dotted.count(".") > 1 else f"{dotted}.default"
+    name = f"aten.{overload}" if "." in overload else f"aten.{overload}.default"
+    # A whole name is one of another namespace.
+    name = overload if overload.count(".") > 1 else name
 
     def register(conversion: Callable[[bool], Conversion]) -> Callable[[bool], Conversion]:
         ALL_DEFECTS.append(Defect(conversion.__name__, name, converter, slip, conversion))

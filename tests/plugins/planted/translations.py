@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from harness.core.tensors import overload
+from operator import attrgetter
+
+import torch
+import torch.ao.quantization.fx._decomposed
+
 from planted import (  # noqa: F401 - they plant
     slips_arranging,
     slips_combining,
@@ -20,7 +24,7 @@ DEFECTS: tuple[Defect, ...] = tuple(ALL_DEFECTS)
 
 def translations(slipped: bool) -> dict[Conversion, Conversion]:
     """As `torch.onnx.export(custom_translation_table=…)` takes them."""
-    return {overload(d.overload): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
+    return {attrgetter(d.overload)(torch.ops): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
 
 
 def symbolics(slipped: bool) -> dict[str, Conversion]:
