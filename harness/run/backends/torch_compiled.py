@@ -18,7 +18,7 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Unavailable, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run.artefact import CALLABLE, Artefact
-from harness.run.backend import BackendEntry, ShapeRange, UnsupportedModel, register
+from harness.run.backend import BackendEntry, BackendFailure, ShapeRange, UnsupportedModel, register
 
 #: Ours → PyTorch's name.
 _NAMES = {
@@ -26,6 +26,8 @@ _NAMES = {
     "aot-eager": "aot_eager",
     "aot-eager-decomposed": "aot_eager_decomp_partition",
 }
+#: Before the line of a module at which a capture ends.
+_CAUSED_BY = "\n\n\nCaused by:"
 #: What Inductor looks for, after what the environment names.
 _COMPILERS = ("g++", "clang++", "c++")
 
@@ -82,10 +84,13 @@ class TorchCompileBackend:
             with torch.no_grad():
                 compiled(*(tensor.clone() for tensor in model.examples))  # type: ignore[no-untyped-call]
         except Exception as error:
+            kind = type(error).__name__
+            # What follows quotes the line of the user's module, which is the same for all.
+            words, _, _ = str(error).partition(_CAUSED_BY)
             # The class is a private one.
-            if type(error).__name__ == "Unsupported":
-                raise UnsupportedModel(str(error)) from error
-            raise
+            if kind == "Unsupported":
+                raise UnsupportedModel(words) from None
+            raise BackendFailure(f"{kind}: {words}") from None
         return CompiledSession(compiled, model)
 
 
