@@ -25,11 +25,26 @@ from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.overloads import packet
 from harness.execute.models.model_task import refuse_model
 from harness.execute.program import varying_dims
+from harness.generate.case_library import load_cases
 from harness.record import store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, read_run_info, rule_files
 from harness.run.backend import BACKENDS, REFERENCE
+
+
+def opset_asked(converter: str, overload: str, recorded: object) -> int | None:
+    """The opset that a run asked of a converter for an operator; None for the converter's own.
+
+    Args:
+        converter: Its name, which may have the opset.
+        overload: Of the operator, which may be one that ONNX got in an opset.
+        recorded: What ``run.json`` has of the option.
+    """
+    case, name = load_cases().get(overload), split_opset(converter)[1]
+    if name is not None or isinstance(recorded, int):
+        return name if name is not None else int(str(recorded))
+    return case.opset if case is not None and case.opset in find_converter(converter).opsets() else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +157,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
     if row.shape_mode == "dynamic":
         others = [invocation] if minimal is not None else _exported_together(results_dir, row)
         dims = varying_dims(exported, others)
-    opset, timeout = info.options.get("opset"), info.options.get("timeout")
+    timeout = info.options.get("timeout")
     return ReproducibleFailure(
         case_id=row.case_id,
         invocation=invocation,
@@ -160,7 +175,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         evidence=found.evidence,
         signature=found.signature,
         message=found.message,
-        opset=split_opset(row.converter)[1] or (opset if isinstance(opset, int) else None),
+        opset=opset_asked(row.converter, row.overload, info.options.get("opset")),
         timeout=float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
         minimal=minimal is not None,
         matters=minimal.matters if minimal is not None else (),

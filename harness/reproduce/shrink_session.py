@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from harness.causes.groups import FAILED
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
-from harness.convert.converter import find_converter, split_opset
+from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
@@ -38,6 +38,7 @@ from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
+from harness.reproduce.failure import opset_asked
 from harness.reproduce.matters import matters
 from harness.reproduce.reductions import Domains, domains_of, elements
 from harness.reproduce.shrinker import Budget, Evaluator, ShrinkSubject, Test, shrink
@@ -274,9 +275,8 @@ def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluato
 
 def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
     """What the failure is evaluated with: as its run was asked for."""
-    opset = split_opset(failure.converter)[1] or asked.get("opset")
     settings = Settings(
-        opset=opset if isinstance(opset, int) else None,
+        opset=opset_asked(failure.converter, failure.overload, asked.get("opset")),
         public_api=bool(asked.get("public_api")),
         dynamic=failure.shape_mode == "dynamic",
         rules=tuple(rules),
