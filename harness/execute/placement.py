@@ -10,12 +10,14 @@ from harness.execute.batch_export import Accepted, Converted, only
 from harness.execute.run_steps import StepFailure, load_step
 from harness.execute.submodel import all_nodes, owners, with_inner_nodes
 from harness.execute.task import FOLDED, NOT_TOLD, fell_back
-from harness.run.artefact import Artefact, PlacedNode
+from harness.run.artefact import AnyModel, Artefact, PlacedNode
 from harness.run.backend import Backend, BackendSession, HasPlacement, ShapeRange
 
 
-def placement_of(session: BackendSession, model: onnx.ModelProto) -> str:
+def placement_of(session: BackendSession, model: AnyModel) -> str:
     """Where the nodes of a loaded model ran, in words: "" if all ran on the backend's device."""
+    if isinstance(model, Artefact):
+        return _delegated([node for nodes in model.placed.values() for node in nodes])
     if not isinstance(session, HasPlacement):
         return ""
     nodes = session.placed()
@@ -68,15 +70,20 @@ def _placed_by_converter(artefact: Artefact, members: Sequence[Accepted]) -> dic
     found: dict[int, str] = {}
     for member in members:
         nodes = [node for name in member.structure.output_names for node in artefact.placed.get(name, ())]
-        on_cpu = [node.operator for node in nodes if not node.on_device]
-        if on_cpu:
-            found[member.group.index] = fell_back(on_cpu, wholly=len(on_cpu) == len(nodes))
+        words = _delegated(nodes)
+        if words:
+            found[member.group.index] = words
     return found
+
+
+def _delegated(nodes: Sequence[PlacedNode]) -> str:
+    """What does not run where it should, of these nodes; "" if all do."""
+    on_cpu = [node.operator for node in nodes if not node.on_device]
+    return fell_back(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else ""
 
 
 def _said(nodes: Sequence[PlacedNode], emitted: Sequence[onnx.NodeProto]) -> str:
     """What became of a case: the nodes that the runtime made of those that a converter emitted for it."""
     if not nodes:
         return FOLDED if any(node.op_type != "Constant" for node in emitted) else ""
-    on_cpu = [node.operator for node in nodes if not node.on_device]
-    return fell_back(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else ""
+    return _delegated(nodes)

@@ -30,7 +30,7 @@ from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_opt
 from harness.models.state import StateChange, state_change
 from harness.plan.model_unit import FoundDivergence, ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options
-from harness.plan.plan import make_plan
+from harness.plan.plan import first_backend, make_plan
 from harness.plan.unit import Unit, run_unit
 
 
@@ -303,7 +303,8 @@ def units_of(options: Options, axes: tuple[Axis, ...], dtypes: Sequence[str], sh
     """The units of a check.
 
     Args:
-        options: Of one model.
+        options: Of one model. Where they name no backend, each converter has one; where they name no converter,
+            it is dynamo, or what makes the artefacts that the backends take.
         axes: Open sizes in addition to the model's own.
         dtypes: To try in addition to the model's own.
         shapes: ``static``, ``dynamic`` or ``both``; None for both where sizes are open.
@@ -312,7 +313,11 @@ def units_of(options: Options, axes: tuple[Axis, ...], dtypes: Sequence[str], sh
         UsageProblem: a name is unknown, or what is asked for cannot run here.
         ModelProblem: the model cannot be had, or has no open size and is to be run with some.
     """
-    planned = make_plan(replace(options, shapes="both")).models
+    asked = [options]
+    if not options.backends:
+        names = options.converters or ("dynamo",)
+        asked = [replace(options, converters=(name,), backends=(first_backend(name),)) for name in names]
+    planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).models]
     has_axes = bool(load_model(options.models[0], Variant(axes=axes)).axes)
     if shapes in ("dynamic", "both") and not has_axes:
         raise ModelProblem(f"{options.models[0]} names no open size: name one with --axis INPUT:DIM=SIZES")

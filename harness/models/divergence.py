@@ -38,7 +38,7 @@ from torch.fx import Node
 from harness.compare.comparison import compare
 from harness.compare.judge import CLOSE
 from harness.compare.verdict import Stage
-from harness.convert.converter import Converter, ExportRequest, HasProgram
+from harness.convert.converter import Converter, ExportRequest, HasProgram, find_converter
 from harness.core.described_tensor import describe_tensor
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
@@ -54,7 +54,7 @@ from harness.execute.models.model_runner import growth
 from harness.execute.models.model_task import Growth, NoModel
 from harness.execute.program import Exportable, export_alone
 from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.run_steps import outputs_of
+from harness.execute.run_steps import named_feeds, outputs_of
 from harness.execute.submodel import outer_names
 from harness.execute.supervisor import Death, Supervisor
 from harness.execute.task import Step
@@ -64,6 +64,7 @@ from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import CannotKeep, functional, invocation_of, module_path
 from harness.models.departure import Departure, PyTorchGraph, Region, check, judged
 from harness.models.divergence_task import DivergeTask
+from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import Backend, HasPlain
 
 #: Nodes of a slice that is exported by itself: an exporter's time grows faster than a graph.
@@ -249,14 +250,12 @@ class OfExportedSlices:
             opset=self._opset,
         )
         model = self._converter.convert(request)
-        by_output = {value: node for node in model.graph.node for value in node.output}
+        nodes = () if isinstance(model, Artefact) else model.graph.node
+        by_output = {value: node for node in nodes for value in node.output}
         for name in names:
             node = by_output.get(f"out_{name}")
             self._producer[name] = f"{node.op_type} {node.name}".strip() if node is not None else ""
-        taken = {value.name for value in model.graph.input}
-        feeds = {
-            name: to_numpy(tensor) for name, tensor in zip(request.input_names, inputs, strict=True) if name in taken
-        }
+        feeds = named_feeds(model, request.input_names, map(to_numpy, inputs))
         outputs = self._backend.load(model, None).run(feeds)
         return dict(zip(names, outputs, strict=True))
 
@@ -492,7 +491,8 @@ def divergence_lines(found: Divergence) -> Iterator[str]:
         part_of = f", part of {' ← '.join(found.operators)}" if len(found.operators) > 1 else ""
         yield f"  operator    {found.operator}{part_of}"
         yield f"  graph node  {found.node}"
-        yield f"  ONNX node   {found.onnx_node or '(folded away)'}"
+        if find_converter(found.converter).makes == ONNX:
+            yield f"  ONNX node   {found.onnx_node or '(folded away)'}"
         yield f"  {found.detail}"
     for alone in found.alone:
         case = f", case {alone.invocation.case_id}" if alone.invocation is not None else ""
@@ -572,7 +572,7 @@ def diverge(
     alive()
     graph = PyTorchGraph.of_program(program, inputs)
     values: BackendValues
-    if isinstance(converter, HasProgram):
+    if isinstance(converter, HasProgram) and not isinstance(proto, Artefact):
         values = OfWholeModel(proto, graph, backend, feeds, graph.sizes(), budget)
     else:
         values = OfExportedSlices(graph, converter, backend, graph.sizes(), budget, task.settings.opset)
@@ -596,7 +596,7 @@ def diverge(
     return _of_operator(scan.departure, alone, values, common)
 
 
-def _result(task: DivergeTask, backend: Backend, model: onnx.ModelProto, feeds: Mapping[str, Array]) -> Sequence[Array]:
+def _result(task: DivergeTask, backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> Sequence[Array]:
     """What the backend computes for the whole model."""
     session = backend.load(model, None)
     if not session.runnable:
@@ -623,7 +623,7 @@ def _search(
 
 
 def _is_right_unoptimised(
-    backend: Backend, model: onnx.ModelProto, feeds: Mapping[str, Array], reference: ModelReference
+    backend: Backend, model: AnyModel, feeds: Mapping[str, Array], reference: ModelReference
 ) -> bool:
     if not isinstance(backend, HasPlain):
         return False
@@ -642,7 +642,7 @@ def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Cal
 
 def _exported(
     task: DivergeTask, model: LoadedModel, converter: Converter, inputs: tuple[torch.Tensor, ...]
-) -> tuple[onnx.ModelProto, torch.export.ExportedProgram]:
+) -> tuple[AnyModel, torch.export.ExportedProgram]:
     """The model's export, and the program that it is compared with."""
     try:
         request = export_of(model, task.settings.dynamic, task.settings.opset)

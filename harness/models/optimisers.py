@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-import onnx
-
 from harness.compare.comparison import compare
 from harness.compare.verdict import Stage
 from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
@@ -27,6 +25,7 @@ from harness.execute.models.model_task import AS_MADE, NoModel, Variant
 from harness.execute.supervisor import Death, Supervisor
 from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
+from harness.run.artefact import AnyModel
 from harness.run.backend import Backend, HasGraphPasses, HasPlain
 
 
@@ -121,7 +120,7 @@ class _Trials:
 
         return GuiltyOptimiser("exporter", fewest(changing, helps))
 
-    def is_right(self, exported: onnx.ModelProto, backend: Backend) -> bool:
+    def is_right(self, exported: AnyModel, backend: Backend) -> bool:
         """Whether a graph runs and gives PyTorch's result."""
         self.reference.alive()
         try:

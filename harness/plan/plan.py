@@ -26,7 +26,6 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
-from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 
@@ -88,7 +87,6 @@ def _make_plan(options: Options) -> Plan:
     backends_of = _choose_backends(options.backends, converter_names)
     backend_names = tuple(dict.fromkeys(name for names in backends_of.values() for name in names))
     if options.models:
-        _check_models(converter_names)
         return Plan(
             units=(),
             sources=(),
@@ -96,7 +94,7 @@ def _make_plan(options: Options) -> Plan:
             backends=backend_names,
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
-            models=_model_units(options, converter_names, backend_names),
+            models=_model_units(options, backends_of),
         )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
@@ -277,11 +275,14 @@ def _default_backends(converter: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _check_models(converters: Sequence[str]) -> None:
-    """Raises where a whole model would be converted to what is no ONNX model."""
-    for name in converters:
-        if find_converter(name).makes != ONNX:
-            raise UsageProblem(f"--converter {name} makes no ONNX model: whole models are run as ONNX models")
+def first_backend(converter: str) -> str:
+    """The first of a converter's default backends: where one way is enough.
+
+    Raises:
+        UsageProblem: none can run here.
+        UnknownName: there is no such converter.
+    """
+    return _default_backends(converter)[0]
 
 
 def _asked_backends(asked: Sequence[str]) -> tuple[str, ...]:
@@ -447,7 +448,7 @@ _OF_OPERATORS = {
 }
 
 
-def _model_units(options: Options, converters: tuple[str, ...], backends: tuple[str, ...]) -> tuple[ModelUnit, ...]:
+def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[ModelUnit, ...]:
     """One unit per model, converter and kind of export, in a stable order."""
     for name, option in _OF_OPERATORS.items():
         if getattr(options, name):
@@ -466,6 +467,6 @@ def _model_units(options: Options, converters: tuple[str, ...], backends: tuple[
             settings=_settings(options, mode),
         )
         for word in dict.fromkeys(options.models)
-        for converter in converters
+        for converter, backends in backends_of.items()
         for mode in (("static",) if options.shapes == "mixed" else _modes(options))
     )

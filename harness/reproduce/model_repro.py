@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.compare.verdict import Stage, Verdict
+from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.execute.models.model_loading import ModelProblem
 from harness.execute.supervisor import Supervisor
@@ -31,6 +32,7 @@ from harness.reproduce.issue import BugReport, fenced
 from harness.reproduce.model_script import write_part_script
 from harness.reproduce.script import NoScript
 from harness.reproduce.shrink_session import failures, shrink_run
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 #: Seconds that a call is shrunk for.
@@ -103,7 +105,8 @@ def smallest_of_model(
         progress(f"shrink {call.overload}")
         return _shrunk(call, unit, directory)
     assert way.failure is not None
-    if way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+    is_graph = find_converter(way.converter).makes == ONNX
+    if is_graph and way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         progress("shrink the graph")
         part = check_onnx(
             ExportedTask(

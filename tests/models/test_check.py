@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
+from harness.convert.converter import find_converter
 from harness.execute.models.model_loading import load_model
 from harness.models.capture import resized_calls
 
@@ -121,6 +122,27 @@ def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:
     (call,) = way["calls"]
     assert (call["blame"], call["component"]) == ("converter", "torchlib")
     assert "divisor_override=2" in call["call"]
+
+
+def test_without_onnx_the_model_is_lowered_as_its_calls_are(models: Path) -> None:
+    words = ("--axis", "x:0=1..3", "--backend", "aot-eager")
+    ways = checked(f"{models}:rms", *words, status=0)["ways"]
+    assert [(way["converter"], way["backend"], way["shapes"]) for way in ways] == [
+        ("torch-compile", "aot-eager", "static"),
+        ("torch-compile", "aot-eager", "dynamic"),
+    ]
+
+
+def test_a_call_that_another_frontend_does_not_take_is_named(models: Path) -> None:
+    if (problem := find_converter("openvino-torch").probe()) is not None:
+        pytest.skip(problem.reason)
+    both = checked(f"{models}:pooled", "--converter", "openvino-torch", "--converter", "dynamo", status=1)["ways"]
+    assert [(way["converter"], way["backend"]) for way in both] == [
+        ("openvino-torch", "openvino"),
+        ("dynamo", "ort-cpu"),
+    ]
+    calls = {call["call"].split("(")[0]: (call["stage"], call["blame"]) for call in both[0]["calls"]}
+    assert calls["aten.avg_pool2d.default"] == ("convert", "converter")
 
 
 def test_a_page_says_the_same(models: Path, tmp_path: Path) -> None:

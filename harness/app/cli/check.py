@@ -34,15 +34,26 @@ SECTION = "run"
         "conformance check my_model.py:make_model",
         "conformance check my_model.py:make_model --axis x:0=1..8 --also float16",
         "conformance check exported.pt2 --converter torchscript --backend openvino",
+        "conformance check my_model.py:make_model --converter torch-compile --converter executorch",
         "conformance check model.onnx --inputs inputs.npz --page check.html",
     )
     + statuses("0 if the model survives every way; 1 if it does not"),
 )
 @click.argument("word", metavar="MODEL")
 @click.option(
-    "--converter", "converters", multiple=True, metavar="NAME", help="Converter. Repeatable. Default: dynamo."
+    "--converter",
+    "converters",
+    multiple=True,
+    metavar="NAME",
+    help="Converter. Repeatable. Default: dynamo, or what makes what the backends take.",
 )
-@click.option("--backend", "backends", multiple=True, metavar="NAME", help="Backend. Repeatable. Default: ort-cpu.")
+@click.option(
+    "--backend",
+    "backends",
+    multiple=True,
+    metavar="NAME",
+    help="Backend. Repeatable. Default: ort-cpu, or what runs what the converters make.",
+)
 @click.option(
     "--shapes",
     type=click.Choice(["static", "dynamic", "both"]),
@@ -89,17 +100,16 @@ def command(
     # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    chosen = backends or ("ort-cpu",)
     if is_file_of_onnx(word):
         named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
         for name, value in {**named, "--opset": opset}.items():
             if value:
                 raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-        found = _check_onnx(word, chosen, inputs, limits)
+        found = _check_onnx(word, backends or ("ort-cpu",), inputs, limits)
     elif inputs is not None:
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     else:
-        found = _check_model(word, converters, chosen, opset, rules, variant_axes, dtypes, shapes, limits)
+        found = _check_model(word, converters, backends, opset, rules, variant_axes, dtypes, shapes, limits)
     _show(found, page, as_json)
     ctx.exit(int(not found.survives))
 
@@ -147,7 +157,7 @@ def _check_model(
 
     options = Options(
         models=(word,),
-        converters=converters or ("dynamo",),
+        converters=converters,
         backends=backends,
         opset=opset,
         rules=tuple(str(Path(file).absolute()) for file in rules),

@@ -133,9 +133,7 @@ def _replay_model(
                 raise click.UsageError(f"there is no file {word}")
             found = runs_of_file(word, backends or ("ort-cpu",), timeout)
         else:
-            options = Options(
-                models=(word,), converters=converters or ("dynamo",), backends=backends or ("ort-cpu",), opset=opset
-            )
+            options = Options(models=(word,), converters=converters, backends=backends, opset=opset)
             found = runs_of_model(options, timeout)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None

@@ -216,8 +216,8 @@ def _units(wanted: ModelWanted) -> list[ModelUnit]:
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     options = Options(
         models=(wanted.word,),
-        converters=(wanted.converter or "dynamo",),
-        backends=(wanted.backend or "ort-cpu",),
+        converters=(wanted.converter,) if wanted.converter else (),
+        backends=(wanted.backend,) if wanted.backend else (),
         rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
     )
     return units_of(options, wanted.axes, wanted.dtypes, None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import onnx
 import torch
 
 from harness.convert.converter import ExportRequest
@@ -17,6 +16,7 @@ from harness.execute.models.model_reference import ModelReference
 from harness.execute.models.model_task import ModelCase
 from harness.execute.run_steps import named_feeds
 from harness.execute.torch_call import quiet_call
+from harness.run.artefact import AnyModel
 
 #: Storage elements of an example input that are kept as they are: one that is larger is drawn like it.
 _EXACT = 4096
@@ -128,6 +128,6 @@ def export_of(
     )
 
 
-def feeds_of(model: LoadedModel, reference: ModelReference, proto: onnx.ModelProto) -> dict[str, Array]:
+def feeds_of(model: LoadedModel, reference: ModelReference, exported: AnyModel) -> dict[str, Array]:
     """The inputs of a run by name, without those that the export left out."""
-    return named_feeds(proto, input_names(model), reference.feeds)
+    return named_feeds(exported, input_names(model), reference.feeds)

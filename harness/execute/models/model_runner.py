@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import onnx
 
 from harness.compare.comparison import compare
 from harness.compare.verdict import UNKNOWN, Outcome, Stage
@@ -33,6 +32,7 @@ from harness.execute.run_steps import (
 )
 from harness.execute.task import Result, Step
 from harness.execute.worker import WorkerProcess
+from harness.run.artefact import AnyModel
 from harness.run.backend import BackendSession
 
 #: Seconds of a forward pass up to which the error of a result that passes is examined.
@@ -92,7 +92,7 @@ class ModelExecutor:
 
     # Stages
 
-    def _convert(self) -> tuple[onnx.ModelProto | None, float]:
+    def _convert(self) -> tuple[AnyModel | None, float]:
         keys = tuple((0, index) for index in self._references)
         self._step(Step(Stage.CONVERT, None, keys))
         started = time.perf_counter()
@@ -112,7 +112,7 @@ class ModelExecutor:
             return None, elapsed
         return model, elapsed
 
-    def _one_backend(self, name: str, model: onnx.ModelProto, convert_ms: float) -> None:
+    def _one_backend(self, name: str, model: AnyModel, convert_ms: float) -> None:
         pending = [i for i in self._references if (i, name) not in self._task.done]
         backend = self._backends[name]
         arrays = (array for i in pending for r in [self._references[i]] for array in (*r.feeds, *r.expected))
@@ -144,9 +144,7 @@ class ModelExecutor:
             else:
                 self._report(index, name, Stage.LOAD, Outcome.BUILT, "", **facts)
 
-    def _run(
-        self, index: int, name: str, session: BackendSession, model: onnx.ModelProto, facts: Mapping[str, Any]
-    ) -> None:
+    def _run(self, index: int, name: str, session: BackendSession, model: AnyModel, facts: Mapping[str, Any]) -> None:
         reference = self._references[index]
         self._step(Step(Stage.RUN, name, ((0, index),)))
         started = time.perf_counter()

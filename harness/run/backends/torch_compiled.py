@@ -124,6 +124,7 @@ for _place, _name in enumerate(_NAMES):
             tracker="pytorch/pytorch",
             distributions=("torch",),
             on_cpu=True,
+            default=_name == "inductor",
             witness=None if _name == "inductor" else 20 - _place,
             takes=(CALLABLE,),
         )
