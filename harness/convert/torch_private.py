@@ -123,6 +123,7 @@ _PROMOTION = "torch.onnx._internal.fx.passes.type_promotion"
 PARTS = {
     "registry": PrivatePart(_REGISTRY, "ONNXRegistry", "()"),
     "from_torchlib": PrivatePart(_REGISTRY, "ONNXRegistry.from_torchlib", "(opset_version=Ellipsis)"),
+    "for_opset": PrivatePart(_REGISTRY, "ONNXRegistry._cleanup_registry_based_on_opset_version", "(self)"),
     "get_decomps": PrivatePart(_REGISTRY, "ONNXRegistry.get_decomps", "(self, target)"),
     "dispatch": PrivatePart(f"{_EXPORTER}._dispatching", "dispatch", "(node, registry)"),
     "implemented": PrivatePart(f"{_EXPORTER}._decomp", "get_onnx_implemented_overloads", "(registry)"),

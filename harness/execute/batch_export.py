@@ -50,6 +50,19 @@ class Accepted:
 
 
 @dataclass(frozen=True)
+class Answered:
+    """A group as PyTorch answered it.
+
+    Attributes:
+        accepted: What it accepts; None for nothing.
+        rejected: Case → why PyTorch rejects it.
+    """
+
+    accepted: Accepted | None
+    rejected: Mapping[int, str]
+
+
+@dataclass(frozen=True)
 class Converted:
     """Groups inside one model, or inside one artefact of another kind, which cannot be cut down.
 

@@ -26,7 +26,7 @@ from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
-from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.execute.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.execute.chain import Caller, is_chain_of_right_calls
 from harness.execute.definition import raising_part
 from harness.execute.double_check import DoubleCheck
@@ -148,16 +148,31 @@ class Executor:
     # Stages
 
     def _reference(self, group: Group) -> Accepted | None:
+        answered = self._answered(group)
+        for case, account in answered.rejected.items():
+            for name in self._backends:
+                self._report(((group.index, case),), name, Stage.REFERENCE, Outcome.SKIP, message=account)
+        return answered.accepted
+
+    def _answered(self, group: Group) -> Answered:
+        """What PyTorch says to a group; at an opset that is asked for, it may have said so at another."""
+        # A plug-in's converter may change PyTorch.
+        key = self._task.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
+        kept = self._worker.answered.get(key) if self._settings.opset is not None else None
+        if kept is not None:
+            return kept
         references: dict[int, Reference] = {}
+        rejected: dict[int, str] = {}
         for case, invocation in group.cases:
-            key = (group.index, case)
-            self._begin(Step(Stage.REFERENCE, None, (key,)))
+            self._begin(Step(Stage.REFERENCE, None, ((group.index, case),)))
             try:
                 references[case] = run_reference(invocation)
             except CallRejected as rejection:
-                for name in self._backends:
-                    self._report((key,), name, Stage.REFERENCE, Outcome.SKIP, message=rejection.account)
-        return Accepted.of(group, references) if references else None
+                rejected[case] = rejection.account
+        found = Answered(Accepted.of(group, references) if references else None, rejected)
+        if self._settings.opset is not None:
+            self._worker.answered.keep(key, found, len(group.cases))
+        return found
 
     def _not_converted(self, name: str, found: NotConverted) -> None:
         failure = found.failure

@@ -6,7 +6,7 @@ import gc
 import importlib
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,6 +16,8 @@ from harness.convert.converter import Converter, HasFastLane, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.core.documents import describe_error
 from harness.core.isolation import Send
+from harness.core.recent import Recent
+from harness.execute.batch_export import Answered
 from harness.execute.task import OWN_FAULT, Finished, Noted, Settings, Started, Step, WorkerTask
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS, Backend, DeviceLost
@@ -37,6 +39,8 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
     return WorkerProcess(send, announce).serve
 
 
+#: Cases of small tensors: some tens of megabytes.
+_CASES_KEPT = 1024
 #: A converter, and the user's rules that it was started with.
 StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
 
@@ -60,6 +64,8 @@ class WorkerProcess:
         self._announces = announce is not None
         self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
+        #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
+        self.answered: Recent[Hashable, Answered] = Recent(_CASES_KEPT)
 
     def serve(self, task: WorkerTask) -> None:
         """Carry out `task`, and say how that ended."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias
 
 from harness.blame.examined_failures import FailureKind, not_examined, signature, with_blame
@@ -31,7 +32,7 @@ from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord, Replayed
-from harness.generate.sources.source import Notice, Request, Source
+from harness.generate.sources.source import Notice, Request, Source, SourceFinding
 
 
 def verdict_of(
@@ -250,6 +251,12 @@ def run_part(
     yield [verdict(r) for r in blamed]
 
 
+@lru_cache(maxsize=8)
+def _found(source: Source, request: Request) -> SourceFinding:
+    """What a source has; the next unit of the operator, at another opset or with another converter, asks the same."""
+    return source.find(request)
+
+
 def find_groups(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None]
 ) -> list[tuple[str, tuple[Group, ...]]]:
@@ -267,7 +274,7 @@ def find_groups(
     seen: set[tuple[str, str]] = set()
     index = itertools.count()
     for source in unit.sources if unit.replay is None else (FromRecord(unit.replay),):
-        found = source.find(request)
+        found = source.find(request) if unit.replay is not None else _found(source, request)  # type: ignore[arg-type]
         for said in found.notices:
             notice(said)
         groups: list[Group] = []

@@ -22,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -364,9 +364,17 @@ class CapturedCalls:
         self._captured: dict[int, DirectCall | TracedCall] = {}
         #: Why others are not.
         self._reasons: dict[int, NotDirect] = {}
+        #: What becomes of some of the calls with some decompositions, and the operator that each result lacks.
+        self.decomposed: dict[tuple[Hashable, tuple[int, ...]], tuple[Any, Sequence[str]]] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
+
+    @property
+    def is_sized_by_values(self) -> bool:
+        """Whether a call that has been captured has sizes that values decide."""
+        decide = any(isinstance(reason, ValuesDecide) for reason in self._reasons.values())
+        return decide or any(call.sized_by_values for call in self._captured.values())
 
     def capture(self, index: int) -> DirectCall | TracedCall:
         """One of the calls; raises `NotDirect` where `torch.export` must do it."""

@@ -45,6 +45,11 @@ class CachedExport:
         self._decomposed: tuple[Any, Any] | None = None
 
     @property
+    def is_decomposed(self) -> bool:
+        """Whether the export got so far."""
+        return self._decomposed is not None
+
+    @property
     def decomposed(self) -> torch.export.ExportedProgram:
         """The program after its decomposition."""
         assert self._decomposed is not None
@@ -184,8 +189,12 @@ def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = 
         yield export
 
 
+#: Of the registries: lower ones are converted from it.
+_LEAST_OPSET = 18
 #: By opset, as they were before anybody added to them.
 _pristine_registries: dict[int, Any] = {}
+#: Target → functions for all opsets. To list them, the source of each is parsed; to choose those of an opset is quick.
+_every_function: dict[Any, list[Any]] = {}
 
 
 @contextmanager
@@ -193,8 +202,8 @@ def learned() -> Iterator[None]:
     """Let an export in this block run as it is by itself, and keep the registry that it builds."""
     patch = replaceable("from_torchlib")
 
-    def build(cls: Any, opset_version: int = 18) -> Any:
-        registry = patch.original.__get__(None, cls)(opset_version=opset_version)
+    def build(cls: Any, opset_version: int = _LEAST_OPSET) -> Any:
+        registry = _newly_built(cls, opset_version)
         _pristine_registries[opset_version] = _copy(registry)
         return registry
 
@@ -202,14 +211,30 @@ def learned() -> Iterator[None]:
         yield
 
 
-def _pristine_registry(cls: Any, opset_version: int = 18) -> Any:
+def _newly_built(cls: Any, opset_version: int) -> Any:
+    choose = replaceable("for_opset")
+    if _every_function:
+        registry = cls()
+        registry._opset_version = opset_version
+        registry.functions = {target: list(metas) for target, metas in _every_function.items()}
+        choose.original(registry)
+        return registry
+
+    def note(registry: Any) -> None:
+        _every_function.update({target: list(metas) for target, metas in registry.functions.items()})
+        choose.original(registry)
+
+    with choose.replaced_by(note):
+        return replaceable("from_torchlib").original.__get__(None, cls)(opset_version=opset_version)
+
+
+def _pristine_registry(cls: Any, opset_version: int = _LEAST_OPSET) -> Any:
     if opset_version not in _pristine_registries:
-        built = replaceable("from_torchlib").original.__get__(None, cls)(opset_version=opset_version)
-        _pristine_registries[opset_version] = built
+        _pristine_registries[opset_version] = _newly_built(cls, opset_version)
     return _pristine_registries[opset_version]
 
 
-def _registry_copied(cls: Any, opset_version: int = 18) -> Any:
+def _registry_copied(cls: Any, opset_version: int = _LEAST_OPSET) -> Any:
     # Callers add their own functions to the registry that they get.
     return _copy(_pristine_registry(cls, opset_version))
 
@@ -233,6 +258,13 @@ def _decompositions_for(registry: Any) -> Decompositions:
         # To look them up by the registered operators takes a millisecond.
         _pristine_decompositions[opset] = _kept_decompositions(frozenset(part("implemented")(registry)))
     return _pristine_decompositions[opset]
+
+
+def decompositions_at(opset: int | None) -> Decompositions | None:
+    """The decompositions of the exporter's own registry for an opset, one object where opsets have the same; None
+    before the first export at it."""
+    registry = _pristine_registries.get(max(opset or 0, _LEAST_OPSET))
+    return None if registry is None else _decompositions_for(registry)
 
 
 @cache

@@ -15,7 +15,7 @@ confirms it with public exports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -32,13 +32,14 @@ from harness.convert.fast.direct_program import (
     captured_directly,
     failing_call,
 )
-from harness.convert.fast.exporter_caches import OnlyDecomposed, cached_constants
+from harness.convert.fast.exporter_caches import OnlyDecomposed, cached_constants, decompositions_at
 from harness.convert.fast.exporter_check import exporter_check
 from harness.convert.fast.partial_export import KnownFailures, PartialExport
 from harness.convert.fast.trust import Trust
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import part, quiet
 from harness.core.documents import first_line, with_causes
+from harness.core.recent import Recent
 from harness.core.tensors import BoundCall
 
 
@@ -63,6 +64,22 @@ class FastExport:
         self.trust = trust
         self._adding = adding
         self._failures = KnownFailures()
+        self._kept: Recent[tuple[int, ...], CapturedCalls] = Recent(_CALLS_KEPT)
+        self._decomposed: Recent[Hashable, torch.export.ExportedProgram] = Recent(_CALLS_KEPT)
+
+    def _captured(self, request: ExportRequest) -> CapturedCalls:
+        """The calls of a request, captured; the same ones at another opset are captured once."""
+        assert isinstance(request.program, OperatorCalls)
+        if request.opset is None:
+            return CapturedCalls(request)
+        # Who is kept keeps its calls, so that no other has its identity.
+        key = tuple(id(call.call) for call in request.program.calls)
+        calls = self._kept.get(key)
+        if calls is None or calls.is_sized_by_values:
+            # What is known of symbols belongs to one export.
+            calls = CapturedCalls(request)
+            self._kept.keep(key, calls, len(key))
+        return calls
 
     def covers(self, request: ExportRequest) -> bool:
         """Whether a request may be exported here."""
@@ -81,7 +98,7 @@ class FastExport:
         try:
             if can_be_direct(request):
                 # Captured once: to see whether it fails, and to be exported.
-                calls = CapturedCalls(request)
+                calls = self._captured(request)
                 failing = None if request.tentative else failing_call(calls)
             known = self._failures.failure(*failing) if failing is not None else None
             if known is None:
@@ -105,9 +122,15 @@ class FastExport:
             options = {"opset_version": request.opset, "dynamic_shapes": request.dynamic_shapes}
             return export(program, inputs, request.input_names, request.output_names, **options)
 
-        with cached_constants(fallbacks=fallbacks, adding=self._adding()) as keeping, quiet():
-            captured = captured_directly(calls) if calls is not None else None
+        key = self._key(request)
+        decomposed = self._decomposed.get(key) if key is not None else None
+        parts = "" if decomposed is None else "after"
+        with cached_constants(fallbacks=fallbacks, parts=parts, adding=self._adding()) as keeping, quiet():
             try:
+                if decomposed is not None:
+                    names = request.input_names, request.output_names
+                    return export(decomposed, (), *names, opset_version=request.opset)
+                captured = captured_directly(calls) if calls is not None else None
                 if captured is not None:
                     try:
                         return whole(captured, ())
@@ -122,6 +145,18 @@ class FastExport:
                 if exporter_check().lacks_conversion(error):
                     raise UnsupportedOperator(str(error), keeping.missing_functions(request.output_names)) from error
                 raise
+            finally:
+                if key is not None and keeping.is_decomposed:
+                    self._decomposed.keep(key, keeping.decomposed, len(request.output_names))
+
+    def _key(self, request: ExportRequest) -> Hashable | None:
+        """What the decomposed program of a request depends on; None where no other opset may have asked for it."""
+        by = None if self._adding() or request.opset is None else decompositions_at(request.opset)
+        if by is None or not isinstance(request.program, OperatorCalls):
+            return None
+        # The calls live as long as the tensors that they are kept with.
+        calls = tuple(id(call.call) for call in request.program.calls)
+        return calls, request.dynamic_dims, by
 
     def parts(
         self, request: ExportRequest, export: Export, begin: Callable[[Sequence[int]], None]
@@ -137,7 +172,7 @@ class FastExport:
         assert isinstance(request.program, OperatorCalls)
         left = set(range(len(request.program.calls)))
         try:
-            for result in PartialExport(request, steps, begin).run():
+            for result in PartialExport(request, self._captured(request), steps, begin).run():
                 if result.failure is not None and self._ends(result.failure):
                     break
                 left -= set(result.calls)
@@ -157,6 +192,8 @@ class FastExport:
         return bool(place)
 
 
+#: Those of two units of an operator, static and not.
+_CALLS_KEPT = 512
 #: What this room raises to say that something is left to PyTorch, or that PyTorch has no conversion.
 _DECISIONS = (NotDirect, NotDecomposed, OnlyDecomposed, UnsupportedOperator)
 _ROOM = "harness.convert.fast."
@@ -216,6 +253,9 @@ class _Steps:
                     raise UnsupportedOperator(str(error)) from error
                 raise
             return model
+
+    def decompositions(self) -> Hashable | None:
+        return None if self.adding else decompositions_at(self.opset)
 
     def decompose(self, program: torch.export.ExportedProgram) -> tuple[torch.export.ExportedProgram, Sequence[str]]:
         with cached_constants(parts="before", adding=self.adding) as export, quiet():

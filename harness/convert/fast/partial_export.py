@@ -17,7 +17,7 @@ import copy
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -135,6 +135,9 @@ class Exporting(Protocol):
     def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
         """What the exporter fails with for a call that raises `error` without values, where that is known."""
 
+    def decompositions(self) -> Hashable | None:
+        """Tells what `decompose` does from what it does at other opsets; None where that is not known."""
+
     def decompose(self, program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
         """What is translated of a program, and the operator without a conversion that each of its results
         needs, the first one; "" for none.
@@ -149,15 +152,22 @@ class PartialExport:
 
     Args:
         request: One that `harness.convert.fast.direct_program.can_be_direct`.
+        captured: Its calls, which may have been captured for another opset.
         exporting: The exporter's steps.
         begin: See `harness.convert.converter.ConvertsParts`.
     """
 
-    def __init__(self, request: ExportRequest, exporting: Exporting, begin: Callable[[Sequence[int]], None]) -> None:
+    def __init__(
+        self,
+        request: ExportRequest,
+        captured: CapturedCalls,
+        exporting: Exporting,
+        begin: Callable[[Sequence[int]], None],
+    ) -> None:
         assert isinstance(request.program, OperatorCalls)
         self._exporting = exporting
         self._begin = begin
-        self._captured = CapturedCalls(request)
+        self._captured = captured
         self._inputs: list[tuple[str, ...]] = []
         self._outputs: list[tuple[str, ...]] = []
         taken = given = 0
@@ -240,7 +250,7 @@ class PartialExport:
                 del left[:1]
                 continue
             try:
-                decomposed, lacking = self._exporting.decompose(program)
+                decomposed, lacking = self._decompose(some, program)
             except NotDecomposed as reason:
                 for index in self._with_results(some, reason.results):
                     result = self._alone(index, self._captured.program([index]), decomposed=False)
@@ -263,6 +273,16 @@ class PartialExport:
                 yield from self._uncut(some, lacking)
             del left[: len(some)]
             size = len(left)
+
+    def _decompose(self, calls: Sequence[int], program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
+        """The program of some calls, decomposed: what another opset with the same decompositions gets, too."""
+        by = self._exporting.decompositions()
+        if by is None:
+            return self._exporting.decompose(program)
+        key = by, tuple(calls)
+        if key not in self._captured.decomposed:
+            self._captured.decomposed[key] = self._exporting.decompose(program)
+        return self._captured.decomposed[key]
 
     def _sized_by_values(self, calls: Sequence[int]) -> Iterator[PartialResult]:
         """Decompose calls together whose results have sizes that values decide, and go on with the parts.
