@@ -32,7 +32,15 @@ from harness.execute.definition import raising_part
 from harness.execute.double_check import DoubleCheck
 from harness.execute.placement import placements
 from harness.execute.reference import Reference, run_reference
-from harness.execute.run_steps import StepFailure, emitted_opset, load_step, narrowing, run_again, run_step
+from harness.execute.run_steps import (
+    StepFailure,
+    emitted_opset,
+    load_step,
+    narrowing,
+    run_again,
+    run_step,
+    why_not_right,
+)
 from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
@@ -316,10 +324,11 @@ class Executor:
             facts = {"comparison": comparison, **times}
             key = (index, now[index])
             result = self._result(key, name, Stage.COMPARE, Outcome.PASS, converted, **facts)
-            narrowed = narrowing(name, self._backends[name], reference.arrays) if comparison.problems else None
-            if narrowed:
-                # One of the case's integers does not fit: the result need not be right.
-                result = replace(result, outcome=Outcome.NARROWED, message=narrowed.words, comparison=None)
+            why = ""
+            if comparison.problems:
+                why = why_not_right(name, self._backends[name], reference.arrays, comparison.problems)
+            if why:
+                result = replace(result, outcome=Outcome.NARROWED, message=why, comparison=None)
             elif comparison.problems:
                 model = self._kept_model(converted, member)
                 got = [outputs[i] for i in places]

@@ -11,11 +11,12 @@ from typing import TypeVar
 
 import onnx
 
+from harness.compare.output_comparison import FLUSHED, OutputProblem
 from harness.compare.repeated import Again
 from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
 from harness.core.dtypes import INT_RANGE, PRECISION, Array
 from harness.run.artefact import AnyModel, Artefact, input_names, output_names
-from harness.run.backend import Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
+from harness.run.backend import BACKENDS, Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
 _T = TypeVar("_T")
 
@@ -131,6 +132,20 @@ def narrowing(name: str, backend: Backend, arrays: Iterable[Array]) -> Narrowing
         for dtype, narrower in sorted(narrowed.items()):
             return Narrowing(f"{name} silently computes {dtype} in {narrower}", narrowed is unfit)
     return None
+
+
+def why_not_right(name: str, backend: Backend, arrays: Iterable[Array], problems: Iterable[OutputProblem]) -> str:
+    """Why the wrong result of the backend called `name` need not be right, for a person; "" where it must be.
+
+    It computes in a narrower dtype, or takes subnormal numbers for zeros where its own specification lets it.
+    """
+    narrowed = narrowing(name, backend, arrays)
+    if narrowed:
+        return narrowed.words
+    allowed = BACKENDS.find(name)[0].flushes
+    if allowed and all(problem.kind == FLUSHED for problem in problems):
+        return f"{name} takes subnormal numbers for zeros, which {allowed}"
+    return ""
 
 
 def _fits(array: Array, narrower: str) -> bool:

@@ -178,6 +178,7 @@ class BackendEntry:
         resources: What a node of a cluster must have for it beside a CPU, and how much of it one process
             takes: ``{"GPU": 1}``. Other names are a cluster's own.
         adapter: What it runs on, for the header, where several things could serve; None where that is plain.
+        flushes: What lets it take subnormal numbers for zeros, as a clause: "WGSL allows"; "" where nothing does.
         takes: The kinds of artefact that it loads (`harness.run.artefact`).
     """
 
@@ -199,6 +200,7 @@ class BackendEntry:
     last_witness: bool = False
     resources: Mapping[str, float] = field(default_factory=dict)
     adapter: Callable[[], str] | None = None
+    flushes: str = ""
     takes: tuple[str, ...] = (ONNX,)
 
 

@@ -29,6 +29,7 @@ from harness.execute.run_steps import (
     narrowing,
     run_step,
     shape_ranges,
+    why_not_right,
 )
 from harness.execute.task import Result, Step
 from harness.execute.worker import WorkerProcess
@@ -156,9 +157,10 @@ class ModelExecutor:
         self._step(Step(Stage.COMPARE, name, ((0, index),)))
         comparison = compare(reference.judge, reference, outputs)
         wrong = comparison.problem is not None
-        narrowed = narrowing(name, self._backends[name], (*reference.feeds, *reference.expected)) if wrong else None
-        if narrowed:
-            self._report(index, name, Stage.COMPARE, Outcome.NARROWED, narrowed.words, run_ms=run_ms, **facts)
+        arrays = (*reference.feeds, *reference.expected)
+        why = why_not_right(name, self._backends[name], arrays, comparison.problems) if wrong else ""
+        if why:
+            self._report(index, name, Stage.COMPARE, Outcome.NARROWED, why, run_ms=run_ms, **facts)
             return
         self._report(
             index,

@@ -200,6 +200,8 @@ register(
 register(
     BackendEntry(
         name=_WEBGPU,
+        # https://www.w3.org/TR/WGSL/#floating-point-evaluation
+        flushes="WGSL allows",
         probe=_probe_webgpu,
         create=_create_webgpu,
         version=_webgpu_version,
