@@ -120,6 +120,7 @@ class Verdict:
     diagnosis: Annotated[str, "what the witnesses found, JSON"] = ""
     ordinary: Annotated[bool | None, "whether a model could well make the call; null in older records"] = None
     elements: Annotated[int, "tensor elements of the call"] = 0
+    onnx_operators: Annotated[str, "ONNX operators of the graph, with blanks between; empty without one"] = ""
     conditions: Annotated[str, "what else is special about the call, with blanks between"] = ""
 
     @property

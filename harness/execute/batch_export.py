@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import onnx
 
@@ -15,7 +16,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.execute.program import Exportable, conversion_failure, export_request
 from harness.execute.reference import Reference
 from harness.execute.run_steps import StepFailure, check_model, check_opset, emitted_opset
-from harness.execute.submodel import extract
+from harness.execute.submodel import extract, operators_behind
 from harness.execute.task import Group, MemberKey, Settings, Step
 from harness.run.artefact import AnyModel, Artefact
 
@@ -77,6 +78,19 @@ class Converted:
     convert_ms: float
     rule: str = ""
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def onnx_operators(self) -> Mapping[int, str]:
+        """Group index → the ONNX operators of its part, with blanks between; empty for an artefact of another kind."""
+        if self.graph is None:
+            return {}
+        behind = operators_behind(self.graph)
+        return {
+            member.group.index: " ".join(
+                sorted(frozenset().union(*(behind.get(name, ()) for name in member.structure.output_names)))
+            )
+            for member in self.members
+        }
 
     @property
     def graph(self) -> onnx.ModelProto | None:

@@ -460,6 +460,7 @@ class Executor:
         if converted is not None:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
+            more["onnx_operators"] = converted.onnx_operators.get(key[0], "")
         return Result(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 

@@ -69,6 +69,19 @@ def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str
     return part
 
 
+def operators_behind(model: onnx.ModelProto) -> dict[str, frozenset[str]]:
+    """Graph output → the ONNX operators that it depends on, those in the bodies of others included.
+
+    An operator of another domain has that in front: ``com.microsoft.Gelu``.
+    """
+    behind: dict[str, frozenset[str]] = {}
+    for node in model.graph.node:
+        own = {f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in with_inner_nodes([node])}
+        found = frozenset(own).union(*(behind[name] for name in outer_names(node) if name in behind))
+        behind.update(dict.fromkeys(node.output, found))
+    return {output.name: behind.get(output.name, frozenset()) for output in model.graph.output}
+
+
 def owners(model: onnx.ModelProto, names: Iterable[str]) -> dict[str, set[str]]:
     """Node name → the graph outputs that depend on it, for those of `names` that are known."""
     consumers: dict[str, list[int]] = {}

@@ -120,6 +120,7 @@ class Result:
         model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
         outputs: Of a wrong result: the outputs that it is about; none for all.
         further: Of a failure: what else is wrong with the case, each as if it were the only failure.
+        onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
         raised_by: Of a failure to convert: the part of PyTorch that raised, as `raising_part` says; "" for the
             converter.
@@ -139,6 +140,7 @@ class Result:
     convert_ms: float | None = None
     load_ms: float | None = None
     run_ms: float | None = None
+    onnx_operators: str = ""
     placement: str = ""
     raised_by: str = ""
     outputs: tuple[int, ...] = ()

@@ -83,6 +83,7 @@ def verdict_of(
         load_ms=result.load_ms,
         run_ms=result.run_ms,
         placement=result.placement,
+        onnx_operators=result.onnx_operators,
         excused=comparison.excuses if comparison else "",
         problems=problems_text([_problem(one) for one in (result, *result.further)]),
         **_columns(result.diagnosis),

@@ -24,7 +24,7 @@ from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
 from harness.present.failures_text import kinds_text
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
-from harness.present.run_counts import Fallback, fallbacks
+from harness.present.run_counts import Fallback, OnnxReach, fallbacks, onnx_reach
 from harness.record import store
 from harness.record.json_lines import read_located, read_minimal
 from harness.record.progress import Completeness, completeness
@@ -87,6 +87,7 @@ class Digest:
         found: The differences; None without a comparison.
         fallbacks: What did not run on the backends' devices.
         use: How the calls of real models do, by converter and backend.
+        reach: The ONNX operators that each backend computed.
     """
 
     info: RunInfo
@@ -97,6 +98,7 @@ class Digest:
     found: Found | None = None
     fallbacks: tuple[Fallback, ...] = ()
     use: tuple[RealUse, ...] = ()
+    reach: tuple[OnnxReach, ...] = ()
 
     @property
     def worse(self) -> int:
@@ -167,6 +169,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
         found=compare_as_fits(side, own) if side else None,
         fallbacks=tuple(fallbacks(run)),
         use=tuple(real_use(run)),
+        reach=tuple(onnx_reach(run)),
     )
 
 
@@ -238,6 +241,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
     for use in found.use:
         yield f"\n{markdown_cell(real_use_sentence(use))}. {markdown_cell(kinds_sentence(use))}.\n"
+    for reach in found.reach:
+        yield f"\n{markdown_cell(reach.sentence)}.\n"
     if found.fallbacks:
         yield "\nNot all ran on the backend's device:\n"
         yield from (f"- {markdown_cell(fallback.sentence)}" for fallback in found.fallbacks)
@@ -363,6 +368,7 @@ def as_json(found: Digest) -> dict[str, Any]:
             for column in found.columns
         ],
         "failures": len(found.groups),
+        "onnx_operators": [reach.to_data() for reach in found.reach],
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
         "real_use": [asdict(use) for use in found.use],
         "reused": found.info.reused,

@@ -1,4 +1,4 @@
-"""Counts of a run: outcomes by stage, cases that fell back to the CPU, draws that PyTorch rejects.
+"""Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators, draws that PyTorch rejects.
 
 How many cases ran on the CPU although their backend's device is another.
 
@@ -24,7 +24,7 @@ from rich.text import Text
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import count, plain
+from harness.core.documents import count, listed, plain
 from harness.execute.task import FELL_BACK, FOLDED, operators_on_cpu
 from harness.record import store
 
@@ -96,6 +96,69 @@ def _fallback(backend: str, placements: Counter[str]) -> Fallback:
         not_told=placements.total() - fell_back - placements[FOLDED],
         operators=operators,
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnnxReach:
+    """Which operators of ONNX one backend computed in a run.
+
+    Attributes:
+        compared: In graphs whose results were compared.
+        only_loaded: In no such graph, but in one that the backend was given.
+        defined: All that ONNX defines, without those that it has withdrawn.
+    """
+
+    backend: str
+    compared: tuple[str, ...]
+    only_loaded: tuple[str, ...]
+    defined: int
+
+    @property
+    def sentence(self) -> str:
+        """For a person, without a full stop."""
+        more = ""
+        if self.only_loaded:
+            more = f"; {len(self.only_loaded)} more fail wherever they occur: {listed(self.only_loaded, _NAMED)}"
+        return f"{plain(self.backend)}: {len(self.compared)} of {self.defined} ONNX operators were compared{more}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**vars(self), "compared": list(self.compared), "only_loaded": list(self.only_loaded)}
+
+
+def onnx_reach(run: Path) -> Sequence[OnnxReach]:
+    """One entry per backend that ran ONNX models; none for a run that is older than the column.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    rows = store.read(run, ["backend", "stage", "onnx_operators"], pc.field("onnx_operators") != "")
+    grouped = rows.group_by(["backend", "stage", "onnx_operators"]).aggregate([])
+    compared: defaultdict[str, set[str]] = defaultdict(set)
+    loaded: defaultdict[str, set[str]] = defaultdict(set)
+    for row in grouped.to_pylist():
+        # What the checker rejects no backend is asked to compute.
+        if row["stage"] != Stage.CHECK:
+            reached = compared if row["stage"] == Stage.COMPARE else loaded
+            reached[row["backend"]].update(row["onnx_operators"].split())
+    defined = _defined_operators() if grouped else frozenset()
+    return [
+        OnnxReach(
+            backend=backend,
+            compared=tuple(sorted(compared[backend] & defined)),
+            only_loaded=tuple(sorted((loaded[backend] - compared[backend]) & defined)),
+            defined=len(defined),
+        )
+        for backend in sorted(compared.keys() | loaded.keys())
+    ]
+
+
+def _defined_operators() -> frozenset[str]:
+    # It loads in 50 ms, and only where there is something to count.
+    import onnx
+
+    schemas = [schema for schema in onnx.defs.get_all_schemas() if not schema.domain]
+    return frozenset(s.name for s in schemas) - {s.name for s in schemas if s.deprecated}
 
 
 COLUMNS: tuple[str, ...] = ("overload", "case_id", "stage", "outcome")

@@ -30,7 +30,7 @@ from harness.present.composition_text import composition, render_composition
 from harness.present.failures_text import render as render_failures, render_no_longer_failing
 from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
-from harness.present.run_counts import fallbacks
+from harness.present.run_counts import fallbacks, onnx_reach
 from harness.record import layout, store
 from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import read_minimal
@@ -155,6 +155,7 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
     for use in real_use(results_dir):
         yield Text(real_use_sentence(use))
         yield Text(kinds_sentence(use))
+    yield from (Text(reach.sentence) for reach in onnx_reach(results_dir))
 
 
 def _remarks(results_dir: Path) -> Iterator[Text]:
