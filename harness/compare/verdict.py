@@ -119,6 +119,7 @@ class Verdict:
     detail: Annotated[str, "what else tells the root cause, JSON"] = ""
     diagnosis: Annotated[str, "what the witnesses found, JSON"] = ""
     ordinary: Annotated[bool | None, "whether a model could well make the call; null in older records"] = None
+    ordinary_by: Annotated[str, "what says so: the rule, the recorded use of models, or both"] = ""
     elements: Annotated[int, "tensor elements of the call"] = 0
     onnx_operators: Annotated[str, "ONNX operators of the graph, with blanks between; empty without one"] = ""
     conditions: Annotated[str, "what else is special about the call, with blanks between"] = ""

@@ -14,8 +14,9 @@ A case is **ordinary** where a model could well make its call. All of this holds
   1e-12. A fill value may also be what masks are filled with, -inf or the lowest float32; an ``end`` may be
   the largest int64.
 
-All others are **edge** cases: they find defects that a model rarely meets. The rule is frozen, so that shares
-of runs of different dates are of the same kind of case.
+A call like one that a real model makes is ordinary, too (`harness.generate.recorded_use`); the record says which
+of the two it is. All others are **edge** cases: they find defects that a model rarely meets. This rule is frozen, so
+that shares of runs of different dates are of the same kind of case.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class CallTraits:
     """What the record says of a call.
 
     Attributes:
-        ordinary: Whether a model could well make it.
+        ordinary: Whether a model could well make it, by the rule.
         elements: Of all its tensors together.
         conditions: Those of `CONDITIONS` that it meets.
         choice: The algorithm that it asks for: ``rounding_mode=floor``; "" where there is only one.
@@ -111,11 +112,14 @@ def is_ordinary(invocation: Invocation, *, asked_dtypes: bool = True) -> bool:
         return False
     if specs and not dtypes & _PLAIN_DTYPES and not _TRUTH.match(invocation.overload):
         return False
-    if any(0 in spec.shape or not _dense(spec.shape, spec.strides) for spec in specs):
-        return False
-    if not all(_has_everyday_values(spec) for spec in specs):
+    if any(0 in spec.shape for spec in specs) or not has_everyday_tensors(invocation):
         return False
     return all(_is_everyday_argument(name, a, asked_dtypes) for name, a in invocation.arguments)
+
+
+def has_everyday_tensors(invocation: Invocation) -> bool:
+    """Whether a call's tensors lie without gaps in memory and hold numbers of everyday size."""
+    return all(_dense(spec.shape, spec.strides) and _has_everyday_values(spec) for spec in invocation.tensors())
 
 
 def _conditions(invocation: Invocation, specs: list[TensorSpec]) -> set[str]:

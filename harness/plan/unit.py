@@ -30,6 +30,7 @@ from harness.execute.supervisor import Supervisor
 from harness.execute.task import Group, Result, Settings, Task
 from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
+from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
@@ -52,7 +53,7 @@ def verdict_of(
     `family` is the operator case's, "" where there is none; `shape_mode` is ``static`` or ``dynamic``.
     """
     backend = supervisor.backends.get(result.backend)
-    comparison, traits = result.comparison, call_traits(invocation)
+    comparison, traits, used = result.comparison, call_traits(invocation), is_used(invocation)
     return Verdict(
         case_id=invocation.case_id,
         overload=invocation.overload,
@@ -87,7 +88,8 @@ def verdict_of(
         excused=comparison.excuses if comparison else "",
         problems=problems_text([_problem(one) for one in (result, *result.further)]),
         **_columns(result.diagnosis),
-        ordinary=traits.ordinary,
+        ordinary=traits.ordinary or used,
+        ordinary_by=" ".join(name for name, holds in (("rule", traits.ordinary), ("use", used)) if holds),
         elements=traits.elements,
         conditions=traits.text,
         structure_id=invocation.structure_id,

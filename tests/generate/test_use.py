@@ -16,6 +16,7 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.overloads import all_overloads
 from harness.core.plugins import UnknownName
 from harness.execute.reference import run_reference
+from harness.generate.recorded_use import is_used
 from harness.generate.sources.source import Request
 from harness.generate.sources.use import FromUse, create, in_dtype, model_calls, using_models
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
@@ -129,3 +130,30 @@ def test_sizes_stand_to_each_other_as_before(monkeypatch: pytest.MonkeyPatch) ->
         run_reference(smaller)
         small = replace(view, arguments=(("self", _tensor(2, 6)), ("size", (12,))))
         assert small_call(small, process) == small
+
+
+def test_a_call_like_a_recorded_one_is_used_in_half_precision_and_at_other_sizes() -> None:
+    made = next(u.invocation for u in model_calls("aten.linear.default") if u.invocation.dtype == "float32")
+    assert is_used(made)
+    assert is_used(in_dtype(made, "bfloat16"))
+    larger = made.map_tensors(lambda spec: _with_sizes(spec, {n: n + 50 for n in _sizes(made) if n > 1}))
+    assert is_used(larger)
+    # Other relations: what was equal in two tensors is not.
+    broken = replace(made, arguments=(made.arguments[0], *larger.arguments[1:]))
+    assert not is_used(broken)
+
+
+def test_a_call_with_special_values_or_other_attributes_is_not_used() -> None:
+    made = next(u.invocation for u in model_calls("aten.softmax.int") if u.invocation.dtype == "float32")
+    special = made.map_tensors(lambda spec: replace(spec, values=replace(spec.values, style="special")))
+    assert not is_used(special)
+    assert not is_used(replace(made, arguments=(*made.arguments[:1], ("dim", 7), *made.arguments[2:])))
+
+
+def _sizes(call: Invocation) -> set[int]:
+    return {size for spec in call.tensors() for size in spec.shape}
+
+
+def _with_sizes(spec: TensorSpec, sizes: dict[int, int]) -> TensorSpec:
+    shape = tuple(sizes.get(size, size) for size in spec.shape)
+    return replace(spec, shape=shape, strides=contiguous_strides(shape))
