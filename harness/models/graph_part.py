@@ -42,6 +42,7 @@ class GraphPart:
         allowed: How far a number may be from the right one.
         passes: Optimisations of the runtime without which it is right; `optimiser` says whether leaving out all
             of them helps.
+        exporter: Whether it is the exporter's optimiser that breaks the graph, instead of the runtime's.
         nodes: Of the whole graph.
     """
 
@@ -54,6 +55,7 @@ class GraphPart:
     element: tuple[int, ...] | None = None
     allowed: float = 0.0
     optimiser: bool = False
+    exporter: bool = False
     passes: tuple[str, ...] = ()
     nodes: int = 0
 

@@ -32,6 +32,7 @@ from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Stage
+from harness.convert.converter import HasUnoptimised
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
@@ -45,7 +46,7 @@ from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
 from harness.models.check import MEMORY, ModelRun
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
-from harness.run.backend import REFERENCE, Backend, HasGraphPasses, HasPlain
+from harness.run.backend import REFERENCE, Backend, BackendSession, HasGraphPasses, HasPlain, ShapeRange
 
 #: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
 _SIZES = (2, 8, 32, 64, 224)
@@ -74,7 +75,11 @@ class OnnxTask:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportedTask:
-    """One run of a model whose export is to be checked as a file is, and shrunk."""
+    """One run of a model whose export is to be checked as a file is, and shrunk.
+
+    Attributes:
+        exporter: Whether the exporter's optimiser breaks it: the graph is shrunk as it was before that.
+    """
 
     handler: ClassVar[str] = "harness.models.onnx_check:carry_out_exported"
 
@@ -84,6 +89,7 @@ class ExportedTask:
     settings: Settings
     case: int
     variant: Variant = AS_MADE
+    exporter: bool = False
 
 
 @dataclass(frozen=True)
@@ -220,18 +226,45 @@ def carry_out_exported(task: ExportedTask, worker: WorkerProcess) -> None:
         case = cases_of(loaded, task.settings.dynamic)[task.case]
         reference = run_model(loaded, case.invocation)
         converter, _ = worker.converter(task.converter, task.settings)
+        if task.exporter and isinstance(converter, HasUnoptimised):
+            converter = converter.unoptimised()
         exported = converter.convert(export_of(loaded, task.settings.dynamic, task.settings.opset))
         feeds = dict(feeds_of(loaded, reference, exported))
-        worker.send(_trial(task.word, exported, task.backend, worker).check(feeds, shrink=True))
+        trial = _trial(task.word, exported, task.backend, worker, exporter=task.exporter)
+        worker.send(trial.check(feeds, shrink=True))
     except ModelProblem as problem:
         worker.send(NoModel(str(problem)))
     except Exception as error:
         worker.send(NoModel(f"{task.word} cannot be exported: {type(error).__name__}: {one_line(error)}"))
 
 
-def _trial(name: str, model: onnx.ModelProto, backend: str, worker: WorkerProcess) -> _Trial:
+def _trial(name: str, model: onnx.ModelProto, backend: str, worker: WorkerProcess, *, exporter: bool = False) -> _Trial:
     alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
-    return _Trial(name, model, backend, worker.start(backend), worker.start(REFERENCE), alive)
+    started = worker.start(backend)
+    runs = _OptimisedFirst(started) if exporter else started
+    return _Trial(name, model, backend, runs, worker.start(REFERENCE), alive)
+
+
+class _OptimisedFirst:
+    """A backend that gets what onnxscript's optimiser makes of a graph; plainly, it gets the graph."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.name, self.device, self.version = backend.name, backend.device, backend.version
+
+    def narrows(self, dtype: str) -> str | None:
+        """As the backend does."""
+        return self._backend.narrows(dtype)
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
+        """See `harness.run.backend.Backend.load`."""
+        import onnxscript.optimizer
+
+        return self._backend.load(onnxscript.optimizer.optimize(model), shapes)
+
+    def plain(self) -> Backend:
+        """See `harness.run.backend.HasPlain`."""
+        return self._backend
 
 
 class _Trial:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from harness.reproduce.shrink_session import failures, shrink_run
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
+#: Of the optimiser that PyTorch's exporter calls.
+OPTIMISER_TRACKER = "microsoft/onnxscript"
 #: Seconds that a call is shrunk for.
 _SHRINKING = 30.0
 
@@ -108,6 +110,7 @@ def smallest_of_model(
     is_graph = find_converter(way.converter).makes == ONNX
     if is_graph and way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         progress("shrink the graph")
+        is_exporters = way.optimiser.owner == "exporter"
         part = check_onnx(
             ExportedTask(
                 word=unit.word,
@@ -116,9 +119,12 @@ def smallest_of_model(
                 settings=unit.settings,
                 case=way.outcomes.index(way.failure),
                 variant=unit.variant,
+                exporter=is_exporters,
             ),
             supervisor,
         ).part
+        if part is not None and is_exporters:
+            part = replace(part, exporter=True, passes=way.optimiser.passes)
         if part is not None:
             return PartOfGraph(found.name, way.backend, part)
     raise ModelProblem(_nothing_smaller(found, way))
@@ -176,6 +182,7 @@ def part_script(found: PartOfGraph, saved: str = "") -> str:
         element=part.element,
         allowed=part.allowed,
         saved=saved,
+        optimised=part.exporter,
     )
 
 
@@ -216,8 +223,8 @@ class PartReport(BugReport):
 
     @property
     def tracker(self) -> str:
-        """The backend's."""
-        return BACKENDS.find(self.found.backend)[0].tracker
+        """The backend's, or that of the exporter's optimiser."""
+        return OPTIMISER_TRACKER if self.found.part.exporter else BACKENDS.find(self.found.backend)[0].tracker
 
     @property
     def backend(self) -> str:
@@ -244,6 +251,8 @@ class PartReport(BugReport):
     def summary(self) -> str:
         """What happens, and where the graph is from."""
         part, runtime = self.found.part, backend_name(self.found.backend)
+        if part.exporter:
+            runtime = f"What onnxscript.optimizer makes of a graph, run by {runtime},"
         nodes = count(len(part.proto.graph.node), "node")
         result = "gives a wrong result for" if part.stage == Stage.COMPARE else f"cannot {part.stage}"
         return f"{runtime} {result} a graph of {nodes}, the smallest part of {self.found.name} that shows it."
@@ -254,7 +263,11 @@ class PartReport(BugReport):
         part = self.found.part
         if part.stage != Stage.COMPARE:
             return "The model is valid ONNX, so it should load and run."
-        by = "the same runtime gives without graph optimisations" if part.optimiser else "the operator's text says"
+        by = "the operator's text says"
+        if part.exporter:
+            by = "the same graph gives as it is"
+        elif part.optimiser:
+            by = "the same runtime gives without graph optimisations"
         return f"What {by}, which the script contains."
 
     @property
@@ -268,7 +281,8 @@ class PartReport(BugReport):
         part = self.found.part
         if not part.optimiser:
             return "Each node is run by itself here: no optimisation of several nodes takes part."
-        named = f"without {' and '.join(part.passes)}" if part.passes else "with graph optimisations off"
+        off = "without onnxscript.optimizer" if part.exporter else "with graph optimisations off"
+        named = f"without {' and '.join(part.passes)}" if part.passes else off
         return f"The result is right {named}."
 
     @property
@@ -306,4 +320,4 @@ def _with_optimisations(part: GraphPart) -> str:
     if not part.optimiser:
         return ""
     named = f" ({', '.join(part.passes)})" if part.passes else ""
-    return f" with graph optimisations{named}"
+    return f" {'after onnxscript.optimizer' if part.exporter else 'with graph optimisations'}{named}"

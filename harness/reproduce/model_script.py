@@ -9,6 +9,7 @@ import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -18,6 +19,7 @@ from harness.compare.nearness import term_magnitudes
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
+from harness.core.plugins import installed
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
@@ -88,6 +90,7 @@ def write_part_script(
     element: tuple[int, ...] | None = None,
     allowed: float = 0.0,
     saved: str = "",
+    optimised: bool = False,
 ) -> str:
     """The script for a graph that a runtime refuses or computes wrongly.
 
@@ -103,12 +106,20 @@ def write_part_script(
         allowed: How far a number may be from the right one.
         saved: Path without its suffix of an ``.onnx`` file and an ``.npz`` file that hold the graph and its
             inputs; "" where the script is to hold them itself.
+        optimised: Whether the runtime gets what the exporter's optimiser makes of the graph.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or
             NumPy lacks a dtype.
     """
     run = _snippet(backend)
+    if optimised:
+        run = replace(
+            run,
+            load=("model = onnxscript.optimizer.optimize(model)", *run.load),
+            imports=(*run.imports, "import onnxscript.optimizer"),
+            packages=(*run.packages, *installed("onnxscript")),
+        )
     if saved:
         made = [f'model = onnx.load("{saved}.onnx")', f'inputs = dict(np.load("{saved}.npz"))']
     else:

@@ -43,6 +43,18 @@ class Emptied(nn.Module):
 
 def emptied():
     return Emptied(), (torch.randn(2, 3),)
+
+class Guarded(nn.Module):
+    """The exporter's optimiser takes a small constant for 0."""
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("small", torch.tensor(1e-8))
+    def forward(self, x):
+        zero = torch.relu(x) - torch.relu(x) * 1.0
+        return torch.sin(1 / (zero.sum(-1) + self.small))
+
+def guarded():
+    return Guarded(), (torch.randn(3, 4),)
 '''
 
 
@@ -107,6 +119,17 @@ def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> No
     done = subprocess.run([sys.executable, found["path"]], cwd=here, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stderr
     assert "The defect is there." in done.stdout
+
+
+def test_the_fewest_nodes_that_the_exporters_optimiser_breaks_are_written(here: Path) -> None:
+    found = printed("repro", "mods.py:guarded", "--issue")
+    assert found["reproduces"]
+    assert "onnxscript.optimizer.optimize(model)" in found["script"]
+    assert [name for name in ("Sin", "Relu", "Mul", "Add") if f"{name} (" in found["script"]] == ["Add"]
+    report = Path(found["path"]).read_text()
+    assert "microsoft/onnxscript" in report.splitlines()[0]
+    assert "identity of Add" in report
+    assert "the same graph gives as it is" in report
 
 
 def test_of_a_model_whose_calls_pass_alone_a_part_of_the_graph_is_written(here: Path) -> None:
