@@ -46,6 +46,8 @@ class ExportRequest:
         output_names: One per output of `program`, to be the names of the graph outputs.
         opset: The opset to emit, or None for the converter's own default.
         dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
+        equal_dims: Groups of (input, dimension) of which each has one size, such as a sequence and its mask. Where
+            they are not said to be one, `torch.export` may find them fixed.
         tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
             take them.
     """
@@ -56,6 +58,7 @@ class ExportRequest:
     output_names: tuple[str, ...]
     opset: int | None = None
     dynamic_dims: tuple[frozenset[int], ...] | None = None
+    equal_dims: tuple[tuple[tuple[int, int], ...], ...] = ()
     tentative: bool = False
 
     @property
@@ -64,9 +67,22 @@ class ExportRequest:
 
         The program takes all inputs as one variadic argument.
         """
+        return self.dynamic_shapes_up_to(lambda size: None)
+
+    def dynamic_shapes_up_to(self, limit: Callable[[int], int | None]) -> tuple[tuple[dict[int, Any], ...]] | None:
+        """The same with the largest size that each may have, by the size of the example; None for any."""
         if self.dynamic_dims is None:
             return None
-        return (tuple(dict.fromkeys(sorted(dims), torch.export.Dim.DYNAMIC) for dims in self.dynamic_dims),)
+        dim, one = torch.export.Dim, dict[tuple[int, int], Any]()
+        for i, places in enumerate(self.equal_dims):
+            index, place = places[0]
+            one.update(dict.fromkeys(places, dim(f"size{i}", max=limit(self.inputs[index].shape[place]))))
+
+        def declared(index: int, place: int) -> Any:
+            most = limit(self.inputs[index].shape[place])
+            return one.get((index, place)) or (dim.DYNAMIC if most is None else dim.DYNAMIC(max=most))
+
+        return (tuple({d: declared(i, d) for d in sorted(dims)} for i, dims in enumerate(self.dynamic_dims)),)
 
 
 class Converter(Protocol):

@@ -111,8 +111,10 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
     word = units[0].word
     progress("load the model")
     model = load_model(word, replace(units[0].variant, dtype=""))
-    ways = [way for unit in units for way in _ways(unit, supervisor, progress)]
     progress("call it twice")
+    # To capture its calls runs the model, which changes its state.
+    state = _state(model)
+    ways = [way for unit in units for way in _ways(unit, supervisor, progress)]
     captured = capture_calls(model)
     return ModelCheck(
         word=word,
@@ -120,7 +122,7 @@ def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Pr
         ways=tuple(ways),
         calls=len(captured.calls),
         left_out=tuple(captured.left_out),
-        state=_state(model),
+        state=state,
     )
 
 

@@ -145,9 +145,14 @@ def test_a_call_like_a_recorded_one_is_used_in_half_precision_and_at_other_sizes
 
 def test_a_call_with_special_values_or_other_attributes_is_not_used() -> None:
     made = next(u.invocation for u in model_calls("aten.softmax.int") if u.invocation.dtype == "float32")
-    special = made.map_tensors(lambda spec: replace(spec, values=replace(spec.values, style="special")))
+    special = made.map_tensors(_with_special_values)
     assert not is_used(special)
     assert not is_used(replace(made, arguments=(*made.arguments[:1], ("dim", 7), *made.arguments[2:])))
+
+
+def _with_special_values(spec: TensorSpec) -> TensorSpec:
+    assert isinstance(spec.values, Recipe)
+    return replace(spec, values=replace(spec.values, style="special"))
 
 
 def _sizes(call: Invocation) -> set[int]:

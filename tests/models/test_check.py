@@ -85,6 +85,31 @@ def branch():
 def encoder():
     return nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (torch.randn(2, 5, 16),)
 
+class Attentive(nn.Module):
+    """A mask whose two sizes are the length of the sequence."""
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(16, 4, batch_first=False)
+    def forward(self, x, mask):
+        return self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
+
+def attentive():
+    length = torch.export.Dim("length", min=2, max=20)
+    mask = torch.rand(6, 6)
+    return Attentive(), (torch.rand(6, 1, 16), mask), ({0: length}, {0: length, 1: length})
+
+class Kept(nn.Module):
+    """The same call twice gives the same, and yet it is kept."""
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(4))
+    def forward(self, x):
+        self.kept[:] = x
+        return self.kept * 2
+
+def kept():
+    return Kept(), (torch.randn(4),)
+
 class Half(nn.Module):
     def forward(self, x):
         return x[:, -(-x.shape[1] // 2):]
@@ -177,6 +202,17 @@ def test_state_that_an_export_forgets_is_named(models: Path) -> None:
     found = checked(f"{models}:counter", status=1)
     assert found["state"] == {"changed": ["total"], "inputs_written": [], "second_call_differs": True}
     assert all(way["survives"] for way in found["ways"])
+
+
+def test_state_is_named_where_a_second_call_gives_the_same(models: Path) -> None:
+    found = checked(f"{models}:kept", status=1)
+    assert found["state"] == {"changed": ["kept"], "inputs_written": [], "second_call_differs": False}
+
+
+def test_sizes_that_are_declared_to_be_one_stay_one(models: Path) -> None:
+    static, dynamic = checked(f"{models}:attentive", status=0)["ways"]
+    assert {run["change"] for run in dynamic["runs"]} >= {"length 2", "length 7"}
+    assert {run["outcome"] for way in (static, dynamic) for run in way["runs"]} == {"pass"}
 
 
 def test_the_pass_of_an_exporter_is_named(models: Path) -> None:

@@ -47,7 +47,9 @@ class ExecuTorch:
         ExecuTorch plans memory ahead: a dynamic size has a bound, `_TIMES` its example and `_MORE`.
         """
         with quiet(), torch.no_grad():
-            program = torch.export.export(request.program, request.inputs, dynamic_shapes=_bounded(request))
+            program = torch.export.export(
+                request.program, request.inputs, dynamic_shapes=request.dynamic_shapes_up_to(_most)
+            )
             try:
                 edge = self._lowered(program)
                 lowered = edge.exported_program()
@@ -91,16 +93,8 @@ class ExecuTorch:
         return to_edge_transform_and_lower(program, partitioner=[XnnpackPartitioner()])
 
 
-def _bounded(request: ExportRequest) -> Any:
-    if request.dynamic_dims is None:
-        return None
-    dynamic = torch.export.Dim.DYNAMIC
-    return (
-        tuple(
-            {dim: dynamic(max=_TIMES * tensor.shape[dim] + _MORE) for dim in sorted(dims)}
-            for tensor, dims in zip(request.inputs, request.dynamic_dims, strict=True)
-        ),
-    )
+def _most(size: int) -> int:
+    return _TIMES * size + _MORE
 
 
 def _run(program: torch.export.ExportedProgram, request: ExportRequest, feeds: Mapping[str, Array]) -> list[Array]:

@@ -89,8 +89,8 @@ def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[
     for name, spec in zip(model.input_names, drawn, strict=True):
         shape = list(spec.shape)
         for axis, size in sizes:
-            if name in axis.where:
-                shape[axis.where[name]] = size
+            for dim in axis.dims_of(name):
+                shape[dim] = size
         specs.append(_with_shape(spec, tuple(shape)))
     change = ", ".join(f"{axis.name} {size}" for axis, size in sizes)
     return ModelCase(_invocation(model, tuple(specs)), change, resized=True)
@@ -125,6 +125,7 @@ def export_of(
         output_names=tuple(f"out_{i}" for i in range(outputs)),
         opset=opset,
         dynamic_dims=model.dynamic_dims if dynamic else None,
+        equal_dims=model.equal_dims if dynamic else (),
     )
 
 

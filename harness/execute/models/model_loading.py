@@ -149,9 +149,16 @@ class LoadedModel:
     @property
     def dynamic_dims(self) -> tuple[frozenset[int], ...]:
         """Per input, the dimensions that `axes` name."""
-        return tuple(
-            frozenset(axis.where[name] for axis in self.axes if name in axis.where) for name in self.input_names
+        return tuple(frozenset(dim for axis in self.axes for dim in axis.dims_of(name)) for name in self.input_names)
+
+    @property
+    def equal_dims(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The places (input, dimension) of each of the `axes` that has several."""
+        places = (
+            tuple((i, dim) for i, name in enumerate(self.input_names) for dim in axis.dims_of(name))
+            for axis in self.axes
         )
+        return tuple(place for place in places if len(place) > 1)
 
 
 def check_word(word: str) -> None:
@@ -275,14 +282,15 @@ def axes_of_shapes(
     if not isinstance(shapes, list | tuple) or len(shapes) != len(arguments):
         raise ModelProblem(f"{word}: dynamic_shapes must have one entry for each of the {len(arguments)} inputs")
     per_tensor = [dims for argument, given in zip(arguments, shapes, strict=True) for dims in _dims_of(argument, given)]
-    where: dict[str, dict[str, int]] = {}
+    where: dict[str, dict[str, tuple[int, ...]]] = {}
     ranges: dict[str, tuple[int, int, int]] = {}
     for name, tensor, dims in zip(model.input_names, model.inputs, per_tensor, strict=True):
         for dim, declared in dims.items():
             if declared is None or isinstance(declared, int):
                 continue
             label = declared if isinstance(declared, str) else getattr(declared, "__name__", f"{name}:{dim}")
-            where.setdefault(label, {})[name] = dim
+            places = where.setdefault(label, {})
+            places[name] = (*places.get(name, ()), dim)
             low, high = getattr(declared, "min", None), getattr(declared, "max", None)
             ranges[label] = int(low or 1), int(min(high or sys.maxsize, sys.maxsize)), tensor.shape[dim]
     return tuple(Axis(label, dims, sizes_in(*ranges[label])) for label, dims in where.items())
@@ -330,7 +338,7 @@ def _axes_of_program(model: LoadedModel, program: torch.export.ExportedProgram) 
     given = set(program.graph_signature.user_inputs)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
     values = [value for node in nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
-    where: dict[str, dict[str, int]] = {}
+    where: dict[str, dict[str, tuple[int, ...]]] = {}
     sizes: dict[str, tuple[int, ...]] = {}
     for name, tensor, value in zip(model.input_names, model.inputs, values, strict=True):
         for dim, size in enumerate(value.shape):
@@ -339,7 +347,8 @@ def _axes_of_program(model: LoadedModel, program: torch.export.ExportedProgram) 
                 continue
             limits = program.range_constraints[symbol]
             high = int(limits.upper) if limits.upper.is_finite else sys.maxsize
-            where.setdefault(str(symbol), {})[name] = dim
+            places = where.setdefault(str(symbol), {})
+            places[name] = (*places.get(name, ()), dim)
             sizes[str(symbol)] = sizes_in(max(int(limits.lower), 1), high, tensor.shape[dim])
     return tuple(Axis(symbol, dims, sizes[symbol]) for symbol, dims in where.items())
 
@@ -375,8 +384,9 @@ def _flat(
 def _check_axes(model: LoadedModel, word: str) -> None:
     ranks = {name: t.dim() for name, t in zip(model.input_names, model.inputs, strict=True)}
     for axis in model.axes:
-        for name, dim in axis.where.items():
+        for name in axis.where:
             if name not in ranks:
                 raise ModelProblem(f"{word}: axis {axis.name} is of input {name!r}; inputs: {', '.join(ranks)}")
-            if not 0 <= dim < ranks[name]:
-                raise ModelProblem(f"{word}: axis {axis.name}: {name} has no dimension {dim}")
+            for dim in axis.dims_of(name):
+                if not 0 <= dim < ranks[name]:
+                    raise ModelProblem(f"{word}: axis {axis.name}: {name} has no dimension {dim}")

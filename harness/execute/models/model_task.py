@@ -22,13 +22,18 @@ class Axis:
 
     Attributes:
         name: For people: ``batch``, ``height``.
-        where: Input name → the dimension that has it.
+        where: Input name → the dimension that has it, or those, as of a square mask.
         others: Sizes to run a dynamic export at, beside the exported one.
     """
 
     name: str
-    where: Mapping[str, int]
+    where: Mapping[str, int | tuple[int, ...]]
     others: tuple[int, ...]
+
+    def dims_of(self, name: str) -> tuple[int, ...]:
+        """The dimensions of an input that have it; none for another input."""
+        found = self.where.get(name, ())
+        return (found,) if isinstance(found, int) else found
 
 
 @dataclass(frozen=True, kw_only=True)
