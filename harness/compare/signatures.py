@@ -180,6 +180,11 @@ def normalise(message: str) -> str:
     return line
 
 
+def informative_line(message: str) -> str:
+    """The line of a message that says what failed, whole: numbers, names and shapes are left in it."""
+    return _informative_line(without_escapes(message[:_MESSAGE_LIMIT]))
+
+
 def _substitute(line: str) -> str:
     for pattern, replacement in _SUBSTITUTIONS:
         line = pattern.sub(replacement, line)

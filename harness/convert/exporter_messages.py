@@ -76,6 +76,16 @@ def message_facts(message: str) -> tuple[str, ...]:
     return (STEP, _STEPS[step[1]]) if step else ()
 
 
+#: The user's line at which a capture ends.
+_RAISING = re.compile(r'The following call raised this error:\n  File "([^"]+)", line (\d+), in \w+\n\s+(.+)')
+
+
+def raising_line(message: str) -> str:
+    """The line of a model at which its capture ends, as ``model.py:47: return self.decoder(x)``; "" for none."""
+    found = _RAISING.search(message)
+    return f"{found[1].rpartition('/')[2]}:{found[2]}: {found[3]}" if found else ""
+
+
 def _differing(inferred: str | None, declared: str | None, size: str | None, right: str | None) -> str:
     """How a shape differs from the declared one: too few or too many dimensions, or in one of them."""
     if inferred and declared:

@@ -7,7 +7,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from harness.causes.cause import root_cause
+from harness.compare.signatures import informative_line
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.exporter_messages import raising_line
 from harness.core.documents import count
 from harness.core.invocation import Invocation
 from harness.models.check import ModelCheck, Way
@@ -90,7 +92,11 @@ def _why(way: Way) -> Iterator[Section]:
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
     if not rows:
-        rows.append(Row("the whole model", failure.verdict.signature, _nothing_alone(way)))
+        message = failure.verdict.message
+        refused = failure.verdict.outcome is not Outcome.MISMATCH
+        words = informative_line(message) if refused else failure.verdict.signature
+        line = raising_line(message)
+        rows.append(Row("the whole model", words, f"at {line}" if line else _nothing_alone(way)))
     rows += [Row("note", note) for note in way.notes]
     yield Section(title=f"Why: {way_name(way)}", rows=tuple(rows), noun="cause")
 

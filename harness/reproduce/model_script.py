@@ -112,14 +112,7 @@ def write_part_script(
         NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or
             NumPy lacks a dtype.
     """
-    run = _snippet(backend)
-    if optimised:
-        run = replace(
-            run,
-            load=("model = onnxscript.optimizer.optimize(model)", *run.load),
-            imports=(*run.imports, "import onnxscript.optimizer"),
-            packages=(*run.packages, *installed("onnxscript")),
-        )
+    run = _optimised(_snippet(backend)) if optimised else _snippet(backend)
     if saved:
         made = [f'model = onnx.load("{saved}.onnx")', f'inputs = dict(np.load("{saved}.npz"))']
     else:
@@ -143,6 +136,15 @@ def write_part_script(
         check = f"np.testing.{bounds if is_floating else 'assert_array_equal(got, expected)'}"
     shown.append(r'print(f"expected {expected!r}\ngot      {got!r}")')
     return _assembled(heading, run, [*made, *run.load, *run.run, *shown, *_caught([check], "AssertionError", "error")])
+
+
+def _optimised(run: RunSnippet) -> RunSnippet:
+    return replace(
+        run,
+        load=("model = onnxscript.optimizer.optimize(model)", *run.load),
+        imports=(*run.imports, "import onnxscript.optimizer"),
+        packages=(*run.packages, *installed("onnxscript")),
+    )
 
 
 def _model_source(model: onnx.ModelProto) -> list[str]:
