@@ -160,7 +160,7 @@ class BackendEntry:
             device context in the calling process.
         create: Starts the backend, given what follows the colon ("" without one). Called in the
             worker process only.
-        default: Part of a plain ``pytest harness`` (the CPU backends that are fast enough).
+        default: Part of a run that names no backend and whose converter makes what it takes.
         engine: Shared by the entries of one runtime; "" for one of its own. That two backends agree tells
             something only if their engines differ.
         snippet: Code that runs a model without the harness, for scripts that reproduce a defect; None where

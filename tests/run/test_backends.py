@@ -25,7 +25,10 @@ from onnx import TensorProto, helper
 from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
 
-RUNNERS = ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "onnx-api:onnxruntime.backend", *ON_GPU]
+RUNNERS = [
+    *("ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "onnx-api:onnxruntime.backend"),
+    *ON_GPU,
+]
 
 
 @pytest.fixture(scope="module", params=RUNNERS)

@@ -66,6 +66,7 @@ def test_what_is_registered() -> None:
         "aot-eager-decomposed",
         "executorch",
         "inductor",
+        "iree",
         "litert",
         "onnx-api:",
         "onnx-reference",
@@ -80,7 +81,7 @@ def test_what_is_registered() -> None:
         "trt-rtx",
     ]
     assert [name for name in names if name in expected] == expected
-    assert [entry.name for entry in BACKENDS.defaults()] == ["ort-cpu"]
+    assert [entry.name for entry in BACKENDS.defaults()] == ["inductor", "ort-cpu"]
 
 
 @pytest.mark.parametrize(
