@@ -24,7 +24,8 @@ ENTRY_POINT_GROUP = "harness.cases"
 FURTHER_DTYPES = "dtypes.toml"
 #: Operators that have a complex form in some converter; `ci/complex_forms.py` writes it.
 COMPLEX_FORMS = "complex.toml"
-#: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds.
+#: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds. And which of those that
+#: models call need more structures than others; `ci/more_structures.py` writes that.
 BUDGET = "budget.toml"
 #: Which models call which operators, in which dtypes; `ci/operator_use.py` writes it.
 USE = "operator_use.json"
@@ -83,11 +84,16 @@ def load_cases() -> Mapping[str, OperatorCase]:
         case = OPERATOR_CASES[overload]
         OPERATOR_CASES[overload] = replace(case, dtypes=(*case.dtypes, *COMPLEX), gaps=COMPLEX)
     budget = tomllib.loads((cases_directory() / BUDGET).read_text(encoding="utf-8"))
+    more = budget.pop("more", {})
     listed = {overload: name for name, overloads in budget.items() for overload in overloads}
     for overload, case in OPERATOR_CASES.items():
         name = listed.get(overload, "")
         OPERATOR_CASES[overload] = replace(
-            case, slow=name in _SLOW, share=_SHARES[name], converted=name != "unconverted"
+            case,
+            slow=name in _SLOW,
+            share=_SHARES[name],
+            converted=name != "unconverted",
+            more=more.get(overload, 1.0),
         )
     _add_use()
     return dict(sorted(OPERATOR_CASES.items()))
@@ -101,7 +107,7 @@ def _add_use() -> None:
         dtypes = tuple(sorted(models, key=lambda dtype: (-len(models[dtype]), dtype)))
         case = OPERATOR_CASES[overload]
         if case.converted:
-            OPERATOR_CASES[overload] = replace(case, used=dtypes, share=_SHARE_OF_USED)
+            OPERATOR_CASES[overload] = replace(case, used=dtypes, share=_SHARE_OF_USED * case.more)
     refusals = tomllib.loads((cases_directory() / REFUSALS).read_text(encoding="utf-8"))
     for overload in OPERATOR_CASES.keys() & refusals.keys():
         case = OPERATOR_CASES[overload]

@@ -49,6 +49,7 @@ class OperatorCase:
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
         share: How many cases a run draws, as a multiple of what it draws of others.
+        more: How many times the usual share it takes, until enough cases are compared.
         opset: In which ONNX got the operator, where it is one of ONNX's own: what a run emits that asks for none.
         converted: Whether a tested converter has a conversion for any of its calls.
         declared: File and line of the statement that declares it.
@@ -66,6 +67,7 @@ class OperatorCase:
     promotions: tuple[Promotion, ...] = ()
     slow: bool = False
     share: float = 1.0
+    more: float = 1.0
     opset: int | None = None
     converted: bool = True
     declared: tuple[str, int] = ("", 0)

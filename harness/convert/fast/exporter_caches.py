@@ -45,11 +45,6 @@ class CachedExport:
         self._decomposed: tuple[Any, Any] | None = None
 
     @property
-    def is_decomposed(self) -> bool:
-        """Whether the export got so far."""
-        return self._decomposed is not None
-
-    @property
     def decomposed(self) -> torch.export.ExportedProgram:
         """The program after its decomposition."""
         assert self._decomposed is not None

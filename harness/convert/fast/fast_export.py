@@ -131,23 +131,24 @@ class FastExport:
                     names = request.input_names, request.output_names
                     return export(decomposed, (), *names, opset_version=request.opset)
                 captured = captured_directly(calls) if calls is not None else None
-                if captured is not None:
-                    try:
-                        return whole(captured, ())
-                    except Exception as error:
-                        # Not all calls whose results have sizes that values decide are decomposed here.
-                        if not any(isinstance(cause, NotDecomposed) for cause in with_causes(error)):
-                            raise
-                return whole(request.program, request.inputs)
+                try:
+                    found = whole(request.program, request.inputs) if captured is None else whole(captured, ())
+                except Exception as error:
+                    # Not all calls whose results have sizes that values decide are decomposed here.
+                    undecomposed = any(isinstance(cause, NotDecomposed) for cause in with_causes(error))
+                    if captured is None or not undecomposed:
+                        raise
+                    found = whole(request.program, request.inputs)
+                if key is not None:
+                    # What fails leaves a program behind whose dtypes are promoted in part.
+                    self._decomposed.keep(key, keeping.decomposed, len(request.output_names))
+                return found
             except Exception as error:
                 if failing is not None and fallbacks and isinstance(error, part("not_captured")):
                     self._failures.learn(*failing, error)
                 if exporter_check().lacks_conversion(error):
                     raise UnsupportedOperator(str(error), keeping.missing_functions(request.output_names)) from error
                 raise
-            finally:
-                if key is not None and keeping.is_decomposed:
-                    self._decomposed.keep(key, keeping.decomposed, len(request.output_names))
 
     def _key(self, request: ExportRequest) -> Hashable | None:
         """What the decomposed program of a request depends on; None where no other opset may have asked for it."""
