@@ -118,7 +118,8 @@ class OnnxReach:
         """For a person, without a full stop."""
         more = ""
         if self.only_loaded:
-            more = f"; {len(self.only_loaded)} more fail wherever they occur: {listed(self.only_loaded, _NAMED)}"
+            verb = "fails wherever it occurs" if len(self.only_loaded) == 1 else "fail wherever they occur"
+            more = f"; {len(self.only_loaded)} more {verb}: {listed(self.only_loaded, _NAMED)}"
         return f"{plain(self.backend)}: {len(self.compared)} of {self.defined} ONNX operators were compared{more}"
 
     def to_data(self) -> dict[str, Any]:

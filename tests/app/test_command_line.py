@@ -225,6 +225,22 @@ def test_several_opsets_are_run_and_compared(tmp_path: Path) -> None:
     assert {(row["converter"], row["opset"]) for row in only.rows()} == {("dynamo@20", 20)}
 
 
+def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
+    """What the opsets of a run share, cases, answers and captured programs, changes nothing."""
+    operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero", "aten.cumsum", "aten.masked_fill.Scalar")
+    words = (*(word for name in operators for word in ("--op", name)), "--examples", "30", "--record-only")
+    together = Run(tmp_path / "together", *words, "--opset", "20", "--opset", "23")
+    alone = Run(tmp_path / "alone", *words, "--opset", "23")
+
+    def found(run: Run) -> set[tuple[object, ...]]:
+        kept = [row for row in run.rows() if row["opset"] in (None, 23) and row["converter"] in ("dynamo", "dynamo@23")]
+        names = ("case_id", "exported_invocation", "stage", "outcome", "message", "blame", "place", "onnx_operators")
+        return {tuple(row[name] for name in names) for row in kept}
+
+    assert len(found(alone)) > 100
+    assert found(together) == found(alone)
+
+
 def test_the_opset_asked_for_is_emitted_or_an_error(tmp_path: Path) -> None:
     run = Run(
         tmp_path / "run",

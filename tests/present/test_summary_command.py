@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from harness_runs import row_of, unary
 
 from harness.app.cli._group import conformance
-from harness.compare.verdict import Outcome, Verdict
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.record import layout, store
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.writer import RunWriter
@@ -43,6 +43,15 @@ def summary(*words: str | Path) -> str:
     result = CliRunner().invoke(conformance, ["summary", *map(str, words)])
     assert result.exit_code == 0, result.output
     return result.stdout
+
+
+def test_which_operators_of_onnx_were_computed(tmp_path: Path) -> None:
+    right = [row_of(unary(CELU, [float(n)]), onnx_operators="Cast Celu") for n in range(3)]
+    failing: dict[str, Any] = {"outcome": Outcome.ERROR, "stage": Stage.LOAD, "message": "no kernel"}
+    refused = row_of(unary(ERF, [0.0]), onnx_operators="Cast Erf com.microsoft.Gelu", **failing)
+    invalid = row_of(unary(ERF, [1.0]), onnx_operators="Add", **{**failing, "stage": Stage.CHECK})
+    text = summary(make_run(tmp_path / "run", [*right, refused, invalid]))
+    assert "ort-cpu: 2 of 201 ONNX operators were compared; 1 more fails wherever it occurs: Erf." in text
 
 
 def test_a_worse_run_is_red(tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_a_run_names_the_adapter(webgpu: Backend, tmp_path: Path) -> None:
     assert len({row["case_id"] for row in found if row["backend"] == "ort-webgpu"}) >= 4
 
 
+def test_a_flushed_subnormal_is_no_defect_of_webgpus(webgpu: Backend, tmp_path: Path) -> None:
+    words = ("--backend", "ort-webgpu", "--op", "aten.exp.default", "--dtype", "float32", "--examples", "60")
+    run_harness(*words, "--record-only", "--results-dir", tmp_path / "run")
+    found = rows(tmp_path / "run")
+    assert any(row["outcome"] == "narrowed" and "which WGSL allows" in row["message"] for row in found)
+    assert not any("subnormals flushed" in row["message"] for row in found)
+
+
 def test_no_provider_library_is_loaded_to_list_backends() -> None:
     code = "from harness.run.backend import BACKENDS; import sys\n"
     code += "[entry.version('') for entry in BACKENDS.entries() if entry.name == 'ort-webgpu']\n"
