@@ -23,6 +23,7 @@ from harness.core.described_tensor import describe_tensor
 from harness.core.documents import first_line
 from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
 from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
+from harness.core.overloads import NAMESPACES
 from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode
 from harness.execute.models.model_loading import LoadedModel, ModelProblem
@@ -324,8 +325,8 @@ def functional(target: OpOverload) -> OpOverload:
     Raises:
         CannotKeep: there is no such operator.
     """
-    if target.namespace != "aten":
-        raise CannotKeep(f"{target} is not an ATen operator")
+    if target.namespace not in NAMESPACES:
+        raise CannotKeep(f"{target} is an operator of another library")
     if not target._schema.is_mutable:
         return target
     namespace, packet, name = str(target).split(".")

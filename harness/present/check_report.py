@@ -12,6 +12,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
 from harness.core.documents import count
 from harness.core.invocation import Invocation
+from harness.execute.models.quantised import WITHIN_STEPS
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
 from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
@@ -66,7 +67,8 @@ def _way_row(way: Way) -> Row:
     if outcomes == {Outcome.PASS}:
         errors = [o.growth.error for o in way.outcomes if o.growth is not None]
         largest = f"; largest error {max(errors):.1e} of the largest element" if errors else ""
-        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{largest}")
+        steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.verdict.excused for o in way.outcomes) else ""
+        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{steps}{largest}")
     return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
 
 
@@ -88,7 +90,9 @@ def _why(way: Way) -> Iterator[Section]:
         rows.append(
             Row("first wrong value", f"{divergence.operator}{where}{node}: {divergence.detail.splitlines()[0]}")
         )
-    rows += [_call_row(verdict) for verdict in way.calls[:_MOST_CALLS]]
+    # First what ends where the model does.
+    calls = sorted(way.calls, key=lambda call: call.stage is not failure.verdict.stage)
+    rows += [_call_row(verdict) for verdict in calls[:_MOST_CALLS]]
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
     if not rows:

@@ -15,7 +15,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
 from harness.convert.converter import find_converter
+from harness.execute.models.model_cases import cases_of
 from harness.execute.models.model_loading import load_model
+from harness.execute.models.model_reference import run_model
+from harness.execute.models.model_runner import judged
 from harness.models.capture import resized_calls
 
 pytestmark = pytest.mark.slowest(30)
@@ -110,6 +113,27 @@ class Kept(nn.Module):
 def kept():
     return Kept(), (torch.randn(4),)
 
+class Quantised(nn.Module):
+    """As PT2E leaves a convolution: integers between two steps, a bias in float, and no `eval`."""
+    def __init__(self):
+        super().__init__()
+        import torch.ao.quantization.fx._decomposed
+        self.register_buffer("weight", torch.randint(-127, 128, (4, 3, 3, 3), dtype=torch.int8))
+        self.register_buffer("bias", torch.randn(4))
+    def train(self, mode=True):
+        raise NotImplementedError("not supported for exported models")
+    def forward(self, x):
+        def stepped(value, scale):
+            given = (scale, 0, -128, 127, torch.int8)
+            quantised = torch.ops.quantized_decomposed.quantize_per_tensor(value, *given)
+            return torch.ops.quantized_decomposed.dequantize_per_tensor(quantised, *given)
+        given = (0.01, 0, -127, 127, torch.int8)
+        weight = torch.ops.quantized_decomposed.dequantize_per_tensor(self.weight, *given)
+        return stepped(nn.functional.conv2d(stepped(x, 0.02), weight, self.bias), 0.1)
+
+def quantised():
+    return Quantised(), (torch.randn(2, 3, 12, 12),)
+
 class Half(nn.Module):
     def forward(self, x):
         return x[:, -(-x.shape[1] // 2):]
@@ -138,6 +162,21 @@ def checked(*words: str | Path, status: int) -> dict[str, Any]:
 def test_a_model_that_survives(models: Path, name: str) -> None:
     (way,) = checked(f"{models}:{name}", status=0)["ways"]
     assert [run["outcome"] for run in way["runs"]] == ["pass"] * 4
+
+
+def test_a_quantised_model_may_be_off_by_steps(models: Path) -> None:
+    (way,) = checked(f"{models}:quantised", status=0)["ways"]
+    assert [run["outcome"] for run in way["runs"]] == ["pass"] * 4
+    reference = run_model(
+        load_model(f"{models}:quantised"), cases_of(load_model(f"{models}:quantised"), False)[0].invocation
+    )
+    step = np.float32(0.1)
+    (right,) = reference.expected
+    for factor, is_right in ((1, True), (3, True), (40, False)):
+        off = right.copy()
+        off[0, 0, 0, 0] += factor * step
+        assert (judged(reference, [off]).problem is None) is is_right
+    assert judged(reference, [right.astype(np.float64)]).problem == "dtype"
 
 
 def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:

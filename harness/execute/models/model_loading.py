@@ -9,6 +9,7 @@ A model is one function under the decorator `model`, in ``cases/models/`` or in 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import inspect
 import pkgutil
@@ -255,7 +256,7 @@ def _made(entry: ModelEntry, word: str) -> LoadedModel:
     module, arguments, *shapes = made
     arguments = (arguments,) if isinstance(arguments, torch.Tensor) else tuple(arguments)
     names = [p.name for p in inspect.signature(module.forward).parameters.values()]
-    model = _flat(entry.name, module.eval(), arguments, names, entry.axes)
+    model = _flat(entry.name, module, arguments, names, entry.axes)
     if shapes:
         model = replace(model, axes=axes_of_shapes(model, names, arguments, shapes[0], word))
     _check_axes(model, word)
@@ -375,8 +376,9 @@ def _flat(
     if not tensors:
         raise ModelProblem(f"{name} has no tensor among its example inputs")
     program = Flat(module, structure, constants)
-    # An exported program is in the mode that it was exported in, and has no other.
-    program = program.eval() if exported is None else program.requires_grad_(False)
+    # An exported program is in the mode that it was exported in, and has no other; PyTorch's refuse to be asked.
+    with contextlib.suppress(NotImplementedError):
+        program = program.eval() if exported is None else program.requires_grad_(False)
     program.training = False
     return LoadedModel(name, module, program, tensors, tuple(names), axes, exported)
 

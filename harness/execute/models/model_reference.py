@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 
 import torch
 
@@ -13,6 +14,7 @@ from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.execute.models.model_loading import LoadedModel
+from harness.execute.models.quantised import moved_by_steps
 from harness.execute.rounding_oracle import Move, RoundingOracle
 from harness.execute.torch_call import quiet_call
 
@@ -37,6 +39,13 @@ class ModelReference(RoundingOracle):
         super().__init__(expected, {str(a.dtype) for a in (*feeds, *expected)}, wide)
         self.invocation = invocation
         self.feeds = feeds
+        self._model = model
+
+    @cached_property
+    def steps(self) -> list[float] | None:
+        """How far each output moves where quantised values move by a step; None where there are none."""
+        inputs = build_tensors(self.invocation)
+        return moved_by_steps(lambda: self._model.program(*(t.clone() for t in inputs)), self.expected)
 
 
 def run_model(model: LoadedModel, invocation: Invocation) -> ModelReference:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from harness.compare.comparison import compare
+from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import UNKNOWN, Outcome, Stage
 from harness.convert.converter import UnsupportedOperator
 from harness.core.documents import describe_error
@@ -19,6 +20,7 @@ from harness.execute.models.model_cases import cases_of, export_of, feeds_of, in
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_task import Growth, ModelCases, ModelTask, NoModel
+from harness.execute.models.quantised import WITHIN_STEPS, is_within_steps
 from harness.execute.models.traced import explanations
 from harness.execute.placement import placement_of
 from harness.execute.run_steps import (
@@ -155,7 +157,7 @@ class ModelExecutor:
             return
         run_ms = 1e3 * (time.perf_counter() - started)
         self._step(Step(Stage.COMPARE, name, ((0, index),)))
-        comparison = compare(reference.judge, reference, outputs)
+        comparison = judged(reference, outputs)
         wrong = comparison.problem is not None
         arrays = (*reference.feeds, *reference.expected)
         why = why_not_right(name, self._backends[name], arrays, comparison.problems) if wrong else ""
@@ -213,6 +215,15 @@ class ModelExecutor:
         ]
         self._results.update({(index, r.backend): replace(r, comparison=None) for r in results})
         self._send(results)
+
+
+def judged(reference: ModelReference, outputs: Sequence[Array]) -> OutputComparison:
+    """How a model's outputs compare with PyTorch's; those of a quantised model may be off by steps."""
+    comparison = compare(reference.judge, reference, outputs)
+    if comparison.problem is None or reference.steps is None:
+        return comparison
+    within = is_within_steps(reference.steps, reference.expected, outputs)
+    return comparison.excused_as(WITHIN_STEPS) if within else comparison
 
 
 def growth(index: int, backend: str, reference: ModelReference, outputs: Sequence[Array]) -> Growth | None:
