@@ -29,6 +29,7 @@ from harness.compare.nearness import (
     ulp,
 )
 from harness.compare.output_comparison import (
+    FLUSHED,
     VALUES,
     ZERO_SIGN,
     OutputComparison,
@@ -266,7 +267,7 @@ def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Ma
     expected = oracle.expected[output]
     dtype = str(expected.dtype)
     if dtype not in PRECISION:
-        return _equality(judge, oracle.arguments, output, expected, got, skip)
+        return _equality(judge, oracle, output, got, skip)
     with np.errstate(all="ignore"):
         e, g = expected.astype(np.float64), got.astype(np.float64)
         difference = np.abs(g - e)
@@ -330,9 +331,8 @@ def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
     return judge.alternatives(oracle.arguments, oracle.expected)[output] if judge.alternatives else None
 
 
-def _equality(
-    judge: Judge, arguments: Mapping[str, Any], output: int, expected: Array, got: Array, skip: Mask | None
-) -> OutputComparison:
+def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> OutputComparison:
+    arguments, expected = oracle.arguments, oracle.expected[output]
     wrong = _unequal(judge, arguments, expected, got, skip)
     excused = 0
     if judge.exact_reals is not None:
@@ -342,7 +342,12 @@ def _equality(
         kept = ... if skip is None else ~skip
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))[kept]
         error = float(apart.max()) if apart.size else None
-    problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
+    problem = None
+    if wrong.any():
+        # A comparison with zero, say, of a subnormal number that was taken for one.
+        flushed = None if oracle.flushed is None else oracle.flushed[output]
+        is_flushed = flushed is not None and flushed.shape == got.shape and (flushed == got)[wrong].all()
+        problem = _first(FLUSHED if is_flushed else VALUES, wrong, expected, got, output)
     return OutputComparison(
         problems=(problem,) if problem else (),
         max_abs_error=error,

@@ -187,6 +187,8 @@ register(
         create=lambda argument: IreeBackend(),
         version=lambda argument: installed_version(_PACKAGES[0]),
         summary="IREE, compiled for the CPU",
+        # iree/base/internal/fpu_state.h
+        flushes="its runtime asks of the processor",
         snippet=_snippet,
         tracker="iree-org/iree",
         distributions=_PACKAGES,
