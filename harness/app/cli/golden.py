@@ -77,7 +77,8 @@ def record(
     from harness.gate.golden.recording import record as record_goldens
 
     known = list(load_cases())
-    on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.on_cpu and ONNX in e.takes)
+    # Those that are asked about each other's failures; other runtimes have goldens by name.
+    on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.witness is not None and ONNX in e.takes)
     names = _backends(backends) if backends else _available([name for _, name in on_cpu])
     entries = CONVERTERS.entries()
     chosen = converters or [e.name for e in entries if e.makes == ONNX and e.probe() is None]
