@@ -69,6 +69,8 @@ from harness.run.backend import Backend, HasPlain
 
 #: Nodes of a slice that is exported by itself: an exporter's time grows faster than a graph.
 _MOST_NODES = 60
+#: Slices of a model that fail and are cut in two.
+_MOST_HALVINGS = 24
 
 
 @dataclass(frozen=True)
@@ -204,6 +206,8 @@ class OfExportedSlices:
         self._converter = converter
         self._backend = backend
         self._opset = opset
+        # Beside ONNX, runtimes take and give arrays in the order of memory that they were captured with, or refuse.
+        self._is_contiguous = find_converter(converter.name).makes != ONNX
         self._producer: dict[str, str] = {}
         self._parts: list[list[Node]] = [[]]
         filled = 0
@@ -224,24 +228,35 @@ class OfExportedSlices:
     def slices(self) -> Iterator[Slice]:
         """See `BackendValues`."""
         known = set(self.checkpoints)
-        last = {s.name: i for i, part in enumerate(self._parts) for n in part for s in n.all_input_nodes}
+        order = {node: place for place, node in enumerate(node for part in self._parts for node in part)}
+        last = {s.name: order[n] for n in order for s in n.all_input_nodes}
         held: dict[str, torch.Tensor] = {}
-        for i, part in enumerate(self._parts):
+        pending, halvings = self._parts[::-1], _MOST_HALVINGS
+        while pending:
+            part = pending.pop()
             names = [node.name for node in part if node.name in known]
             try:
                 done = Slice(self._run(part, names, held))
             except Exception as error:
+                halves = _halves(part) if halvings else []
+                if halves:
+                    # What fails is one call, mostly; the others can be compared.
+                    halvings -= 1
+                    pending += halves[::-1]
+                    continue
                 message = f"{part[0].name} … {part[-1].name}: {first_line(error)}"
                 done = Slice(self._computed(part, names, held), message)
             yield done
             found = done.values
             strides = self._graph.strides
             held.update({name: to_torch(found[name], strides.get(name)) for name in names})
-            held = {name: tensor for name, tensor in held.items() if last.get(name, -1) > i}
+            held = {name: tensor for name, tensor in held.items() if last.get(name, -1) > order[part[-1]]}
 
     def _run(self, part: Sequence[Node], names: Sequence[str], held: Mapping[str, torch.Tensor]) -> dict[str, Array]:
         program, sources = self._module(part, names)
         inputs = [held[s.name] if s.name in held else self._graph.value(s) for s in sources]
+        if self._is_contiguous:
+            inputs = [tensor.contiguous() for tensor in inputs]
         request = ExportRequest(
             program=program,
             inputs=tuple(t.clone() for t in inputs),
@@ -272,7 +287,10 @@ class OfExportedSlices:
             copies[source] = graph.get_attr(source.name)
         for node in part:
             copies[node] = graph.node_copy(node, lambda n: copies[n])
-        graph.output(tuple(copies[node] for node in part if node.name in names))
+        results = [copies[node] for node in part if node.name in names]
+        if self._is_contiguous:
+            results = [graph.call_function(torch.ops.aten.contiguous.default, (result,)) for result in results]
+        graph.output(tuple(results))
         return torch.fx.GraphModule(root, graph).eval(), sources
 
     def _computed(
@@ -280,6 +298,14 @@ class OfExportedSlices:
     ) -> dict[str, Array]:
         env = self._graph.compute(part, lambda n: held[n.name] if n.name in held else self._graph.value(n))
         return {node.name: to_numpy(env[node]) for node in part if node.name in names}
+
+
+def _halves(part: list[Node]) -> list[list[Node]]:
+    """A part cut in two; none where it cannot be: what takes one of several results stays with them."""
+    middle = len(part) // 2
+    while 0 < middle < len(part) and part[middle].target is operator.getitem:
+        middle += 1
+    return [part[:middle], part[middle:]] if 0 < middle < len(part) else []
 
 
 def first_line(error: Exception) -> str:
