@@ -322,7 +322,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "--converter torch-compile does",
     ),
     "--converter torch-compile --opset 18": ("torch-compile makes no ONNX model: leave out --opset",),
-    "--converter torch-compile --model resnet18": ("torch-compile makes no ONNX model",),
     "--case 0123456789ab": ("--case", "--replay"),
 }
 

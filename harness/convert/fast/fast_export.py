@@ -64,21 +64,21 @@ class FastExport:
         self.trust = trust
         self._adding = adding
         self._failures = KnownFailures()
-        self._kept: Recent[tuple[int, ...], CapturedCalls] = Recent(_CALLS_KEPT)
-        self._decomposed: Recent[Hashable, torch.export.ExportedProgram] = Recent(_CALLS_KEPT)
+        # Each entry holds what its key has the identities of, so that no other thing has them.
+        self._kept: Recent[Hashable, CapturedCalls] = Recent(_CALLS_KEPT)
+        self._decomposed: Recent[Hashable, _Decomposed] = Recent(_CALLS_KEPT)
 
     def _captured(self, request: ExportRequest) -> CapturedCalls:
         """The calls of a request, captured; the same ones at another opset are captured once."""
         assert isinstance(request.program, OperatorCalls)
         if request.opset is None:
             return CapturedCalls(request)
-        # Who is kept keeps its calls, so that no other has its identity.
-        key = tuple(id(call.call) for call in request.program.calls)
+        key = _identity(request)
         calls = self._kept.get(key)
         if calls is None or calls.is_sized_by_values:
             # What is known of symbols belongs to one export.
             calls = CapturedCalls(request)
-            self._kept.keep(key, calls, len(key))
+            self._kept.keep(key, calls, len(calls))
         return calls
 
     def covers(self, request: ExportRequest) -> bool:
@@ -123,13 +123,13 @@ class FastExport:
             return export(program, inputs, request.input_names, request.output_names, **options)
 
         key = self._key(request)
-        decomposed = self._decomposed.get(key) if key is not None else None
-        parts = "" if decomposed is None else "after"
+        kept = self._decomposed.get(key) if key is not None else None
+        parts = "" if kept is None else "after"
         with cached_constants(fallbacks=fallbacks, parts=parts, adding=self._adding()) as keeping, quiet():
             try:
-                if decomposed is not None:
+                if kept is not None:
                     names = request.input_names, request.output_names
-                    return export(decomposed, (), *names, opset_version=request.opset)
+                    return export(kept.program, (), *names, opset_version=request.opset)
                 captured = captured_directly(calls) if calls is not None else None
                 try:
                     found = whole(request.program, request.inputs) if captured is None else whole(captured, ())
@@ -141,7 +141,7 @@ class FastExport:
                     found = whole(request.program, request.inputs)
                 if key is not None:
                     # What fails leaves a program behind whose dtypes are promoted in part.
-                    self._decomposed.keep(key, keeping.decomposed, len(request.output_names))
+                    self._decomposed.keep(key, _Decomposed(keeping.decomposed, request), len(request.output_names))
                 return found
             except Exception as error:
                 if failing is not None and fallbacks and isinstance(error, part("not_captured")):
@@ -155,9 +155,7 @@ class FastExport:
         by = None if self._adding() or request.opset is None else decompositions_at(request.opset)
         if by is None or not isinstance(request.program, OperatorCalls):
             return None
-        # The calls live as long as the tensors that they are kept with.
-        calls = tuple(id(call.call) for call in request.program.calls)
-        return calls, request.dynamic_dims, by
+        return _identity(request), request.dynamic_dims, by
 
     def parts(
         self, request: ExportRequest, export: Export, begin: Callable[[Sequence[int]], None]
@@ -191,6 +189,20 @@ class FastExport:
         if place:
             self.trust.end(f"{first_line(error)} at {place}")
         return bool(place)
+
+
+@dataclass(frozen=True)
+class _Decomposed:
+    """A decomposed program, and the request that it was made for."""
+
+    program: torch.export.ExportedProgram
+    request: ExportRequest
+
+
+def _identity(request: ExportRequest) -> Hashable:
+    """The calls of a request and the memory of its inputs: a request that comes again has both."""
+    calls = tuple(id(call.call) for call in request.program.calls) if isinstance(request.program, OperatorCalls) else ()
+    return calls, tuple((t.data_ptr(), tuple(t.shape), t.stride(), t.dtype) for t in request.inputs)
 
 
 #: Those of two units of an operator, static and not.
