@@ -227,8 +227,8 @@ def test_several_opsets_are_run_and_compared(tmp_path: Path) -> None:
 
 def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
     """What the opsets of a run share, cases, answers and captured programs, changes nothing."""
-    operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero", "aten.cumsum", "aten.masked_fill.Scalar")
-    words = (*(word for name in operators for word in ("--op", name)), "--examples", "30", "--record-only")
+    operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero")
+    words = (*(word for name in operators for word in ("--op", name)), "--examples", "24", "--record-only")
     together = Run(tmp_path / "together", *words, "--opset", "20", "--opset", "23")
     alone = Run(tmp_path / "alone", *words, "--opset", "23")
 
@@ -237,7 +237,7 @@ def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> 
         names = ("case_id", "exported_invocation", "stage", "outcome", "message", "blame", "place", "onnx_operators")
         return {tuple(row[name] for name in names) for row in kept}
 
-    assert len(found(alone)) > 100
+    assert len(found(alone)) > 50
     assert found(together) == found(alone)
 
 
