@@ -20,9 +20,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.machinery import PathFinder
+from itertools import pairwise
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -334,9 +335,22 @@ class IsolatedProcess:
             # faulthandler's stack is of the harness, not of the runtime that died.
             for i, line in enumerate(lines):
                 if line.startswith("Fatal Python error"):
-                    return "\n".join(lines[max(0, i - 3) : i + 1])
+                    return "\n".join(_panic(lines[:i]) or lines[max(0, i - 3) : i + 1])
             return "\n".join(lines[-4:])
         return ""
+
+
+def _panic(lines: Sequence[str]) -> list[str]:
+    """Where and why Rust code panicked, if that is what ended the process; its backtrace is left out."""
+    if not lines or not lines[-1].startswith("thread caused non-unwinding panic"):
+        return []
+    panics = [
+        [where.partition(") ")[2] or where, why]
+        for where, why in pairwise(lines)
+        # A second panic, of the frame that must not unwind, follows the one that matters.
+        if " panicked at " in where and why != "panic in a function that cannot unwind"
+    ]
+    return panics[-1] if panics else []
 
 
 class IsolatedCalls(IsolatedProcess):

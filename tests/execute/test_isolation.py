@@ -115,6 +115,18 @@ def test_a_crash_is_told_in_the_words_of_its_own_case() -> None:
     ]
 
 
+def test_a_runtime_in_rust_says_where_it_panicked() -> None:
+    pytest.importorskip("tract")
+    whole = TensorSpec((2, 1, 2, 3), "float32", (6, 6, 3, 1), 0, Recipe(("any",), "mixed", 1))
+    cropped = (("self", whole), ("padding", (0, -2, 0, 0, 0, 0)))
+    padded = Invocation("aten.reflection_pad3d.default", cropped)
+    (verdict,) = verdicts_of([padded], "tract")
+    words, where, why = verdict.message.splitlines()
+    assert words == "process killed by SIGABRT"
+    assert where.startswith("panicked at ")
+    assert why == "assertion failed: end <= axis_len"
+
+
 def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() -> None:
     invocations, _, guilty = side_by_side()
     backend = "onnx-api:planted.segfault_at_load"

@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import psutil
 import pytest
-from backend_models import DET, DET_IO, F32, I64, info, model_of, node, start, unary
+from backend_models import BF16, DET, DET_IO, F32, I64, info, model_of, node, start, unary
 from onnx import helper
 
 from harness.run import cuda as _cuda
@@ -61,6 +61,17 @@ def test_invalid_model_names_its_node(name: str) -> None:
     with pytest.raises(InvalidModel) as caught:
         start(name).load(model, None)
     assert caught.value.nodes == ("wrong product",)
+
+
+def test_tract_names_the_nodes_of_a_dtype_that_it_lacks() -> None:
+    model = model_of(
+        [node("Relu", ["x"], ["y"], name="fine"), node("Abs", ["b"], ["z"], name="of bfloat16")],
+        [info("x", F32, [2]), info("b", BF16, [2])],
+        [info("y", F32, [2]), info("z", BF16, [2])],
+    )
+    with pytest.raises(UnsupportedModel) as caught:
+        start("tract").load(model, None)
+    assert caught.value.nodes == ("of bfloat16",)
 
 
 def test_newer_opset_is_unsupported(ort: Backend) -> None:

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from harness.run import cuda as _cuda
 from harness.run.backend import BACKENDS, Backend, BackendSession, ShapeRange, UnsupportedModel
 
-F32, I64 = TensorProto.FLOAT, TensorProto.INT64
+F32, BF16, I64 = TensorProto.FLOAT, TensorProto.BFLOAT16, TensorProto.INT64
 Info = onnx.ValueInfoProto
 node = helper.make_node
 

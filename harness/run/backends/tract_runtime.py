@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ _UNIMPLEMENTED = re.compile(
     r"|[Nn]ot implemented|[Uu]nimplemented|not yet implemented"
 )
 _INVALID = re.compile(r"Failed analyse for node|Inconsistent|Impossible to unify")
+#: What it says of a model with a value of that dtype, without the value's name.
+_WITHOUT_BFLOAT16 = "Unknown DatumType Bfloat16"
 #: Behind the message.
 _BACKTRACE = "Stack backtrace:"
 
@@ -74,6 +77,8 @@ class TractBackend:
 
     def __init__(self) -> None:
         self.version: str = installed_version(_DISTRIBUTION)
+        # Rust takes 60 ms to write a backtrace, which leaves no place for what failed in the words of a crash.
+        os.environ["RUST_BACKTRACE"] = "0"
 
     def narrows(self, dtype: str) -> str | None:
         """Every dtype that it takes is kept."""
@@ -97,11 +102,19 @@ def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> E
     """The exception of our protocol for one of tract's."""
     message = " ".join(str(error).partition(_BACKTRACE)[0].split())
     nodes: Sequence[str] = node_names.known((match["name"] for match in _NODES.finditer(message)), model)
+    if _WITHOUT_BFLOAT16 in message:
+        nodes = node_names.consumers(model, _bfloat16_values(model))
     if _UNIMPLEMENTED.search(message):
         return UnsupportedModel(message, nodes)
     if loading and _INVALID.search(message):
         return InvalidModel(message, nodes)
     return BackendFailure(message or type(error).__name__, nodes)
+
+
+def _bfloat16_values(model: onnx.ModelProto) -> Iterator[str]:
+    graph, dtype = model.graph, onnx.TensorProto.BFLOAT16
+    yield from (v.name for v in (*graph.input, *graph.value_info) if v.type.tensor_type.elem_type == dtype)
+    yield from (tensor.name for tensor in graph.initializer if tensor.data_type == dtype)
 
 
 def _probe(argument: str) -> Unavailable | None:
@@ -131,6 +144,8 @@ register(
         create=lambda argument: TractBackend(),
         version=lambda argument: installed_version(_DISTRIBUTION),
         summary="tract, Sonos's engine in Rust",
+        # linalg/x86_64/fma/*.S.j2: its matrix and activation kernels set MXCSR
+        flushes="its kernels ask of the processor",
         snippet=_snippet,
         tracker="sonos/tract",
         distributions=(_DISTRIBUTION,),
