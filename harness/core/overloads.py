@@ -7,8 +7,9 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-#: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, and quantised ones.
-NAMESPACES = ("aten", "onnx", "quantized_decomposed")
+#: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, quantised ones, and those
+#: that take functions, to which `harness.core.control_flow` gives schemas.
+NAMESPACES = ("aten", "onnx", "quantized_decomposed", "control_flow")
 
 
 class UnknownOperator(LookupError):

@@ -26,7 +26,7 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program, is_program
 from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
-from harness.core.torch_operators import OpOverload, register_operators
+from harness.core.torch_operators import FLOW, OpOverload, register_operators
 
 
 @cache
@@ -44,6 +44,18 @@ def overload(name: str) -> OpOverload:
         raise LookupError(f"PyTorch {torch.__version__} has no operator overload {name}") from None
     assert isinstance(found, OpOverload)
     return found
+
+
+def _callable(name: str) -> Callable[..., Any]:
+    """What a call of an overload calls: the overload, or PyTorch's function where that takes functions."""
+    if name.partition(".")[0] != FLOW:
+        return overload(name)
+    register_operators(FLOW)
+    from harness.core.control_flow import OPERATORS
+
+    if name not in OPERATORS:
+        raise LookupError(f"no operator {name}")
+    return OPERATORS[name]
 
 
 def argument_names(name: str) -> tuple[str, ...]:
@@ -221,11 +233,12 @@ def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCal
     if is_size_operator(invocation.overload):
         of_sizes = SIZE_OPERATORS[invocation.overload]
         return BoundCall(of_sizes.compute, tuple(_template(given[name], held) for name in of_sizes.arguments), ())
-    target = overload(invocation.overload)
+    target = _callable(invocation.overload)
     positional: list[Any] = []
     keywords: list[tuple[str, Any]] = []
     open_positions = True
-    for argument in target._schema.arguments:
+    schema = overload(invocation.overload)._schema
+    for argument in schema.arguments:
         if argument.name not in given:
             open_positions = False
             continue
@@ -235,7 +248,7 @@ def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCal
         else:
             keywords.append((argument.name, value))
     if given:
-        raise LookupError(f"{invocation.overload} has no argument {next(iter(given))!r}: {target._schema}")
+        raise LookupError(f"{invocation.overload} has no argument {next(iter(given))!r}: {schema}")
     return BoundCall(target, tuple(positional), tuple(keywords))
 
 

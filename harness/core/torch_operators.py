@@ -22,8 +22,14 @@ pytree = _pytree
 COMPOSITE, META = torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Meta
 
 
+#: The namespace of operators that take functions.
+FLOW = "control_flow"
 #: Namespace → the module that defines its operators.
-DEFINED_IN = {"onnx": "torch.onnx.ops", "quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+DEFINED_IN = {
+    "onnx": "torch.onnx.ops",
+    "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
+    FLOW: "harness.core.control_flow",
+}
 
 
 def register_operators(namespace: str) -> None:

@@ -27,6 +27,7 @@ from harness.core.invocation import Argument, Enumerated, Input, Invocation, Res
 from harness.core.program import Program, is_program, weights_of
 from harness.core.size_operators import is_size_operator, written_size
 from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
+from harness.core.torch_operators import FLOW
 from harness.execute.torch_call import NothingToCompare
 
 #: Columns of a script.
@@ -181,6 +182,11 @@ class CallSource:
         positional = True
         # Tensors are named in the order in which the invocation gives its arguments.
         sources = {name: self._source(a, supply, float64) for name, a in given.items()}
+        if self.invocation.overload.partition(".")[0] == FLOW:
+            from harness.core.control_flow import OPERATORS
+
+            bodies = {name: a for name, a in given.items() if isinstance(a, str)}
+            return OPERATORS[self.invocation.overload].written(sources, bodies)
         for argument in overload(self.invocation.overload)._schema.arguments:
             if argument.name not in given:
                 positional = False

@@ -26,7 +26,7 @@ from harness.core.invocation import Invocation
 from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import fed_shape
-from harness.core.torch_operators import DEFINED_IN
+from harness.core.torch_operators import DEFINED_IN, FLOW
 from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.reproduce import call_source
@@ -278,8 +278,16 @@ def _imports(wanted: list[str], body: list[str]) -> list[str]:
 
 def _registering(invocation: Invocation) -> list[str]:
     """Imports after which PyTorch knows the operators that are called."""
-    namespaces = dict.fromkeys(overload.partition(".")[0] for overload in calls_of(invocation))
-    return [f"import {DEFINED_IN[namespace]}" for namespace in namespaces if namespace in DEFINED_IN]
+    lines: list[str] = []
+    for overload in calls_of(invocation):
+        namespace = overload.partition(".")[0]
+        if namespace == FLOW:
+            from harness.core.control_flow import OPERATORS
+
+            lines += OPERATORS[overload].imports
+        elif namespace in DEFINED_IN:
+            lines.append(f"import {DEFINED_IN[namespace]}")
+    return lines
 
 
 def _assembled(

@@ -80,7 +80,7 @@ def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: 
 
 def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
     operators = [operator for defects in BACKENDS.values() for operator in defects]
-    assert len(operators) == 20
+    assert len(operators) == 21
     chosen = [word for name in ("ort-cpu", *BACKENDS) for word in ("--backend", name)]
     record_ = record(tmp_path / "run", operators, METADATA, *chosen, "--examples", "24")
     passed = {r["case_id"] for r in record_ if r["backend"] == "ort-cpu" and r["outcome"] == "pass"}

@@ -41,6 +41,7 @@ from harness.convert.torch_private import part, quiet
 from harness.core.documents import first_line, with_causes
 from harness.core.recent import Recent
 from harness.core.tensors import BoundCall
+from harness.core.torch_operators import FLOW
 
 
 class Export(Protocol):
@@ -83,7 +84,11 @@ class FastExport:
 
     def covers(self, request: ExportRequest) -> bool:
         """Whether a request may be exported here."""
-        return not exporter_check().differences and all(map(self.trust.covers, _overloads(request)))
+        overloads = _overloads(request)
+        # Functions are traced by PyTorch alone.
+        if any(overload.partition(".")[0] == FLOW for overload in overloads):
+            return False
+        return not exporter_check().differences and all(map(self.trust.covers, overloads))
 
     def program(self, request: ExportRequest, export: Export) -> torch.onnx.ONNXProgram | None:
         """The program of a request; None where it must be exported the public way.

@@ -38,6 +38,11 @@ def _drops_attributes(node: onnx.NodeProto) -> None:
     del node.attribute[:]
 
 
+def _swaps_branches(node: onnx.NodeProto) -> None:
+    for attribute in node.attribute:
+        attribute.name = {"then_branch": "else_branch", "else_branch": "then_branch"}[attribute.name]
+
+
 #: ATen operator → the ONNX operator that it becomes, and what the kernel computes instead.
 WRONG_KERNELS: Mapping[str, tuple[str, Rewrite]] = {
     "aten.floor.default": ("Floor", _becomes("Ceil")),
@@ -48,6 +53,7 @@ WRONG_KERNELS: Mapping[str, tuple[str, Rewrite]] = {
     "aten.leaky_relu.default": ("LeakyRelu", _drops_attributes),
     "aten.erf.default": ("Erf", _becomes("Tanh")),
     "aten.logical_and.default": ("And", _becomes("Or")),
+    "control_flow.cond.default": ("If", _swaps_branches),
 }
 #: The same, but right with optimisations off.
 WRONG_OPTIMISATIONS: Mapping[str, tuple[str, Rewrite]] = {
