@@ -35,7 +35,7 @@ def cond(d: Draw) -> Arguments:
     if d.boolean():
         x, y = y, x
     # Any number may decide; one is expected.
-    decides = d.choose("bool", "bool", "bool", "bool", *NUMBERS)
+    decides = d.choose("bool", "bool", "bool", d.choose(*NUMBERS))
     branches = [body for body in _functions(d, BRANCHES) if y or "flip" not in body]
     return {
         "pred": d.tensor(d.choose((), (), (1,), (1,) * d.integer(2, 5)), decides),
