@@ -26,7 +26,7 @@ from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
 
 RUNNERS = [
-    *("ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "onnx-api:onnxruntime.backend"),
+    *("ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "tvm", "onnx-api:onnxruntime.backend"),
     *ON_GPU,
 ]
 

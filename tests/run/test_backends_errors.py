@@ -38,7 +38,9 @@ def test_reference_evaluator_without_an_operator() -> None:
     assert caught.value.nodes == ("roi",)
 
 
-@pytest.mark.parametrize("name", ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "trt-rtx"])
+@pytest.mark.parametrize(
+    "name", ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "tvm", "trt-rtx"]
+)
 def test_unknown_domain_is_unsupported(name: str) -> None:
     model = model_of(
         [node("Foo", ["x"], ["y"], name="custom", domain="my.domain")],

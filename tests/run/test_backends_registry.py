@@ -79,6 +79,7 @@ def test_what_is_registered() -> None:
         "tract",
         "trt",
         "trt-rtx",
+        "tvm",
     ]
     assert [name for name in names if name in expected] == expected
     assert [entry.name for entry in BACKENDS.defaults()] == ["inductor", "ort-cpu"]

@@ -49,7 +49,7 @@ def start(name: str) -> Backend:
         pytest.importorskip("tensorrt_rtx_bindings")
     entry, argument = BACKENDS.find(name)
     problem = entry.probe(argument)
-    if problem is not None and name in ("ort-web", "ort-webgpu", "iree"):
+    if problem is not None and name in ("ort-web", "ort-webgpu", "iree", "tvm"):
         pytest.skip(problem.reason)
     assert problem is None, problem
     return entry.create(argument)

@@ -1,0 +1,172 @@
+"""TVM: a tensor compiler, on the CPU.
+
+1. TVM's importer makes a Relax module of the ONNX model, weights as constants; an open size becomes a variable.
+2. The default pipeline compiles that with LLVM, 5 ms a node.
+3. TVM's virtual machine runs it on the caller's thread.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from harness.core.dtypes import Array
+from harness.core.plugins import Unavailable, installed, installed_version
+from harness.core.snippet import RunSnippet, RunWanted
+from harness.run import node_names
+from harness.run.backend import (
+    BackendEntry,
+    BackendFailure,
+    ShapeRange,
+    UnsupportedModel,
+    graph_inputs,
+    register,
+)
+
+_PACKAGE = "apache-tvm"
+#: What its importer says of operators that it does not know, and of what it knows in part.
+_MISSING = re.compile(r"not supported for frontend ONNX: (?P<operators>[\w, ]+)")
+_UNSUPPORTED = re.compile(
+    r"not supported|[Uu]nsupported|not implemented|[Oo]nly [\w ,]*support|requires? a statically known"
+    r"|must be a constant"
+)
+#: Lines of a message that quote TVM's own stack.
+_STACK = re.compile(r"\s*(?:File |\[bt\]|at |Stack trace|Traceback)")
+
+
+class TvmSession:
+    """A compiled module in a virtual machine."""
+
+    runnable = True
+
+    def __init__(self, executable: Any, model: onnx.ModelProto) -> None:
+        import tvm
+        from tvm import relax
+
+        self._device = tvm.cpu()
+        self._run = relax.VirtualMachine(executable, self._device)["main"]
+        self._inputs = [value.name for value in graph_inputs(model)]
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """See :meth:`harness.run.backend.BackendSession.run`."""
+        import tvm
+
+        try:
+            found = self._run(*(tvm.runtime.tensor(_dense(feeds[name]), self._device) for name in self._inputs))
+            # Of one output it gives the tensor itself.
+            several = not hasattr(found, "numpy") and not isinstance(found, tvm.runtime.ShapeTuple)
+            return [_array(result) for result in (found if several else [found])]
+        except Exception as error:
+            raise BackendFailure(_words(error)) from None
+
+
+def _dense(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _array(result: Any) -> Array:
+    """What TVM gives; sizes come as a tuple of their own."""
+    array: Array = result.numpy() if hasattr(result, "numpy") else np.array(list(result), np.int64)
+    return array
+
+
+class TvmBackend:
+    """TVM for this machine's CPU."""
+
+    name, device = "tvm", "cpu"
+
+    def __init__(self) -> None:
+        self.version: str = installed_version(_PACKAGE)
+        # Read when it first runs something.
+        os.environ.setdefault("TVM_NUM_THREADS", "1")
+
+    def narrows(self, dtype: str) -> str | None:
+        """Every dtype that it takes is kept."""
+        return None
+
+    def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> TvmSession:
+        """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
+        import tvm
+        from tvm.relax.frontend.onnx import from_onnx
+
+        try:
+            module = from_onnx(model, keep_params_in_input=False)
+        except Exception as error:
+            raise _translated(error, model) from None
+        try:
+            return TvmSession(tvm.compile(module, target="llvm"), model)
+        except Exception as error:
+            raise BackendFailure(_words(error)) from None
+
+
+def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
+    """The exception of our protocol for one of the importer's."""
+    words = _words(error)
+    missing = _MISSING.search(words)
+    if missing:
+        # It does not look at domains.
+        operators = missing["operators"].split(", ")
+        return UnsupportedModel(words, [node.name for node in model.graph.node if node.op_type in operators])
+    nodes = node_names.known(_imported(error), model)
+    unsupported = isinstance(error, NotImplementedError) or _UNSUPPORTED.search(words)
+    return UnsupportedModel(words, nodes) if unsupported else BackendFailure(words, nodes)
+
+
+def _imported(error: Exception) -> Iterator[str]:
+    """Names of the nodes that the importer was at: its message has none."""
+    frame = error.__traceback__
+    while frame is not None:
+        node = frame.tb_frame.f_locals.get("node")
+        if isinstance(node, onnx.NodeProto):
+            yield node.name
+        frame = frame.tb_next
+
+
+def _words(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _STACK.match(line)]
+    return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
+
+
+def _probe(argument: str) -> Unavailable | None:
+    if importlib.util.find_spec("tvm") is None:
+        return Unavailable(reason="apache-tvm is not installed", install="pip install '.[tvm]'")
+    return None
+
+
+def _snippet(wanted: RunWanted) -> RunSnippet:
+    given = "inputs[i.name]" if wanted.arrays else "inputs[i.name].contiguous().numpy()"
+    taken = "o.numpy()" if wanted.arrays else "torch.as_tensor(o.numpy())"
+    return RunSnippet(
+        load=(
+            "module = from_onnx(model, keep_params_in_input=False)",
+            'compiled = tvm.relax.VirtualMachine(tvm.compile(module, target="llvm"), tvm.cpu())',
+        ),
+        run=(
+            f'found = compiled["main"](*(tvm.runtime.tensor({given}) for i in model.graph.input))',
+            f'outputs = [{taken} for o in ([found] if hasattr(found, "numpy") else found)]',
+        ),
+        imports=("import onnx", "import tvm", "from tvm.relax.frontend.onnx import from_onnx"),
+        packages=installed(_PACKAGE),
+    )
+
+
+register(
+    BackendEntry(
+        name="tvm",
+        probe=_probe,
+        create=lambda argument: TvmBackend(),
+        version=lambda argument: installed_version(_PACKAGE),
+        summary="TVM, compiled for the CPU with LLVM",
+        snippet=_snippet,
+        tracker="apache/tvm",
+        distributions=(_PACKAGE,),
+        on_cpu=True,
+        variables=("TVM",),
+    )
+)
