@@ -127,6 +127,8 @@ register(
         create=lambda argument: ExecuTorchBackend(),
         version=lambda argument: installed_version("executorch"),
         summary="ExecuTorch's runtime on the CPU",
+        # xnn_run_operator of XNNPACK runs everything with PTHREADPOOL_FLAG_DISABLE_DENORMALS.
+        flushes="XNNPACK asks of the processor",
         snippet=_snippet,
         tracker="pytorch/executorch",
         distributions=("executorch",),

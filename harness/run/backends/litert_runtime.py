@@ -103,6 +103,8 @@ register(
         create=lambda argument: LiteRTBackend(),
         version=lambda argument: installed_version("ai-edge-litert"),
         summary="LiteRT's interpreter with XNNPACK, one thread",
+        # xnn_run_operator of XNNPACK runs everything with PTHREADPOOL_FLAG_DISABLE_DENORMALS.
+        flushes="XNNPACK asks of the processor",
         snippet=_snippet,
         tracker="google-ai-edge/LiteRT",
         distributions=("ai-edge-litert",),
