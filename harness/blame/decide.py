@@ -54,7 +54,7 @@ def at_once(failure: FailureSummary) -> Decision | None:
         who = RUNS_AT[failure.stage]
         name = {CONVERTER: failure.converter, BACKEND: failure.backend, PYTORCH: "PyTorch"}.get(who)
         return Decision(who, "process-ended", {**facts, "component": name or ""})
-    if failure.stage is Stage.CONVERT and failure.raised_by:
+    if failure.raised_by:
         return Decision(PYTORCH, "raises-without-values", {**facts, "part": failure.raised_by})
     if failure.stage is Stage.CONVERT:
         rule = "cannot-convert" if failure.outcome is Outcome.UNSUPPORTED else "fails-to-convert"

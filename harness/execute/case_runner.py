@@ -45,7 +45,7 @@ from harness.execute.submodel import owners
 from harness.execute.task import Group, MemberKey, Result, Step, Task
 from harness.execute.torch_call import CallRejected
 from harness.execute.worker import WorkerProcess
-from harness.run.artefact import ONNX, output_names
+from harness.run.artefact import CALLABLE, ONNX, Artefact, output_names
 from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 
@@ -187,10 +187,9 @@ class Executor:
         more = {"blame": failure.blame, "message": describe_error(failure.error)}
         if found.rule:
             more["rule"] = found.rule
-        elif self._settings.blame and failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
+        elif failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
             # All fail alike.
-            exported = found.members[0].group.exported
-            more["raised_by"] = "" if is_program(exported) else raising_part(exported, failure.error)
+            more["raised_by"] = self._raised_by(found.members[0].group.exported, failure)
         keys = keys_of(found.members)
         standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
         rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
@@ -397,6 +396,11 @@ class Executor:
         (member,) = active
         index = member.group.index
         failed = [case_only[index]] if case_only else pending[index]
+        more: dict[str, Any] = {}
+        captured = isinstance(converted.model, Artefact) and converted.model.kind == CALLABLE
+        if captured and failure.stage is Stage.LOAD and failure.outcome is Outcome.ERROR:
+            # What is called is captured when it is loaded.
+            more["raised_by"] = self._raised_by(member.group.exported, failure)
         self._report(
             [(index, case) for case in failed],
             name,
@@ -406,6 +410,7 @@ class Executor:
             blame=failure.blame,
             message=describe_error(failure.error),
             model=self._kept_model(converted, member),
+            **more,
         )
         rest = [case for case in pending[index] if case not in failed]
         if rest:
@@ -437,6 +442,10 @@ class Executor:
         for part in halves(rest) if whole else [rest]:
             if part:
                 self._load_part(name, converted, part, pending)
+
+    def _raised_by(self, exported: Invocation, failure: StepFailure) -> str:
+        """See `Result.raised_by`."""
+        return raising_part(exported, failure.error) if self._settings.blame and not is_program(exported) else ""
 
     def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
         """The part of the model that computes `member`, for the witnesses of its failure."""

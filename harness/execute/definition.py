@@ -154,7 +154,10 @@ def raising_part(invocation: Invocation, failure: BaseException) -> str:
     for part, raised in (("meta kernel", _without_values(invocation)), ("decomposition", _decomposed(invocation))):
         if raised is None or _OF_META_TENSORS.search(str(raised)) or not str(raised):
             continue
-        if type(raised) is type(cause) and str(cause).startswith(str(raised)):
+        same = type(raised) is type(cause) and str(cause).startswith(str(raised))
+        # `torch.compile` quotes what is raised while it captures a call, or goes on with its own lines.
+        quoted = str(failure).startswith(f"{type(raised).__name__}: {raised}") or repr(raised) in str(failure)
+        if same or quoted:
             return part
     return ""
 

@@ -122,8 +122,8 @@ class Result:
         further: Of a failure: what else is wrong with the case, each as if it were the only failure.
         onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
-        raised_by: Of a failure to convert: the part of PyTorch that raised, as `raising_part` says; "" for the
-            converter.
+        raised_by: Of a failure to convert or to capture: the part of PyTorch that raised, as `raising_part` says; ""
+            for the converter.
     """
 
     case: MemberKey

@@ -82,12 +82,16 @@ def test_the_part_of_pytorch_that_raises_is_found() -> None:
     assert raising_part(reduced(0), raised) == ""
 
 
-def test_a_meta_kernel_that_raises_is_pytorchs() -> None:
-    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), "dynamo", ("ort-cpu",), Settings())
+@pytest.mark.parametrize(
+    ("converter", "backend", "stage"),
+    [("dynamo", "ort-cpu", Stage.CONVERT), ("torch-compile", "aot-eager", Stage.LOAD)],
+)
+def test_a_meta_kernel_that_raises_is_pytorchs(converter: str, backend: str, stage: Stage) -> None:
+    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), converter, (backend,), Settings())
     with Supervisor() as supervisor:
         results = [result for part in supervisor.run(task) for result in part]
         (blamed,) = with_blame(results, task, supervisor)
-    assert (blamed.stage, blamed.outcome, blamed.blame) == (Stage.CONVERT, Outcome.ERROR, "pytorch")
+    assert (blamed.stage, blamed.outcome, blamed.blame) == (stage, Outcome.ERROR, "pytorch")
     assert blamed.diagnosis is not None
     assert blamed.diagnosis.rule == "raises-without-values"
     assert (blamed.diagnosis.component, blamed.diagnosis.place) == ("PyTorch", "meta kernel of aten.segment_reduce")

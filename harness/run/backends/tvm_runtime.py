@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -85,6 +86,8 @@ class TvmBackend:
         self.version: str = installed_version(_PACKAGE)
         # Read when it first runs something.
         os.environ.setdefault("TVM_NUM_THREADS", "1")
+        # An installation that is broken, as with the typing_extensions that LiteRT wants, is no failure of a case.
+        importlib.import_module("tvm.relax.frontend.onnx")
 
     def narrows(self, dtype: str) -> str | None:
         """Every dtype that it takes is kept."""
