@@ -96,7 +96,8 @@ def _differing(inferred: str | None, declared: str | None, size: str | None, rig
 _NO_CONVERSION = re.compile(
     r"No ONNX function found for (\w+\.\w+)|Exporting the operator '(\w+::\w+)' to ONNX opset"
     r"|No conversion rule found for operations?: (\w+\.\w+)|Missing out variants: \{'(\w+::\w+)"
-    r"|Operator (\w+\.\w+)(?:\.\w+)? is not in Core ATen opset"
+    r"|Operator (\w+\.\w+)(?:\.\w+)? is not in Core ATen opset|Lowering not found: (\w+\.\w+)"
+    r"|failed to legalize operation '(tfl\.\w+)'"
 )
 #: Python's words for a tensor where a number or a list of them must be.
 _NO_NUMBER = re.compile(r".*(?:only one element tensors can be converted|iteration over a .*-d tensor).*")

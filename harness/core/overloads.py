@@ -7,9 +7,11 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 from functools import cache
 
+from harness.core.control_flow import FLOW
+
 #: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, quantised ones, and those
 #: that take functions, to which `harness.core.control_flow` gives schemas.
-NAMESPACES = ("aten", "onnx", "quantized_decomposed", "control_flow")
+NAMESPACES = ("aten", "onnx", "quantized_decomposed", FLOW)
 
 
 class UnknownOperator(LookupError):

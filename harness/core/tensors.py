@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from harness.core import values
+from harness.core.control_flow import is_flow_operator
 from harness.core.dtypes import PARTS, is_float
 from harness.core.invocation import (
     Argument,
@@ -26,7 +27,7 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program, is_program
 from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
-from harness.core.torch_operators import FLOW, OpOverload, register_operators
+from harness.core.torch_operators import OpOverload, register_operators
 
 
 @cache
@@ -48,14 +49,11 @@ def overload(name: str) -> OpOverload:
 
 def _callable(name: str) -> Callable[..., Any]:
     """What a call of an overload calls: the overload, or PyTorch's function where that takes functions."""
-    if name.partition(".")[0] != FLOW:
+    if not is_flow_operator(name):
         return overload(name)
-    register_operators(FLOW)
-    from harness.core.control_flow import OPERATORS
+    from harness.core.control_flow_calls import FlowCall
 
-    if name not in OPERATORS:
-        raise LookupError(f"no operator {name}")
-    return OPERATORS[name]
+    return FlowCall(name)
 
 
 def argument_names(name: str) -> tuple[str, ...]:

@@ -16,19 +16,19 @@ from torch._ops import HigherOrderOperator as HigherOrderOperator, OpOverload as
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+from harness.core.control_flow import FLOW
+
 #: Nested lists, tuples and dictionaries as flat lists, and back.
 pytree = _pytree
 #: Of kernels that are made of other operators, and of those that compute shapes alone.
 COMPOSITE, META = torch._C.DispatchKey.CompositeImplicitAutograd, torch._C.DispatchKey.Meta
 
 
-#: The namespace of operators that take functions.
-FLOW = "control_flow"
 #: Namespace → the module that defines its operators.
 DEFINED_IN = {
     "onnx": "torch.onnx.ops",
     "quantized_decomposed": "torch.ao.quantization.fx._decomposed",
-    FLOW: "harness.core.control_flow",
+    FLOW: "harness.core.control_flow_calls",
 }
 
 

@@ -343,7 +343,9 @@ _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {
 def place_text(cause: RootCause, file: str = "") -> str:
     """Where a defect is: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
     choice = f" ({cause.choice})" if cause.choice else ""
-    place = f"{cause.component}: {cause.place}" if cause.place else cause.component
+    # The fault says that it is missing.
+    name = cause.place.removeprefix("no ") if cause.fault == "no-conversion" else cause.place
+    place = f"{cause.component}: {name}" if name else cause.component
     return f"{place}{choice}" + (f" in {file}" if file else "")
 
 

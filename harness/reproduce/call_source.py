@@ -22,12 +22,12 @@ import ml_dtypes
 import numpy as np
 import torch
 
+from harness.core.control_flow import FLOW_OPERATORS, is_flow_operator
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, weights_of
 from harness.core.size_operators import is_size_operator, written_size
 from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
-from harness.core.torch_operators import FLOW
 from harness.execute.torch_call import NothingToCompare
 
 #: Columns of a script.
@@ -182,11 +182,9 @@ class CallSource:
         positional = True
         # Tensors are named in the order in which the invocation gives its arguments.
         sources = {name: self._source(a, supply, float64) for name, a in given.items()}
-        if self.invocation.overload.partition(".")[0] == FLOW:
-            from harness.core.control_flow import OPERATORS
-
+        if is_flow_operator(self.invocation.overload):
             bodies = {name: a for name, a in given.items() if isinstance(a, str)}
-            return OPERATORS[self.invocation.overload].written(sources, bodies)
+            return FLOW_OPERATORS[self.invocation.overload].written(sources, bodies)
         for argument in overload(self.invocation.overload)._schema.arguments:
             if argument.name not in given:
                 positional = False

@@ -21,12 +21,13 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleProblem
 from harness.convert.rules.standalone_source import NotSeparable, RuleSource
+from harness.core.control_flow import FLOW_OPERATORS, is_flow_operator
 from harness.core.dtypes import PARTS, PRECISION
 from harness.core.invocation import Invocation
 from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import fed_shape
-from harness.core.torch_operators import DEFINED_IN, FLOW
+from harness.core.torch_operators import DEFINED_IN
 from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.reproduce import call_source
@@ -281,10 +282,8 @@ def _registering(invocation: Invocation) -> list[str]:
     lines: list[str] = []
     for overload in calls_of(invocation):
         namespace = overload.partition(".")[0]
-        if namespace == FLOW:
-            from harness.core.control_flow import OPERATORS
-
-            lines += OPERATORS[overload].imports
+        if is_flow_operator(overload):
+            lines += FLOW_OPERATORS[overload].imports
         elif namespace in DEFINED_IN:
             lines.append(f"import {DEFINED_IN[namespace]}")
     return lines

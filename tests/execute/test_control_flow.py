@@ -11,7 +11,7 @@ from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
 from harness.compare.verdict import Outcome
-from harness.core.control_flow import BRANCHES, OPERATORS, ROUNDS, STEPS
+from harness.core.control_flow import BRANCHES, FLOW_OPERATORS, ROUNDS, STEPS
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors
 from harness.execute.supervisor import Supervisor
@@ -61,7 +61,7 @@ def test_a_call_is_what_its_source_says(call: Invocation) -> None:
 
 def test_functions_become_graphs_of_onnx() -> None:
     calls = [cond("x + y", "y - x", pred=False), repeat("x * 0.5"), repeat_while("x * 0.5"), scanned("c + x", "x - c")]
-    assert {call.overload for call in calls} == set(OPERATORS)
+    assert {call.overload for call in calls} == set(FLOW_OPERATORS)
     reached = {}
     with Supervisor() as supervisor:
         for call in calls:

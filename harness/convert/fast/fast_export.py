@@ -38,10 +38,10 @@ from harness.convert.fast.partial_export import KnownFailures, PartialExport
 from harness.convert.fast.trust import Trust
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import part, quiet
+from harness.core.control_flow import is_flow_operator
 from harness.core.documents import first_line, with_causes
 from harness.core.recent import Recent
 from harness.core.tensors import BoundCall
-from harness.core.torch_operators import FLOW
 
 
 class Export(Protocol):
@@ -86,7 +86,7 @@ class FastExport:
         """Whether a request may be exported here."""
         overloads = _overloads(request)
         # Functions are traced by PyTorch alone.
-        if any(overload.partition(".")[0] == FLOW for overload in overloads):
+        if any(map(is_flow_operator, overloads)):
             return False
         return not exporter_check().differences and all(map(self.trust.covers, overloads))
 

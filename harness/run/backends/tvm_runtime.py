@@ -35,7 +35,7 @@ _PACKAGE = "apache-tvm"
 _MISSING = re.compile(r"not supported for frontend ONNX: (?P<operators>[\w, ]+)")
 _UNSUPPORTED = re.compile(
     r"not supported|[Uu]nsupported|not implemented|[Oo]nly [\w ,]*support|requires? a statically known"
-    r"|must be a constant"
+    r"|must be a constant|unknown intrinsic"
 )
 #: Lines of a message that quote TVM's own stack.
 _STACK = re.compile(r"\s*(?:File |\[bt\]|at |Stack trace|Traceback)")
@@ -100,16 +100,13 @@ class TvmBackend:
 
         try:
             module = from_onnx(model, keep_params_in_input=False)
-        except Exception as error:
-            raise _translated(error, model) from None
-        try:
             return TvmSession(tvm.compile(module, target="llvm"), model)
         except Exception as error:
-            raise BackendFailure(_words(error)) from None
+            raise _translated(error, model) from None
 
 
 def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
-    """The exception of our protocol for one of the importer's."""
+    """The exception of our protocol for one of the importer's or the compiler's."""
     words = _words(error)
     missing = _MISSING.search(words)
     if missing:
