@@ -49,6 +49,13 @@ BACKENDS.entries()
 _stop_if_left()
 
 
+# With tqdm the exporter shows its progress, for which that starts a thread, which no forked process has.
+with contextlib.suppress(ImportError):
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0
+
+
 def _warm_up() -> None:
     """Fill what converters keep between exports, so that a worker that replaces a dead one starts warm."""
     from harness.core.invocation import Invocation, Recipe, TensorSpec

@@ -58,6 +58,11 @@ def _export() -> None:
     from torch import cuda, nn, onnx, zeros
 
     # What the first export imports. It asks for GPUs: CUDA's driver would be of no use to forked processes.
+    with contextlib.suppress(ImportError):
+        # With it the exporter shows its progress, for which it starts a thread.
+        from tqdm import tqdm
+
+        tqdm.monitor_interval = 0
     no_gpu = patch.multiple(cuda, is_available=lambda: False, device_count=lambda: 0)
     logging.disable(logging.WARNING)
     # Kept for as long as this process lives, and those that are forked from it.
