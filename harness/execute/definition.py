@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from harness.core.control_flow import is_flow_operator
 from harness.core.documents import with_causes
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
@@ -109,6 +110,9 @@ def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode]
 
     None where PyTorch has no definition, or one that takes other arguments: some take fewer by position.
     """
+    if is_flow_operator(invocation.overload):
+        # What it calls is not decomposed, and no mode but an exporter's own takes it.
+        return None
     call = bind(invocation)
     kernel = overload(invocation.overload)
     definition = own_definition(kernel)
