@@ -30,14 +30,14 @@ class FlowOperator:
     Attributes:
         schema: Its arguments and results, as the dispatcher writes them.
         source: Its call, with names of arguments in braces: what each is written as.
-        imports: Lines that the source needs.
+        functions: Names in the source that a script has to import (`harness.core.torch_operators.FLOW_IMPORTS`).
         usual: Argument → what is written where it is left out.
     """
 
     name: str
     schema: str
     source: str
-    imports: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
     usual: Mapping[str, str] = field(default_factory=dict)
 
     def written(self, arguments: Mapping[str, str], bodies: Mapping[str, str]) -> str:
@@ -45,7 +45,6 @@ class FlowOperator:
         return self.source.format(**{**self.usual, **arguments, **bodies})
 
 
-_LOOP = ("from torch._higher_order_ops.while_loop import while_loop",)
 _ROUND = "lambda i, x: (i + 1, {body}), (torch.zeros((), dtype=torch.int64), {x})"
 #: By name.
 FLOW_OPERATORS = {
@@ -60,19 +59,19 @@ FLOW_OPERATORS = {
             f"{FLOW}.while_loop.default",
             "while_loop(Tensor x, int steps, str body) -> (Tensor, Tensor)",
             f"while_loop(lambda i, x: i < {{steps}}, {_ROUND})",
-            _LOOP,
+            ("while_loop",),
         ),
         FlowOperator(
             f"{FLOW}.while_loop.values",
             "while_loop.values(Tensor x, float limit, int most, str body) -> (Tensor, Tensor)",
             f"while_loop(lambda i, x: (x > {{limit}}).any() & (i < {{most}}), {_ROUND})",
-            _LOOP,
+            ("while_loop",),
         ),
         FlowOperator(
             f"{FLOW}.scan.default",
             "scan(Tensor init, Tensor xs, str carry, str result, int dim=0, bool reverse=False) -> (Tensor, Tensor)",
             "scan(lambda c, x: ({carry}, {result}), {init}, {xs}, dim={dim}, reverse={reverse})",
-            ("from torch._higher_order_ops.scan import scan",),
+            ("scan",),
             {"dim": "0", "reverse": "False"},
         ),
     )

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch._higher_order_ops.scan import scan as torch_scan
-from torch._higher_order_ops.while_loop import while_loop as torch_while_loop
 
 from harness.core.control_flow import BRANCHES, FLOW, FLOW_OPERATORS, ROUNDS, STEPS
+from harness.core.torch_operators import flow_function
 
 
 def _functions(arguments: str, bodies: tuple[str, ...]) -> dict[str, Callable[..., Any]]:
@@ -41,8 +40,8 @@ def _looped(
         return i + 1, made(x)
 
     start = torch.zeros((), dtype=torch.int64)
-    i, x = torch_while_loop(goes_on, round_made, (start, x))  # type: ignore[no-untyped-call]
-    return i, x
+    found: tuple[torch.Tensor, torch.Tensor] = flow_function("while_loop")(goes_on, round_made, (start, x))
+    return found
 
 
 def _repeated(x: torch.Tensor, steps: int, body: str) -> tuple[torch.Tensor, torch.Tensor]:
@@ -62,7 +61,7 @@ def _scanned(
     def step(c: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return carried(c, x), given(c, x)
 
-    found: tuple[torch.Tensor, torch.Tensor] = torch_scan(step, init, xs, dim=dim, reverse=reverse)
+    found: tuple[torch.Tensor, torch.Tensor] = flow_function("scan")(step, init, xs, dim=dim, reverse=reverse)
     return found
 
 

@@ -32,6 +32,19 @@ DEFINED_IN = {
 }
 
 
+#: What takes functions and has no public name → how a script imports it.
+FLOW_IMPORTS = {
+    "while_loop": "from torch._higher_order_ops.while_loop import while_loop",
+    "scan": "from torch._higher_order_ops.scan import scan",
+}
+
+
+def flow_function(name: str) -> Callable[..., Any]:
+    """One of `FLOW_IMPORTS`."""
+    found: Callable[..., Any] = getattr(importlib.import_module(f"torch._higher_order_ops.{name}"), name)
+    return found
+
+
 def register_operators(namespace: str) -> None:
     """Have PyTorch know the operators of a namespace that it does not begin with."""
     if namespace in DEFINED_IN:

@@ -27,7 +27,7 @@ from harness.core.invocation import Invocation
 from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import fed_shape
-from harness.core.torch_operators import DEFINED_IN
+from harness.core.torch_operators import DEFINED_IN, FLOW_IMPORTS
 from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.reproduce import call_source
@@ -283,7 +283,7 @@ def _registering(invocation: Invocation) -> list[str]:
     for overload in calls_of(invocation):
         namespace = overload.partition(".")[0]
         if is_flow_operator(overload):
-            lines += FLOW_OPERATORS[overload].imports
+            lines += [FLOW_IMPORTS[name] for name in FLOW_OPERATORS[overload].functions]
         elif namespace in DEFINED_IN:
             lines.append(f"import {DEFINED_IN[namespace]}")
     return lines
