@@ -40,15 +40,15 @@ import pyarrow.parquet as pq
 import torch
 from small_calls import small_call
 
-from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls
+from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.execute.models.model_loading import load_model, load_models
 from harness.generate.cases_home import cases_directory
 from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
 from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
 from harness.record.layout import replacing
-from harness.support.record import attributes_of
 
 #: Nothing is downloaded, whatever a package would like to.
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", DIFFUSERS_VERBOSITY="error")
@@ -111,6 +111,34 @@ class CallCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
             # Sizes are a model's own; flags, modes and numbers are what conversions depend on.
             if value is not None and not isinstance(value, list):
                 self.attributes[call.overload][name, json.dumps(value)] += 1
+
+
+def attributes_of(call: Invocation) -> dict[str, Any]:
+    """Argument that is not a tensor → value as JSON has it; defaults where it is omitted."""
+    given = dict(call.arguments)
+    found = {}
+    for argument in overload_named(call.overload)._schema.arguments:
+        if "Tensor" in str(argument.type):
+            continue
+        if argument.name in given:
+            found[argument.name] = _value(given[argument.name])
+        elif argument.has_default_value():
+            found[argument.name] = _as_json(argument.default_value)
+    return found
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_json(element) for element in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _value(argument: Argument) -> Any:
+    if isinstance(argument, Enumerated):
+        return argument.name if argument.kind == "device" else f"torch.{argument.name}"
+    if isinstance(argument, tuple):
+        return [_value(element) for element in argument]
+    return _as_json(argument)
 
 
 def _without_values(tensor: torch.Tensor, place: str) -> TensorSpec:

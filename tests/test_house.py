@@ -68,7 +68,9 @@ FOREIGN_TEXT = {
     # A user's patterns in `cases/known_issues.toml`.
     "causes/known_issues.py",
     # Names of operators, sources, schemas and nodes of PyTorch, onnxscript and ONNX.
-    *("coverage/target.py", "locate/edits.py", "locate/edit_trial.py", "locate/ranking.py", "support/model_calls.py"),
+    *("coverage/target.py", "locate/edits.py", "locate/edit_trial.py", "locate/ranking.py"),
+    # The short help of commands, which need not be imported for it.
+    "app/cli/_group.py",
     *("explain/onnx_operator.py", "explain/operator.py", "explain/trials.py", "reproduce/attachments.py"),
     # Python source that is written, and what pip prints.
     *("reproduce/script.py", "reproduce/call_source.py", "reproduce/model_script.py", "reproduce/releases.py"),

@@ -19,15 +19,17 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations, islice
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import onnx
 from onnx import AttributeProto
 
 from harness.blame.decide import at_once, decide, telling_findings
+from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure, FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.output_comparison import VALUES
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation
@@ -159,9 +161,12 @@ def with_blame(
     exemplified = set() if exemplified is None else exemplified
     firsts, results = results, [one for result in results for one in (result, *result.further)]
     groups = {group.index: group for group in task.groups}
-    found: dict[int, Decision] = {}
+    inaccurate = _inaccurate(results, groups, task, supervisor)
+    found = {i: _of_formula(results[i], node) for i, node in inaccurate.items()}
     kinds: defaultdict[FailureKind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
+        if i in found:
+            continue
         decision = _known_at_once(result, task.converter)
         if decision is not None and not (is_program(_invocation(result, groups)) and _of_calls(result)):
             found[i] = decision
@@ -182,10 +187,37 @@ def with_blame(
     exemplified.update(kinds)
     for kind, members in kinds.items():
         _inherit(members, results, groups, graphs[kind], found)
+    results = [replace(r, outcome=Outcome.INACCURATE) if i in inaccurate else r for i, r in enumerate(results)]
     blamed_all = iter(
         _with_diagnosis(r, _invocation(r, groups), task.converter, found[i]) for i, r in enumerate(results)
     )
     return [replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts]
+
+
+def _inaccurate(
+    results: Sequence[Result], groups: Mapping[int, Group], task: Task, supervisor: Supervisor
+) -> dict[int, Mapping[str, Any]]:
+    """Index of each result that formulas explain → the node with the formula."""
+    failures = tuple(
+        _failure(i, result, groups, task.converter)
+        for i, result in enumerate(results)
+        if result.model and not result.further and _is_of_values(result)
+    )
+    if not failures:
+        return {}
+    return explained_failures(supervisor.serve(InaccuracyTask(failures, task.settings), patience=_PATIENCE))
+
+
+def _is_of_values(result: Result) -> bool:
+    """Whether nothing is wrong but finite numbers."""
+    comparison = result.comparison
+    return comparison is not None and {problem.kind for problem in comparison.problems} == {VALUES}
+
+
+def _of_formula(result: Result, node: Mapping[str, Any]) -> Decision:
+    facts = {"backend": result.backend, "node": node, "kernel_fault": "inaccurate"}
+    wrong = Testimony(Role.NODES, Finding.WRONG, "formula-rounded", facts)
+    return Decision(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
@@ -282,22 +314,29 @@ def _complaints(
         chosen = new[: max(_STRUCTURES_AT_ODDS - len(known), 0)]
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
-        Failure(
-            index=i,
-            group=groups[results[i].case[0]],
-            case=results[i].case[1],
-            converter=converter,
-            backend=results[i].backend,
-            stage=results[i].stage,
-            outcome=results[i].outcome,
-            message=results[i].message,
-            model=results[i].model,
+        replace(
+            _failure(i, results[i], groups, converter),
             thorough=results[i].case[0] in exported_again,
-            outputs=results[i].outputs,
             example=i == firsts[0] and not exemplified,
         )
         for i in chosen
     ]
+
+
+def _failure(index: int, result: Result, groups: Mapping[int, Group], converter: str) -> Failure:
+    return Failure(
+        index=index,
+        group=groups[result.case[0]],
+        case=result.case[1],
+        converter=converter,
+        backend=result.backend,
+        stage=result.stage,
+        outcome=result.outcome,
+        message=result.message,
+        model=result.model,
+        thorough=False,
+        outputs=result.outputs,
+    )
 
 
 def _some_of_each(firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]) -> list[int]:

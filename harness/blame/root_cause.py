@@ -463,8 +463,8 @@ def _own_fault(facts: FailureFacts) -> Fault:
 
 
 def _fault(blame: str, facts: FailureFacts) -> Fault:
-    node = facts.statements.get("wrong-node")
-    if blame == BACKEND and node is not None and facts.rule == "wrong-node":
+    node = facts.statements.get("wrong-node") or facts.statements.get("formula-rounded")
+    if blame == BACKEND and node is not None and facts.rule in ("wrong-node", "rounded-formula"):
         return Fault(node["kernel_fault"])
     if blame == SPEC:
         return Fault("left-open", _question(facts).get("subject", ""))
@@ -609,7 +609,8 @@ def _backend(facts: FailureFacts) -> Place:
         return Place(facts.backend, facts.family)
     if facts.rule in BY_PASS:
         return Place(facts.backend, f"graph optimisation, {passes_of(facts) or facts.family}")
-    node = facts.statements.get("wrong-node") or facts.statements.get("refused-node")
+    statements = (facts.statements.get(name) for name in ("wrong-node", "formula-rounded", "refused-node"))
+    node = next(filter(None, statements), None)
     operator = _kernel_name(node["node"]) if node else ""
     wrong = facts.statements.get("wrong-node", {}).get("kernel_fault", "")
     missing, named = ort.missing_kernel(facts.words), ort.failing_kernel(facts.words)

@@ -14,7 +14,7 @@ from harness.generate.sources.use import HALVES, callers_by_case, using_models
 from harness.record import store
 
 #: Outcomes that say nothing of a call.
-_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED)})
+_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED), str(Outcome.INACCURATE)})
 _COLUMNS = ("case_id", "overload", "dtype", "shape_mode", "converter", "backend", "outcome", "blame")
 #: The dtypes that a model may be deployed in, and the name of all others.
 DEPLOYED, OTHERS = ("float32", *HALVES), "other dtypes"

@@ -31,7 +31,7 @@ OF_KERNEL = frozenset(
         *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
         *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
         *("loses-sign-of-zero", "flushes-small-numbers", "inexact", "inexact-float64", "float64-in-float32"),
-        *("wrong-numbers", "number-of-results"),
+        *("wrong-numbers", "number-of-results", "inaccurate"),
     }
 )
 #: Of a converter.

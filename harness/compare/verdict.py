@@ -25,7 +25,9 @@ class Outcome(StrEnum):
     """What the ending was.
 
     `BUILT`: an engine was built and could not be run on this machine. `NARROWED`: the backend would
-    silently compute in a narrower dtype than the model states, so its numbers answer another question.
+    silently compute in a narrower dtype than the model states, so its numbers answer another question. `INACCURATE`:
+    the result is less exact than PyTorch's, and as exact as the operator's own formula is that ONNX gives, each step
+    rounded once.
     `SKIP`: PyTorch itself rejects the invocation, so that there is nothing to conform to.
     """
 
@@ -37,6 +39,7 @@ class Outcome(StrEnum):
     TIMEOUT = "timeout"
     BUILT = "built"
     NARROWED = "narrowed"
+    INACCURATE = "inaccurate"
     SKIP = "skip"
 
     @property

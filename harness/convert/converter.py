@@ -17,6 +17,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.convert.rules.template import RuleTemplate, TemplateRequest
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import ExportSnippet, ExportWanted
+from harness.core.torch_operators import pytree
 from harness.run.artefact import ONNX
 
 
@@ -36,6 +37,47 @@ class UnsupportedOperator(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """A model with example arguments, as its user passes them to an exporter.
+
+    Attributes:
+        program: The user's module, or the program that a ``.pt2`` file holds.
+        arguments: Positional ones of a module; none for a program, which has its own.
+        keywords: Keyword arguments of a module.
+        dynamic_shapes: As `torch.onnx.export` takes them; None for a static export and for a program.
+    """
+
+    program: torch.nn.Module | torch.export.ExportedProgram
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    dynamic_shapes: Any = None
+
+    @property
+    def onnx_arguments(self) -> tuple[Any, ...]:
+        """The positional arguments as `torch.onnx.export` takes them: it takes a last dictionary for keywords."""
+        if not self.keywords and self.arguments and isinstance(self.arguments[-1], dict):
+            return (*self.arguments, {})
+        return self.arguments
+
+    def captured(self) -> torch.export.ExportedProgram:
+        """The program that `torch.export` makes of the call; a program stays as it is."""
+        if isinstance(self.program, torch.export.ExportedProgram):
+            return self.program
+        # Only torch.onnx.export takes names of open sizes.
+        shapes = pytree.tree_map_only(str, lambda name: torch.export.Dim.DYNAMIC, self.dynamic_shapes)
+        return torch.export.export(
+            self.program, self.arguments, dict(self.keywords), dynamic_shapes=shapes, strict=False
+        )
+
+
+def tensor_inputs(program: torch.export.ExportedProgram) -> list[tuple[str, torch.Tensor]]:
+    """The tensors among a program's inputs, in their order: name and the fake value that it was captured with."""
+    given = set(program.graph_signature.user_inputs)
+    nodes = (node for node in program.graph.nodes if node.op == "placeholder" and node.name in given)
+    return [(node.name, value) for node in nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExportRequest:
     """One export.
 
@@ -50,6 +92,7 @@ class ExportRequest:
             they are not said to be one, `torch.export` may find them fixed.
         tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
             take them.
+        call: The user's own call of a model, of which `program` and `inputs` are the flat form.
     """
 
     program: torch.nn.Module
@@ -60,6 +103,18 @@ class ExportRequest:
     dynamic_dims: tuple[frozenset[int], ...] | None = None
     equal_dims: tuple[tuple[tuple[int, int], ...], ...] = ()
     tentative: bool = False
+    call: ModelCall | None = None
+
+    @property
+    def model_call(self) -> ModelCall:
+        """The user's own call of a model; of operator calls the flat form."""
+        return self.call or ModelCall(program=self.program, arguments=self.inputs, dynamic_shapes=self.dynamic_shapes)
+
+    def captured_flat(self, limit: Callable[[int], int | None] = lambda size: None) -> torch.export.ExportedProgram:
+        """The captured program that takes `inputs` positionally; with the largest sizes as `dynamic_shapes_up_to`."""
+        if self.call is not None and isinstance(self.call.program, torch.export.ExportedProgram):
+            return self.call.program
+        return torch.export.export(self.program, self.inputs, dynamic_shapes=self.dynamic_shapes_up_to(limit))
 
     @property
     def dynamic_shapes(self) -> tuple[tuple[dict[int, Any], ...]] | None:

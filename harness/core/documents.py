@@ -52,9 +52,9 @@ def listed(names: list[str] | tuple[str, ...], limit: int) -> str:
     return ", ".join(names[:limit]) + more
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """``1 case``, ``1,234 cases``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {plural or f'{noun}s'}"
 
 
 def describe_error(error: BaseException) -> str:

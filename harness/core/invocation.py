@@ -267,12 +267,16 @@ class Invocation:
         return cls.from_data(data)
 
 
+#: Values up to which a tensor's are shown.
+_SHOWN = 64
+
+
 def describe(argument: Argument) -> str:
     """One argument for a person: ``float32[2,3]``, ``[1, -1]``, ``0.5``, ``torch.int64``."""
     if isinstance(argument, TensorSpec):
         layout = "" if argument.is_contiguous else f" strides={list(argument.strides)}"
         values = ""
-        if isinstance(argument.values, Literal):
+        if isinstance(argument.values, Literal) and len(argument.values.values) <= _SHOWN:
             values = f"={list(argument.values.values)}"
         return f"{argument.dtype}{list(argument.shape)}{layout}{values}".replace(" ", "")
     if isinstance(argument, Enumerated):

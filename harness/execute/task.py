@@ -11,6 +11,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import OutputComparison
+from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 
@@ -49,6 +50,7 @@ class Settings:
             `BackendEntry` says so.
         last_witnesses: Those that are asked only where the failure cannot be decided without them.
         runs: How often a case that draws at random is run at most, to find a failure that is known of.
+        tolerance: What the user allows the outputs of a model; None for what roundings explain.
     """
 
     opset: int | None = None
@@ -60,6 +62,7 @@ class Settings:
     witnesses: tuple[str, ...] | None = None
     last_witnesses: tuple[str, ...] | None = None
     runs: int = 1
+    tolerance: Tolerance | None = None
 
 
 @dataclass(frozen=True)

@@ -197,5 +197,5 @@ def _backends(found: Explanation) -> Iterator[RenderableType]:
 def _counts(one: Outcomes) -> Text:
     order = [str(o) for o in Outcome]
     parts = sorted(one.counts.items(), key=lambda item: order.index(item[0]))
-    passed = set(one.counts) <= {Outcome.PASS, Outcome.BUILT, Outcome.NARROWED, Outcome.SKIP}
+    passed = set(one.counts) <= {Outcome.PASS, Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE, Outcome.SKIP}
     return Text(", ".join(f"{n} {outcome}" for outcome, n in parts), style="green" if passed else "red")

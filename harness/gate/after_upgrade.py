@@ -198,7 +198,7 @@ def confirmed(
     options += ["--shapes", _shapes(read_baseline(baseline), {d.shape_mode for d in worse})]
     path = [*(str(release.directory) for release in installed), str(Path(harness.__file__).parents[1])]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([*path, os.environ.get("PYTHONPATH", "")])}
-    words = [sys.executable, "-m", "pytest", "harness", *options, *more]
+    words = [sys.executable, "-m", "harness.app.cli", "run", *options, *more]
     done = subprocess.run(words, env=variables, stdout=sys.stderr, check=False)
     if done.returncode not in (0, 1):
         return found

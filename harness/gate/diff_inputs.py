@@ -222,14 +222,14 @@ def _chosen(parent: Path, like: Path | None, later: bool) -> Path:
     else:
         known = requested(like)
         if later:
-            others = [request for request in requests if request.started > known.started]
+            others = [r for r in requests if r.started > known.started and known.shares_way(r)]
             found = shown_first([other for other in others if known.same_kind(other)] or others)
         else:
-            others = [request for request in requests if request.started < known.started]
+            others = [r for r in requests if r.started < known.started and known.shares_way(r)]
             found = last_alike(known, others) or shown_first(others)
     if found is None:
-        which = "" if like is None else f" that is {'later' if later else 'earlier'} than {like}"
-        raise ResultsError(f"{parent} holds no run{which} and can be read: name both sides")
+        which = "" if like is None else f" {'later' if later else 'earlier'} than {like} with its converter and backend"
+        raise ResultsError(f"{parent} holds no run{which} that can be read: name both sides")
     return found.directory
 
 

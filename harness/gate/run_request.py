@@ -51,6 +51,11 @@ class RunRequest:
         """Whether both asked the same of the same operators; the seeds may differ."""
         return not self.differences(other).keys() - {"seed", "sources"}
 
+    def shares_way(self, other: RunRequest) -> bool:
+        """Whether both ran some converter and some backend, as far as they say."""
+        pairs = ((self.converters, other.converters), (self.backends, other.backends))
+        return all(not mine or not theirs or mine & theirs for mine, theirs in pairs)
+
     def asks(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
         """Whether it asks for what each row is about.
 

@@ -16,7 +16,7 @@ _COLUMNS = ("case_id", "shape_mode", "exported_id", "overload", "converter", "ba
 _COMPARED = ("stage", "outcome", "signature", "blame")
 _KEYS = ["case_id", "shape_mode", "exported_id", "overload"]
 #: Outcomes that say nothing of a case.
-_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED)})
+_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED), str(Outcome.INACCURATE)})
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
 from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
 from harness.core.overloads import NAMESPACES
 from harness.core.tensors import overload as overload_named
-from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode
+from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode, pytree
 from harness.execute.models.model_loading import LoadedModel, ModelProblem
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
@@ -72,17 +72,32 @@ class Capture:
         return sum(call.calls for call in self.calls)
 
 
-def capture_calls(model: LoadedModel) -> Capture:
+#: Storage elements up to which a call is run on the values that it has in the model: of integers and truth values,
+#: whose values mean more, and of the rest.
+_RUN_EXACTLY, _RUN_EXACTLY_FLOATING = 1 << 18, 1 << 14
+
+
+def _describe_exactly(tensor: torch.Tensor, place: str) -> TensorSpec:
+    floating = tensor.is_floating_point() or tensor.is_complex()
+    return describe_tensor(tensor, place, exact=_RUN_EXACTLY_FLOATING if floating else _RUN_EXACTLY)
+
+
+def capture_calls(model: LoadedModel, *, exact: bool = False) -> Capture:
     """Take note of the calls that exporters meet in a model: those of the program that `torch.export` captures.
 
     A composite operator, such as `linear`, is one call there, and what only eager mode calls is not: the parts of
     a composite, and fused kernels such as that of attention. The branches of `torch.cond` and other operators that
     take functions are left out, and counted. Where the model cannot be captured, its calls in eager mode are noted.
 
+    Args:
+        model: What is captured.
+        exact: Keep the very values of all but large tensors, so that a failure which depends on them shows; else a
+            recipe for values like them, which is short.
+
     Raises:
         ModelProblem: the model can neither be captured nor run.
     """
-    notes = _Notes()
+    notes = _Notes(_describe_exactly if exact else describe_tensor)
     try:
         module, inputs = captured_program(model)
     except Exception as error:
@@ -90,7 +105,7 @@ def capture_calls(model: LoadedModel) -> Capture:
         _record_eager(model, notes)
         return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out), eager=True)
     with torch.no_grad():
-        _Interpreted(module, notes).run(*inputs)
+        _Interpreted(module, notes).run(*inputs, enable_io_processing=False)
     return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
 
 
@@ -115,7 +130,7 @@ def resized_calls(model: LoadedModel, other_inputs: tuple[torch.Tensor, ...]) ->
         try:
             module, given = captured_program(replace(model, inputs=inputs))
             with torch.no_grad():
-                _Interpreted(module, notes).run(*given)
+                _Interpreted(module, notes).run(*given, enable_io_processing=False)
         except Exception:
             return ResizedCalls()
         sequences.append(notes.sequence)
@@ -146,16 +161,15 @@ def _has_tensors(value: Argument) -> bool:
     return isinstance(value, tuple) and any(isinstance(element, TensorSpec) for element in value)
 
 
-def captured_program(model: LoadedModel) -> tuple[torch.nn.Module, tuple[torch.Tensor, ...]]:
-    """The program that exporters translate, as a module, and its inputs."""
-    if model.exported is not None:
-        return model.module, model.inputs
+def captured_program(model: LoadedModel) -> tuple[torch.nn.Module, tuple[Any, ...]]:
+    """The program that exporters translate, as a module, and a value for each placeholder of its graph."""
     inputs = tuple(tensor.clone() for tensor in model.inputs)
     # A capture that fails prints the graph so far.
     with quiet(), torch.no_grad(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        exported = torch.export.export(model.program, inputs, strict=False)
+        exported = model.call(inputs, dynamic=False).captured()
         # Checks of sizes compute nothing.
-        return exported.module(check_guards=False), inputs
+        module = exported.module(check_guards=False)
+    return module, tuple(pytree.tree_leaves(model.program.arguments(inputs)))
 
 
 def _record_eager(model: LoadedModel, notes: _Notes) -> None:
@@ -170,7 +184,8 @@ def _record_eager(model: LoadedModel, notes: _Notes) -> None:
 class _Notes:
     """What has been called so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, describe: Callable[[torch.Tensor, str], TensorSpec] = describe_tensor) -> None:
+        self._describe = describe
         self.calls: dict[tuple[Any, ...], CapturedCall] = {}
         self.left_out: Counter[str] = Counter()
         self.stack: list[str] = []
@@ -181,7 +196,7 @@ class _Notes:
         if str(target) in BOOKKEEPING:
             return
         try:
-            invocation = invocation_of(target, args, kwargs)
+            invocation = invocation_of(target, args, kwargs, self._describe)
         except CannotKeep as reason:
             self.left_out[str(reason)] += 1
             self.sequence.append(None)

@@ -1,33 +1,41 @@
-"""Whether a model survives the trip, and if not, where it breaks and whose fault that is.
+"""Whether a model survives the trip, and if not, where it breaks, whose fault that is, and what helps.
 
-1. Load the model. Each way is a converter, static or dynamic shapes, and a dtype; the backends share its export.
-2. Run each way: the example, other values, other sizes. The results are judged as whole models are.
-3. Of a way that fails, run each distinct call of the model by itself through the same converter and backends: a call
-   that fails alone is the cause, and the witnesses of single calls say whose fault it is. Where other sizes fail, each
-   call is exported at the example's sizes and run at the others.
-4. Where the result is wrong, find the first value that differs.
+1. Load the model in a worker and call it twice: what it keeps between calls, a graph forgets.
+2. Each way is a converter, static or dynamic shapes, and a dtype; the backends share its export. Run each way: the
+   example, other values, other sizes. The results are judged as whole models are.
+3. Of a way that fails, run each distinct call of the model by itself, on the values that it has there, through the same
+   converter and backends: a call that ends as the way does is a cause, and the witnesses of single calls say whose
+   fault it is. Where other sizes fail, each call is exported at the example's sizes and run at the others.
+4. Where the result is wrong, find the first value that differs by more than the largest of its tensor explains.
 5. Where no call fails alone, leave out optimisations of the runtime and of the exporter, and find the guilty pass.
-6. Call the model twice: what it keeps between calls, a graph forgets.
+6. Try what could help: another example, converter, opset, backend, dtype.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.tensors import build_tensors
-from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
+from harness.core.invocation import Invocation
+from harness.execute.models.model_judge import largest_element
+from harness.execute.models.model_loading import ModelProblem
 from harness.execute.models.model_task import Axis, Variant
+from harness.execute.reference import run_reference
 from harness.execute.supervisor import Supervisor
+from harness.execute.torch_call import CallRejected
 from harness.generate.sources.recorded import Replayed
-from harness.models.capture import ResizedCalls, capture_calls, resized_calls
+from harness.models.capture import ResizedCalls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
+from harness.models.facts import CallsTask, ModelFacts, model_calls, model_facts
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
-from harness.models.state import StateChange, state_change
+from harness.models.remedies import Remedy, tried_remedies
+from harness.models.state import StateChange
 from harness.plan.model_unit import FoundDivergence, ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options
 from harness.plan.plan import first_backend, make_plan
@@ -42,7 +50,9 @@ class Way:
         dtype: "" for the model's own.
         outcomes: Of its runs, the example first.
         calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
+        calls_made: How many distinct calls were run by themselves.
         optimiser: Without which all is right.
+        remedies: What was tried to make it right.
         notes: What else is known, and why something could not be found out.
     """
 
@@ -52,7 +62,9 @@ class Way:
     dtype: str
     outcomes: tuple[ModelOutcome, ...]
     calls: tuple[Verdict, ...] = ()
+    calls_made: int = 0
     optimiser: GuiltyOptimiser = field(default_factory=GuiltyOptimiser)
+    remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -61,10 +73,45 @@ class Way:
         return next((o for o in self.outcomes if o.verdict.outcome.is_failure), None)
 
     @property
+    def is_compared(self) -> bool:
+        """Whether a result of a run was compared with PyTorch's."""
+        return any(o.verdict.outcome in (Outcome.PASS, Outcome.MISMATCH) for o in self.outcomes)
+
+    @property
+    def survives(self) -> bool:
+        """Whether no run fails, and at least one was compared."""
+        return self.failure is None and self.is_compared
+
+    @property
+    def guilty_calls(self) -> tuple[Verdict, ...]:
+        """The calls that end by themselves as the way does; of wrong results those first that are off by most."""
+        failure = self.failure
+        if failure is None:
+            return ()
+        ends = failure.verdict.stage, failure.verdict.outcome
+        alike = [call for call in self.calls if (call.stage, call.outcome) == ends]
+        if not alike and failure.verdict.outcome is Outcome.MISMATCH:
+            alike = [call for call in self.calls if call.outcome is Outcome.INACCURATE]
+        return tuple(sorted(alike, key=_error_share, reverse=True))
+
+    @property
     def divergence(self) -> Divergence | None:
         """Where the first wrong result begins."""
         found = next((o.divergence for o in self.outcomes if o.divergence is not None), None)
         return found if isinstance(found, Divergence) else None
+
+
+def _error_share(call: Verdict) -> float:
+    """The largest error of a wrong call as a share of PyTorch's largest number; the most for a wrong form."""
+    if call.outcome not in (Outcome.MISMATCH, Outcome.INACCURATE):
+        return 0.0
+    if call.max_abs_error is None:
+        return math.inf
+    try:
+        expected = run_reference(Invocation.from_json(call.invocation)).expected
+    except CallRejected:
+        return call.max_abs_error
+    return call.max_abs_error / max(largest_element(expected), call.max_abs_error)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,21 +120,20 @@ class ModelCheck:
 
     Attributes:
         word: As the user named it.
-        calls: How many distinct calls it makes, and `left_out` why some of its calls cannot be run alone.
+        left_out: Why some of its calls cannot be run alone.
         state: What it changes as it runs.
     """
 
     word: str
     name: str
     ways: tuple[Way, ...]
-    calls: int
     left_out: tuple[str, ...]
     state: StateChange
 
     @property
     def survives(self) -> bool:
         """Whether every way gives PyTorch's results, and a second call does, too."""
-        return not self.state and all(way.failure is None for way in self.ways)
+        return not self.state and all(way.survives for way in self.ways)
 
 
 #: Arguments that follow from sizes that are named.
@@ -96,46 +142,46 @@ _MOST_COMPUTED = 3
 Progress = Callable[[str], None]
 
 
-def check_model(units: Sequence[ModelUnit], supervisor: Supervisor, progress: Progress) -> ModelCheck:
+def check_model(
+    units: Sequence[ModelUnit], facts: ModelFacts, supervisor: Supervisor, progress: Progress
+) -> ModelCheck:
     """Check one model in some ways.
 
     Args:
         units: At least one, all of one model: each a converter, a kind of shapes and a variant.
-        supervisor: Runs everything but the capture of calls.
+        facts: What is known of the model.
+        supervisor: Runs everything that the user's code takes part in.
         progress: Called before each step.
 
     Raises:
-        ModelProblem: the model cannot be had.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
-    word = units[0].word
-    progress("load the model")
-    model = load_model(word, replace(units[0].variant, dtype=""))
-    progress("call it twice")
-    # To capture its calls runs the model, which changes its state.
-    state = _state(model)
-    ways = [way for unit in units for way in _ways(unit, supervisor, progress)]
-    captured = capture_calls(model)
+    ways, left_out = list[Way](), dict[str, None]()
+    for unit in units:
+        for way, not_run in _ways(unit, supervisor, progress):
+            left_out.update(dict.fromkeys(not_run))
+            is_first = way.failure is not None and all(known.failure is None for known in ways)
+            if is_first and unit.settings.blame:
+                progress("try what could help")
+                assert way.failure is not None
+                remedies = tried_remedies(unit, way.backend, way.failure, facts, supervisor)
+                way = replace(way, remedies=remedies)
+            ways.append(way)
     return ModelCheck(
-        word=word,
-        name=model.name,
-        ways=tuple(ways),
-        calls=len(captured.calls),
-        left_out=tuple(captured.left_out),
-        state=state,
+        word=units[0].word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state
     )
 
 
-def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterator[Way]:
-    """The ways of one export."""
+def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterator[tuple[Way, tuple[str, ...]]]:
+    """The ways of one export, each with why some calls of the model could not be run alone."""
     what = f"{unit.converter}, {unit.shape_mode}" + (f", {unit.variant.dtype}" if unit.variant.dtype else "")
     progress(f"run it: {what}")
     outcomes = list(run_model_unit(unit, supervisor, _locate))
     failing = tuple(b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b)))
-    failed_alone, notes = dict[str, list[Verdict]](), tuple[str, ...]()
+    alone = _CallsAlone()
     if failing:
         progress(f"run its calls alone: {what}")
-        failed_alone, notes = _alone(replace(unit, backends=failing), outcomes, supervisor)
+        alone = _alone(replace(unit, backends=failing), outcomes, supervisor)
     for backend in unit.backends:
         way = Way(
             converter=unit.converter,
@@ -143,31 +189,48 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             shape_mode=unit.shape_mode,
             dtype=unit.variant.dtype,
             outcomes=tuple(_of(outcomes, backend)),
-            calls=tuple(failed_alone.get(backend, ())),
-            notes=notes if backend in failing else (),
+            calls=tuple(alone.failing.get(backend, ())),
+            calls_made=alone.number,
+            notes=alone.notes if backend in failing else (),
         )
         if _is_of_the_whole(way):
             progress(f"leave out optimisations: {what}, {backend}")
             way = _with_optimiser(way, unit, supervisor)
-        yield way
+        yield way, alone.left_out
 
 
-def _alone(
-    unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor
-) -> tuple[dict[str, list[Verdict]], tuple[str, ...]]:
-    """Backend → verdicts on calls of the model that fail alone; and what follows from sizes, where none does."""
-    model = load_model(unit.word, unit.variant)
-    captured = capture_calls(model)
+@dataclass(frozen=True)
+class _CallsAlone:
+    """What became of a model's calls by themselves.
+
+    Attributes:
+        failing: Backend → verdicts on those that fail.
+        number: How many were run.
+        notes: What follows from sizes, where none fails.
+        left_out: Why some could not be run.
+    """
+
+    failing: Mapping[str, list[Verdict]] = field(default_factory=dict)
+    number: int = 0
+    notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor) -> _CallsAlone:
+    resized = (o for o in outcomes if o.verdict.outcome.is_failure and o.case.resized)
+    first = next(resized, None) if unit.shape_mode == "dynamic" else None
+    other_run = first.case.invocation if first is not None else None
+    found = model_calls(CallsTask(word=unit.word, variant=unit.variant, other_run=other_run), supervisor)
+    if found.capture is None:
+        return _CallsAlone(left_out=(found.problem,))
     # What eager mode calls is nothing that an exporter met.
-    calls = [] if captured.eager else [Replayed(call.invocation, None) for call in captured.calls]
-    found = _calls_alone(calls, unit, supervisor)
-    if unit.shape_mode != "dynamic":
-        return found, ()
-    resized = _resized(model, outcomes)
-    pairs = [Replayed(invocation, exported) for invocation, exported in resized.pairs]
+    captured = () if found.capture.eager else found.capture.calls
+    failing = _calls_alone([Replayed(call.invocation, None) for call in captured], unit, supervisor)
+    pairs = [Replayed(invocation, exported) for invocation, exported in found.resized.pairs]
     for backend, verdicts in _calls_alone(pairs, unit, supervisor, "dynamic").items():
-        found.setdefault(backend, []).extend(verdicts)
-    return found, () if found else tuple(_computed(resized))
+        failing.setdefault(backend, []).extend(verdicts)
+    notes = () if failing else tuple(_computed(found.resized))
+    return _CallsAlone(failing, len(captured), notes, tuple(found.capture.left_out))
 
 
 def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:
@@ -184,14 +247,6 @@ def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) ->
         variant=unit.variant,
     )
     return find_divergence(task, supervisor)
-
-
-def _state(model: LoadedModel) -> StateChange:
-    try:
-        return state_change(model)
-    except Exception:
-        # That it does not run is said as the outcome of each way.
-        return StateChange()
 
 
 def _calls_alone(
@@ -213,17 +268,10 @@ def _calls_alone(
         )
         for verdicts in run_unit(alone, supervisor):
             for verdict in verdicts:
-                if verdict.outcome.is_failure:
+                if verdict.outcome.is_failure or verdict.outcome is Outcome.INACCURATE:
                     kept = found.setdefault(verdict.backend, {})
                     kept.setdefault((overload, verdict.signature), verdict)
     return {backend: list(verdicts.values()) for backend, verdicts in found.items()}
-
-
-def _resized(model: LoadedModel, outcomes: Sequence[ModelOutcome]) -> ResizedCalls:
-    """The calls that the first failing run at other sizes makes, beside those of the example."""
-    failing = (o for o in outcomes if o.verdict.outcome.is_failure and o.case.resized)
-    first = next(failing, None)
-    return ResizedCalls() if first is None else resized_calls(model, tuple(build_tensors(first.case.invocation)))
 
 
 def _computed(resized: ResizedCalls) -> Iterator[str]:
@@ -240,7 +288,7 @@ def _is_of_the_whole(way: Way) -> bool:
         return False
     divergence = way.divergence
     departs_alone = divergence is not None and any(alone.outcome == "mismatch" for alone in divergence.alone)
-    return not departs_alone and not any(call.stage is failure.verdict.stage for call in way.calls)
+    return not departs_alone and not way.guilty_calls
 
 
 def _with_optimiser(way: Way, unit: ModelUnit, supervisor: Supervisor) -> Way:
@@ -287,7 +335,8 @@ def runs_of_model(options: Options, timeout: float) -> list[ModelRun]:
     """
     found = []
     with Supervisor(timeout=timeout, memory_limit=MEMORY) as supervisor:
-        for unit in units_of(options, (), (), None):
+        facts = model_facts(options.models[0], Variant(), supervisor)
+        for unit in units_of(options, facts, (), (), None):
             for outcome in run_model_unit(replace(unit, settings=replace(unit.settings, blame=False)), supervisor):
                 verdict = outcome.verdict
                 fields = {name: getattr(verdict, name) for name in _OF_VERDICT}
@@ -301,32 +350,42 @@ MEMORY = 8 * 2**30
 _OF_VERDICT = ("converter", "backend", "shape_mode", "stage", "outcome", "signature", "message")
 
 
-def units_of(options: Options, axes: tuple[Axis, ...], dtypes: Sequence[str], shapes: str | None) -> list[ModelUnit]:
+def units_of(
+    options: Options,
+    facts: ModelFacts,
+    axes: tuple[Axis, ...],
+    dtypes: Sequence[str],
+    shapes: str | None,
+    tolerance: Tolerance | None = None,
+) -> list[ModelUnit]:
     """The units of a check.
 
     Args:
         options: Of one model. Where they name no backend, each converter has one; where they name no converter,
             it is dynamo, or what makes the artefacts that the backends take.
+        facts: What is known of the model with these axes.
         axes: Open sizes in addition to the model's own.
         dtypes: To try in addition to the model's own.
         shapes: ``static``, ``dynamic`` or ``both``; None for both where sizes are open.
+        tolerance: What is allowed in place of what roundings explain.
 
     Raises:
         UsageProblem: a name is unknown, or what is asked for cannot run here.
-        ModelProblem: the model cannot be had, or has no open size and is to be run with some.
+        ModelProblem: the model has no open size and is to be run with some.
     """
     asked = [options]
     if not options.backends:
         names = options.converters or ("dynamo",)
         asked = [replace(options, converters=(name,), backends=(first_backend(name),)) for name in names]
     planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).models]
-    has_axes = bool(load_model(options.models[0], Variant(axes=axes)).axes)
-    if shapes in ("dynamic", "both") and not has_axes:
+    if shapes in ("dynamic", "both") and not facts.axes:
         raise ModelProblem(f"{options.models[0]} names no open size: name one with --axis INPUT:DIM=SIZES")
-    modes = {None: ("static", "dynamic") if has_axes else ("static",), "both": ("static", "dynamic")}
+    # An exported program is as open as it was exported, and has no other form.
+    every = ("dynamic",) if facts.is_exported else ("static", "dynamic")
+    modes = {None: every if facts.axes else ("static",), "both": ("static", "dynamic")}
     chosen = modes.get(shapes, (shapes,))
     return [
-        replace(unit, variant=Variant(dtype=dtype, axes=axes))
+        replace(unit, variant=Variant(dtype=dtype, axes=axes), settings=replace(unit.settings, tolerance=tolerance))
         for dtype in ("", *dtypes)
         for unit in planned
         if unit.shape_mode in chosen

@@ -25,6 +25,7 @@ from harness.compare.comparison import compare
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
+from harness.convert.converter import tensor_inputs
 from harness.core.dtypes import PRECISION, Array
 from harness.core.tensors import output_tensors
 from harness.core.torch_arrays import to_numpy
@@ -98,9 +99,13 @@ class PyTorchGraph:
             **signature.inputs_to_lifted_tensor_constants,
         }
         placeholders = [n.name for n in program.graph.nodes if n.op == "placeholder"]
-        given = [name for name in placeholders if name not in named]
+        given = [name for name, _ in tensor_inputs(program)]
         values = {name: state[named[name]].detach() for name in placeholders if name in named}
-        values |= zip(given, inputs, strict=False)
+        # Flags and sizes that the user passes are constants of the program.
+        values |= {
+            n.name: n.meta.get("val") for n in program.graph.nodes if n.op == "placeholder" and n.name not in named
+        }
+        values |= zip(given, inputs, strict=True)
         return cls(program.graph, values, program.graph_module, given)
 
     def is_input(self, node: Node) -> bool:

@@ -22,6 +22,7 @@ optimisations, the fault is one of fusing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -48,9 +49,9 @@ from harness.core.tensors import build_tensors, output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
+from harness.execute.models.model_judge import error_growth, judge_outputs
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
-from harness.execute.models.model_runner import growth
 from harness.execute.models.model_task import Growth, NoModel
 from harness.execute.program import Exportable, export_alone
 from harness.execute.rounding_oracle import Move, RoundingOracle
@@ -641,8 +642,8 @@ def _search(
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:
         return scan, compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got).message, None
-    comparison = compare(reference.judge, reference, got)
-    grown = growth(task.case, task.backend, reference, got)
+    comparison = judge_outputs(reference, got, task.settings.tolerance)
+    grown = error_growth(task.case, task.backend, reference, got)
     if comparison.problem is not None:
         scan = scan_checkpoints(graph, values, reference.alive, thorough=True)
     return scan, comparison.message, grown
@@ -654,7 +655,7 @@ def _is_right_unoptimised(
     if not isinstance(backend, HasPlain):
         return False
     plain = backend.plain().load(model, None).run(feeds)
-    return compare(reference.judge, reference, plain).problem is None
+    return judge_outputs(reference, plain).problem is None
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:
@@ -710,7 +711,7 @@ def _of_operator(
 def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
     """The model's calls, composites whole; those that write into an argument as those that do not."""
     with quiet_call():
-        program = torch.export.export(model.program, inputs, strict=False)
+        program = copy.deepcopy(model.call(inputs, dynamic=False).captured())
     for node in program.graph.nodes:
         if isinstance(node.target, OpOverload) and node.target._schema.is_mutable:
             with contextlib.suppress(CannotKeep):

@@ -36,6 +36,7 @@ class GraphPart:
         inputs: Name → array.
         stage: ``load``, ``run`` or ``compare``.
         message: What the runtime says, or in what the result is wrong.
+        ends_process: Whether the runtime crashes, or does not answer.
         expected: The right outputs; none where the runtime refuses the graph.
         output: Index of a wrong output, where results are wrong.
         element: The first wrong element; None where the shape or the dtype is wrong.
@@ -58,6 +59,7 @@ class GraphPart:
     exporter: bool = False
     passes: tuple[str, ...] = ()
     nodes: int = 0
+    ends_process: bool = False
 
     @property
     def operators(self) -> tuple[str, ...]:

@@ -46,10 +46,19 @@ from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
 from harness.models.check import MEMORY, ModelRun
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
+from harness.models.onnx_inputs import (
+    SIZES,
+    FixedSize,
+    Sizes,
+    drawn_inputs,
+    fixed_sizes,
+    open_sizes,
+    other_sizes,
+    read_inputs,
+    running_sizes,
+)
 from harness.run.backend import REFERENCE, Backend, BackendSession, HasGraphPasses, HasPlain, ShapeRange
 
-#: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
-_SIZES = (2, 8, 32, 64, 224)
 #: Nodes above which, and elements of a node's values above which, a definition is not evaluated.
 _MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
 #: Runs with moved inputs and weights, by how many roundings, and how many times their spread is allowed.
@@ -138,6 +147,8 @@ class OnnxCheck:
         judged: Nodes that were compared with their definition, of `nodes`.
         passes: Without which all is right; `optimiser` says whether leaving all out helps.
         part: The smallest part that fails, where that was asked for and one was found.
+        fixed: Sizes that the file declares open and that its constants fix.
+        invalid: Why ONNX's checker rejects the file, where it could not be looked into; "" for nothing.
     """
 
     path: str
@@ -150,6 +161,8 @@ class OnnxCheck:
     optimiser: bool = False
     passes: tuple[str, ...] = ()
     part: GraphPart | None = None
+    fixed: tuple[FixedSize, ...] = ()
+    invalid: str = ""
 
     @property
     def survives(self) -> bool:
@@ -174,8 +187,19 @@ def check_onnx(task: OnnxTask | ExportedTask, supervisor: Supervisor) -> OnnxChe
             stage = str(message.stage)
         if isinstance(message, Death):
             run = OnnxRun("", stage, str(message.outcome), message.message)
-            return OnnxCheck(path=name, backend=task.backend, runs=(run,))
+            return OnnxCheck(path=name, backend=task.backend, runs=(run,), invalid=_invalid(task))
     raise ModelProblem(f"{name} could not be checked")
+
+
+def _invalid(task: OnnxTask | ExportedTask) -> str:
+    """Why ONNX's checker rejects a file, in one line; "" where it does not, or for a model that is exported."""
+    if isinstance(task, ExportedTask):
+        return ""
+    try:
+        onnx.checker.check_model(task.path)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        return one_line(error)[:300]
+    return ""
 
 
 def runs_of_file(path: str, backends: Sequence[str], timeout: float) -> list[ModelRun]:
@@ -239,10 +263,12 @@ def carry_out_exported(task: ExportedTask, worker: WorkerProcess) -> None:
 
 
 def _trial(name: str, model: onnx.ModelProto, backend: str, worker: WorkerProcess, *, exporter: bool = False) -> _Trial:
-    alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
+    def announce(stage: Stage) -> None:
+        worker.send(Step(stage, None, ()))
+
     started = worker.start(backend)
     runs = _OptimisedFirst(started) if exporter else started
-    return _Trial(name, model, backend, runs, worker.start(REFERENCE), alive)
+    return _Trial(name, model, backend, runs, worker.start(REFERENCE), announce)
 
 
 class _OptimisedFirst:
@@ -277,11 +303,14 @@ class _Trial:
         name: str,
         backend: Backend,
         evaluator: Backend,
-        alive: Callable[[], None],
+        announce: Callable[[Stage], None],
     ) -> None:
         self._path, self._model, self._name = path, model, name
-        self._backend, self._evaluator, self._alive = backend, evaluator, alive
+        self._backend, self._evaluator, self._announce = backend, evaluator, announce
+        self._alive = partial(announce, Stage.COMPARE)
         self._plain = backend.plain() if isinstance(backend, HasPlain) else backend
+        #: Known once inputs have been drawn.
+        self._fixed: tuple[FixedSize, ...] = ()
 
     def check(self, given: Feeds | None, *, shrink: bool = False) -> OnnxCheck:
         """Run it, and look at what fails."""
@@ -305,31 +334,44 @@ class _Trial:
             part = self._node_alone(definition, found["nodes"])
         elif shrink and failing is not None:
             part = self._smallest(failing, found)
-        return OnnxCheck(path=self._path, backend=self._name, runs=tuple(runs), part=part, **found)
+        return OnnxCheck(path=self._path, backend=self._name, runs=tuple(runs), part=part, fixed=self._fixed, **found)
 
     def _drawn(self) -> Iterator[tuple[str, Feeds]]:
         """Inputs that the unoptimised file runs with: values, other values, other sizes."""
-        if not _open_inputs(self._model):
+        names = open_sizes(self._model)
+        if not names:
             for seed, name in enumerate(("drawn values", "other values")):
-                yield name, drawn_inputs(self._model, _SIZES[0], seed)
+                yield name, drawn_inputs(self._model, {}, seed)
             return
-        running = []
-        for size in _SIZES:
-            inputs = drawn_inputs(self._model, size, 0)
-            if not isinstance(_outputs(self._plain, self._model, inputs), StepFailure):
-                running.append((size, inputs))
-            if len(running) == 2:
-                break
-        if not running:
-            running = [(_SIZES[0], drawn_inputs(self._model, _SIZES[0], 0))]
-        for size, inputs in running:
-            yield f"open sizes {size}", inputs
-        yield "other values", drawn_inputs(self._model, running[0][0], 1)
+        session = load_step(self._plain, self._model, None)
+
+        def runs(sizes: Sizes) -> bool:
+            self._alive()
+            inputs = drawn_inputs(self._model, sizes, 0)
+            return not isinstance(session, StepFailure) and not isinstance(run_step(session, inputs), StepFailure)
+
+        sizes = None if isinstance(session, StepFailure) else running_sizes(self._model, runs)
+        if sizes is None:
+            # What the runtime says of the file is the answer.
+            yield f"open sizes {SIZES[0]}", drawn_inputs(self._model, dict.fromkeys(names, SIZES[0]), 0)
+            return
+        yield _named(sizes), drawn_inputs(self._model, sizes, 0)
+        other = other_sizes(sizes, (), runs)
+        if other is None:
+            self._fixed = tuple(fixed_sizes(self._model, sizes, runs))
+            other = other_sizes(sizes, self._fixed, runs)
+        if other is not None:
+            yield _named(other), drawn_inputs(self._model, other, 0)
+        yield "other values", drawn_inputs(self._model, sizes, 1)
 
     def _run(self, name: str, inputs: Feeds) -> OnnxRun:
         shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in inputs.items())
         label = f"{name}: {shapes}" if shapes else name
-        got = _outputs(self._backend, self._model, inputs)
+        self._announce(Stage.LOAD)
+        session = load_step(self._backend, self._model, None)
+        self._announce(Stage.RUN)
+        got = session if isinstance(session, StepFailure) else run_step(session, inputs)
+        self._announce(Stage.COMPARE)
         if isinstance(got, StepFailure):
             return OnnxRun(label, str(got.stage), "error", one_line(got.error)[:400])
         plain = _outputs(self._plain, self._model, inputs)
@@ -480,6 +522,14 @@ class _Trial:
         return None if part is None else replace(part, nodes=nodes)
 
 
+def _named(sizes: Sizes) -> str:
+    """``N 3, T 8``; ``open sizes 2`` where all are the same."""
+    different = set(sizes.values())
+    if len(different) == 1:
+        return f"open sizes {different.pop()}"
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
 @dataclass(frozen=True)
 class _Difference:
     """Where results differ: message, output, the first wrong element (None for the form) and what is allowed there."""
@@ -583,57 +633,3 @@ def _allowed(expected: Array, spread: Array) -> Array:
     finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
     tolerance = tolerance_of(CLOSE, dtype)
     return np.asarray(tolerance.allowed(np.asarray(finite.max(initial=0.0))) + _SPREAD * spread)
-
-
-def _open_inputs(model: onnx.ModelProto) -> bool:
-    """Whether a dimension of an input is open."""
-    return any(not dim.HasField("dim_value") for value in signature(model) for dim in value.type.tensor_type.shape.dim)
-
-
-def signature(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that have no default."""
-    held = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in held]
-
-
-def drawn_inputs(model: onnx.ModelProto, size: int, seed: int) -> Feeds:
-    """Inputs by a file's signature; open dimensions have one size. Integers are 0 or 1, which any index may be.
-
-    Raises:
-        ModelProblem: an input is not a tensor of numbers.
-    """
-    random = np.random.default_rng(20261125 + seed)
-    found: Feeds = {}
-    for value in signature(model):
-        tensor = value.type.tensor_type
-        if not value.type.HasField("tensor_type") or tensor.elem_type in (0, onnx.TensorProto.STRING):
-            raise ModelProblem(f"input {value.name} is not a tensor of numbers: give inputs with --inputs FILE.npz")
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        shape = [dim.dim_value if dim.HasField("dim_value") else size for dim in tensor.shape.dim]
-        if str(dtype) in PRECISION:
-            found[value.name] = random.standard_normal(shape).astype(dtype)
-        else:
-            found[value.name] = random.integers(0, 2, shape).astype(dtype)
-    return found
-
-
-def read_inputs(path: Path, model: onnx.ModelProto) -> Feeds:
-    """Inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
-
-    Raises:
-        ModelProblem: the file cannot be read, or an input is missing.
-    """
-    names = [value.name for value in signature(model)]
-    try:
-        if path.suffix == ".npz":
-            with np.load(path) as file:
-                found = {name: file[name] for name in file.files}
-        else:
-            tensor = onnx.TensorProto.FromString(path.read_bytes())
-            found = {tensor.name or names[0]: numpy_helper.to_array(tensor)}
-    except Exception as error:
-        raise ModelProblem(f"--inputs {path} cannot be read: {type(error).__name__}: {one_line(error)}") from None
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise ModelProblem(f"--inputs {path} has no {missing[0]!r}; the model takes {', '.join(names)}")
-    return {name: found[name] for name in names}

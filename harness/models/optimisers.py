@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from harness.compare.comparison import compare
 from harness.compare.verdict import Stage
 from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.core.plugins import UnknownName
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
+from harness.execute.models.model_judge import judge_outputs
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_task import AS_MADE, NoModel, Variant
@@ -127,4 +127,4 @@ class _Trials:
             outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
         except Exception:
             return False
-        return compare(self.reference.judge, self.reference, outputs).problem is None
+        return judge_outputs(self.reference, outputs, self.settings.tolerance).problem is None

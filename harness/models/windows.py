@@ -83,7 +83,7 @@ def windows_of(model: LoadedModel) -> list[CorpusEntry]:
     module, inputs = captured_program(model)
     notes = _Notes()
     with torch.no_grad():
-        _Noting(module, notes).run(*inputs)
+        _Noting(module, notes).run(*inputs, enable_io_processing=False)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name)
     found: dict[str, CorpusEntry] = {}
     for members in _windows(notes):

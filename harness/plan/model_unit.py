@@ -26,6 +26,8 @@ from harness.execute.models.model_task import (
     ModelCases,
     ModelTask,
     NoModel,
+    OutputError,
+    OutputErrors,
     Traced,
     Variant,
     model_name,
@@ -86,6 +88,7 @@ class ModelOutcome:
 
     Attributes:
         growth: How errors grew; None where nothing could be compared.
+        errors: By how much each output is off, of a wrong result.
         traced: Where tracing is to blame.
         divergence: Where a wrong result begins; None where that was not looked for or not found.
     """
@@ -95,6 +98,7 @@ class ModelOutcome:
     growth: Growth | None = None
     traced: Traced | None = None
     divergence: FoundDivergence | None = None
+    errors: tuple[OutputError, ...] = ()
 
 
 @dataclass
@@ -104,6 +108,7 @@ class _Found:
     cases: tuple[ModelCase, ...] = ()
     results: dict[tuple[int, str], Result] = field(default_factory=dict)
     growths: dict[tuple[int, str], Growth] = field(default_factory=dict)
+    errors: dict[tuple[int, str], tuple[OutputError, ...]] = field(default_factory=dict)
     traced: dict[tuple[int, str], Traced] = field(default_factory=dict)
     divergences: dict[tuple[int, str], FoundDivergence] = field(default_factory=dict)
     unfound: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -181,6 +186,8 @@ def _once(task: ModelTask, supervisor: Supervisor, found: _Found) -> tuple[Death
             step = message
         elif isinstance(message, Growth):
             found.growths[message.case, message.backend] = message
+        elif isinstance(message, OutputErrors):
+            found.errors[message.case, message.backend] = message.outputs
         elif isinstance(message, Traced):
             found.traced[message.case, message.backend] = message
         elif isinstance(message, Death):
@@ -255,7 +262,7 @@ def _outcome(
         signature=mark,
         message=message,
     )
-    return ModelOutcome(verdict, case, grown, traced, divergence)
+    return ModelOutcome(verdict, case, grown, traced, divergence, found.errors.get(key, ()))
 
 
 def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:

@@ -94,6 +94,15 @@ def recorded_model(run: Path, wanted: str) -> str | None:
     return model_word(run, store.read(run, ["overload"], pc.field("case_id") == case_id)["overload"].to_pylist())
 
 
+def recorded_rules(run: Path) -> tuple[str, ...]:
+    """The files of conversion functions that a run used.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    return tuple(map(str, rule_files(run, read_run_info(run))))
+
+
 def from_file(path: Path) -> Again:
     """The invocations of a file: one as JSON, or one per line.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -15,6 +16,7 @@ from harness.core.invocation import Invocation
 from harness.execute.models.quantised import WITHIN_STEPS
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
+from harness.models.onnx_inputs import FixedSize
 from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
 from harness.present.report import Note, Report, Row, Section
 
@@ -22,27 +24,38 @@ from harness.present.report import Note, Report, Row, Section
 _MOST_CALLS = 8
 
 
-def check_report(found: ModelCheck) -> Report:
-    """The report of a check."""
+def check_report(found: ModelCheck, options: str = "") -> Report:
+    """The report of a check; `options` are what else it was asked with, for the command that comes next."""
     failing = [way for way in found.ways if way.failure is not None]
-    verdict = "survives" if found.survives else "does not survive"
-    if found.survives:
-        note = Note(verdict, "green")
-    elif not failing:
-        note = Note("gives the right results, but forgets what it keeps between calls", "yellow")
-    else:
-        of_all = f" {len(failing)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
-        note = Note(f"{verdict}{of_all}", "red")
+    note = _headline(found, failing)
     sections = [Section(title="Ways", rows=tuple(map(_way_row, found.ways)), noun="way")]
-    sections += [section for way in failing for section in _why(way)]
+    causes = _Causes(failing)
+    if failing:
+        sections.append(Section(title="Why", rows=tuple(causes.rows()), noun="cause"))
+        sections.append(Section(title="How much", rows=tuple(_error_rows(failing)), noun="output"))
+        sections.append(Section(title="What helps, tried", rows=tuple(_remedy_rows(found)), noun="change"))
     if found.state:
         sections.append(Section(title="State", rows=tuple(_state_rows(found)), noun="change"))
     return Report(
         title=found.name,
         before=(note,),
-        sections=tuple(sections),
-        after=tuple(_next_steps(found, failing)),
+        sections=tuple(section for section in sections if section.rows),
+        after=tuple(_next_steps(found, failing, options)),
     )
+
+
+def _headline(found: ModelCheck, failing: Sequence[Way]) -> Note:
+    idle = [way for way in found.ways if way.failure is None and not way.is_compared]
+    if found.survives:
+        return Note("survives", "green")
+    if failing:
+        of_all = f" {len(failing)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
+        more = f"; nothing was compared in {len(idle)}" if idle else ""
+        return Note(f"does not survive{of_all}{more}", "red")
+    if idle:
+        of_all = f" in {len(idle)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
+        return Note(f"unknown: nothing was compared{of_all}", "yellow")
+    return Note("gives the right results, but forgets what it keeps between calls", "yellow")
 
 
 def _ways(number: int) -> str:
@@ -62,47 +75,124 @@ def _way_row(way: Way) -> Row:
         inputs = f" with {failure.case.change}" if failure.case.change else ""
         passed = sum(o.verdict.outcome is Outcome.PASS for o in way.outcomes)
         of_all = f"; {passed} of {len(way.outcomes)} runs are right" if passed else ""
-        return Row(way_name(way), f"{verdict.outcome} at {verdict.stage}{inputs}{of_all}")
+        message = informative_line(verdict.message)
+        return Row(way_name(way), f"{verdict.outcome} at {verdict.stage}{inputs}{of_all}: {message}")
     outcomes = {o.verdict.outcome for o in way.outcomes}
     if outcomes == {Outcome.PASS}:
         errors = [o.growth.error for o in way.outcomes if o.growth is not None]
         largest = f"; largest error {max(errors):.1e} of the largest element" if errors else ""
         steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.verdict.excused for o in way.outcomes) else ""
         return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{steps}{largest}")
-    return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
+    if way.is_compared:
+        return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
+    return Row(way_name(way), f"nothing was compared: {_prevented(way)}")
 
 
-def _why(way: Way) -> Iterator[Section]:
-    """Where one way breaks, and whose fault that is."""
+def _prevented(way: Way) -> str:
+    """Why no result of a way was compared."""
+    verdict = way.outcomes[0].verdict
+    if verdict.outcome is Outcome.BUILT:
+        return f"{way.backend} was built and cannot run here"
+    return informative_line(verdict.message) or str(verdict.outcome)
+
+
+class _Causes:
+    """What breaks the failing ways: each cause once, with the ways that it breaks."""
+
+    def __init__(self, failing: Sequence[Way]) -> None:
+        self._failing = failing
+        self._ways: dict[tuple[str, str], list[Way]] = {}
+        self._rows: dict[tuple[str, str], Row] = {}
+
+    def rows(self) -> Iterator[Row]:
+        """The causes in the order of the ways, of each what explains most first."""
+        for way in self._failing:
+            for row in _cause_rows(way):
+                key = row.where, row.what
+                self._ways.setdefault(key, []).append(way)
+                self._rows.setdefault(key, row)
+        for key, row in self._rows.items():
+            ways = self._ways[key]
+            where = "" if len(ways) == len(self._failing) else f" ({'; '.join(map(way_name, ways))})"
+            yield replace(row, what=f"{row.what}{where}")
+
+
+def _cause_rows(way: Way) -> Iterator[Row]:
+    """What breaks one way, what explains most first; the whole model where nothing smaller does."""
     failure, divergence = way.failure, way.divergence
     assert failure is not None
-    rows = []
-    if failure.traced is not None:
-        what = (
-            "right at the example's sizes only"
-            if failure.traced.what == "sizes"
-            else "right for the example's path only"
+    if any(remedy.kind == "example" and remedy.helps for remedy in way.remedies):
+        # All the rest follows from that.
+        yield Row(
+            "the example", "torch.export fixes an open size whose example is 1, so that the export is right for 1"
         )
-        rows.append(Row("the export", what, failure.traced.evidence))
+        return
+    rows = [_call_row(verdict) for verdict in way.guilty_calls[:_MOST_CALLS]]
     if divergence is not None and divergence.kind == "operator":
         where = f" in {divergence.module}" if divergence.module else ""
         node = f", ONNX node {divergence.onnx_node}" if divergence.onnx_node else ""
-        rows.append(
-            Row("first wrong value", f"{divergence.operator}{where}{node}: {divergence.detail.splitlines()[0]}")
-        )
-    # First what ends where the model does.
-    calls = sorted(way.calls, key=lambda call: call.stage is not failure.verdict.stage)
-    rows += [_call_row(verdict) for verdict in calls[:_MOST_CALLS]]
+        words = f"{divergence.operator}{where}{node}: {divergence.detail.splitlines()[0]}"
+        rows.append(Row("first wrong value", words))
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
+    if failure.traced is not None:
+        depends = "sizes" if failure.traced.what == "sizes" else "path"
+        rows.append(Row("the export", f"right for the example's {depends} only", failure.traced.evidence))
     if not rows:
         message = failure.verdict.message
         refused = failure.verdict.outcome is not Outcome.MISMATCH
         words = informative_line(message) if refused else failure.verdict.signature
         line = raising_line(message)
-        rows.append(Row("the whole model", words, f"at {line}" if line else _nothing_alone(way)))
-    rows += [Row("note", note) for note in way.notes]
-    yield Section(title=f"Why: {way_name(way)}", rows=tuple(rows), noun="cause")
+        blame = _owner(failure.verdict)
+        rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
+    yield from rows
+    yield from (Row("note", note) for note in way.notes)
+
+
+def _owner(verdict: Verdict) -> str:
+    """Whose the failure of a whole model is, as far as the stage says it."""
+    owners = {
+        Stage.CONVERT: verdict.converter,
+        Stage.CHECK: verdict.converter,
+        Stage.LOAD: verdict.backend,
+        Stage.RUN: verdict.backend,
+    }
+    owner = owners.get(verdict.stage)
+    return f"blame: {owner}. " if owner else ""
+
+
+def _error_rows(failing: Sequence[Way]) -> Iterator[Row]:
+    """By how much the outputs are off, of each way's worst run."""
+    for way in failing:
+        wrong = [o for o in way.outcomes if o.errors]
+        worst = max(wrong, key=lambda o: max(e.error / e.allowed for e in o.errors), default=None)
+        for error in worst.errors if worst is not None else ():
+            if error.error > error.allowed:
+                off = "has NaN or infinities elsewhere" if math.isinf(error.error) else f"off by {error.error:.2g}"
+                by = "" if math.isinf(error.error) else f", {error.error / error.allowed:,.0f} times the tolerance"
+                of = f" (largest element {error.largest:.3g}, tolerance {error.allowed:.2g}{by})"
+                yield Row(f"output {error.output}, {error.form}", f"{off}{of}", way_name(way))
+
+
+#: How a change is asked for.
+_CHANGES = {
+    "converter": "--converter {}",
+    "opset": "--opset {}",
+    "backend": "--backend {}",
+    "dtype": "in {}",
+    "example": "with an example of {}",
+}
+
+
+def _remedy_rows(found: ModelCheck) -> Iterator[Row]:
+    """What makes the first failing way right, and what does not."""
+    for way in found.ways:
+        helpful = [remedy for remedy in way.remedies if remedy.helps]
+        others = [_CHANGES[r.kind].format(r.value) for r in way.remedies if not r.helps]
+        for remedy in helpful:
+            yield Row(_CHANGES[remedy.kind].format(remedy.value), "every run is right", way_name(way))
+        if others and not helpful:
+            yield Row("nothing that was tried", ", ".join(others), way_name(way))
 
 
 def _call_row(verdict: Verdict) -> Row:
@@ -148,11 +238,11 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
         yield Row("second call", "the same inputs give another result than in the first call")
 
 
-def _next_steps(found: ModelCheck, failing: list[Way]) -> Iterator[Note]:
+def _next_steps(found: ModelCheck, failing: list[Way], options: str) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
     if failing:
-        yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}")
+        yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}{options}")
 
 
 def _of_way(way: Way) -> str:
@@ -162,11 +252,14 @@ def _of_way(way: Way) -> str:
     return f"{converter}{backend}{f' --also {way.dtype}' if way.dtype else ''}"
 
 
-def onnx_report(checks: Sequence[OnnxCheck]) -> Report:
-    """The report of a check of an ONNX file."""
+def onnx_report(checks: Sequence[OnnxCheck], options: str = "") -> Report:
+    """The report of a check of an ONNX file; `options` as for `check_report`."""
     survives = all(check.survives for check in checks)
     runs = tuple(Row(check.backend, _run_text(run), run.inputs) for check in checks for run in check.runs)
     sections = [Section(title="Runs", rows=runs, noun="run")]
+    fixed = {one.name: one for check in checks for one in check.fixed}
+    if fixed:
+        sections.append(Section(title="Sizes", rows=tuple(map(_fixed_row, fixed.values())), noun="size"))
     for check in checks:
         rows = tuple(_onnx_rows(check))
         if rows:
@@ -180,8 +273,16 @@ def onnx_report(checks: Sequence[OnnxCheck]) -> Report:
         title=checks[0].path,
         before=(Note("survives" if survives else "does not survive", "green" if survives else "red"),),
         sections=tuple(sections),
-        after=(*judged, *(Note(f"next: conformance repro {c.path}{_of_backend(c)}") for c in checks if _is_shown(c))),
+        after=(
+            *judged,
+            *(Note(f"next: conformance repro {c.path}{_of_backend(c)}{options}") for c in checks if _is_shown(c)),
+        ),
     )
+
+
+def _fixed_row(fixed: FixedSize) -> Row:
+    by = f" by {' or '.join(fixed.by)}" if fixed.by else ""
+    return Row(fixed.name, f"declared open, and fixed at {fixed.size}{by}")
 
 
 def _is_shown(check: OnnxCheck) -> bool:
@@ -201,6 +302,12 @@ def _onnx_rows(check: OnnxCheck) -> Iterator[Row]:
         yield _without(check.backend, check.passes)
     node = check.node
     if node is None:
+        failing = next((run for run in check.runs if run.outcome != "pass"), None)
+        if failing is not None and not check.optimiser:
+            # A runtime may refuse a wrong file, and may not end the process.
+            rejected = f"; ONNX's checker rejects the file: {check.invalid}" if check.invalid else ""
+            blame = f"blame: {check.backend}{rejected}"
+            yield Row("the whole file", f"{failing.outcome} at {failing.stage}: {failing.message}", blame)
         return
     facts = node.facts
     origin = f"; from {node.origin}" if node.origin else ""
@@ -234,7 +341,6 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
         "model": found.name,
         "word": found.word,
         "survives": found.survives,
-        "calls": found.calls,
         "left_out": list(found.left_out),
         "state": {
             "changed": list(found.state.names),
@@ -252,7 +358,8 @@ def _way_data(way: Way) -> dict[str, Any]:
         "backend": way.backend,
         "shapes": way.shape_mode,
         "dtype": way.dtype or None,
-        "survives": way.failure is None,
+        "survives": way.survives,
+        "compared": way.is_compared,
         "runs": [
             {
                 "change": o.case.change,
@@ -261,6 +368,7 @@ def _way_data(way: Way) -> dict[str, Any]:
                 "message": o.verdict.message,
                 "error": o.growth.error if o.growth else None,
                 "traced": o.traced.what if o.traced else None,
+                "outputs": [asdict(error) for error in o.errors],
             }
             for o in way.outcomes
         ],
@@ -277,8 +385,9 @@ def _way_data(way: Way) -> dict[str, Any]:
                 "message": v.message,
                 "evidence": evidence_of_row(vars(v)),
             }
-            for v in way.calls
+            for v in way.guilty_calls
         ],
+        "remedies": [asdict(remedy) for remedy in way.remedies],
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),
     }

@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from harness.causes.groups import FailureGroup, GroupKind
+from harness.causes.inaccuracies import Inaccuracy
 from harness.causes.known_issues import NoLongerFailing
 from harness.compare.verdict import FAILURES, SPEC
 from harness.core.documents import count, listed, plain, shown
@@ -93,6 +94,20 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     links = (f"known: {plain(issue.link)}" for issue in group.known[:3])
     details += [Text(link, no_wrap=True, overflow="ignore") for link in links]
     yield Padding(Group(*details), (0, 0, 0, 4), expand=False)
+
+
+def render_inaccuracies(found: Sequence[Inaccuracy], limit: int | None = 10) -> RenderableType:
+    """Kernels that are less exact than PyTorch, the largest error first, for a terminal."""
+    lines = [Text(f"{count(len(found), 'inaccuracy', 'inaccuracies')}, not counted as failures", style="bold")]
+    for one in found[:limit]:
+        size = f"up to {one.largest_ulps:,.3g} ULP ({one.largest_error:.2g})"
+        lines.append(
+            Text(
+                f"  {one.component}: {one.place}, {count(one.cases, 'case')}, {listed(one.dtypes, 4)}: {size}; "
+                f"largest: {one.case_id}"
+            )
+        )
+    return Group(*lines)
 
 
 def render_no_longer_failing(gone: Sequence[NoLongerFailing]) -> RenderableType:

@@ -21,7 +21,7 @@ COLUMNS: tuple[str, ...] = (*_KEYS, "dtype", "structure_id")
 #: The dtype that structures are counted in: nearly every operator takes it.
 _COUNTED = "float32"
 #: What says nothing of a case.
-_UNJUDGED = frozenset({Outcome.SKIP, Outcome.BUILT, Outcome.NARROWED})
+_UNJUDGED = frozenset({Outcome.SKIP, Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE})
 #: Stages that a case reaches without a conversion.
 _BEFORE = frozenset({Stage.REFERENCE, Stage.CONVERT})
 

@@ -241,7 +241,7 @@ OPEN = "open"
 
 _STYLES: dict[str, str] = {
     Outcome.PASS: "green",
-    **dict.fromkeys((Outcome.BUILT, Outcome.NARROWED, Outcome.SKIP, OPEN), "yellow"),
+    **dict.fromkeys((Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE, Outcome.SKIP, OPEN), "yellow"),
 }
 
 

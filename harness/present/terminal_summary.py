@@ -15,6 +15,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from harness.causes import groups as failures, known_issues
+from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.causes.real_use import real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
@@ -27,7 +28,11 @@ from harness.gate.run_diff import Diff, compare_runs
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.composition_text import composition, render_composition
-from harness.present.failures_text import render as render_failures, render_no_longer_failing
+from harness.present.failures_text import (
+    render as render_failures,
+    render_inaccuracies,
+    render_no_longer_failing,
+)
 from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import fallbacks, onnx_reach
@@ -112,6 +117,7 @@ def _parts(
     if found:
         yield render_failures(found, groups)
         yield Text()
+    yield from _inaccuracies(results_dir)
     yield from render_composition(composition(results_dir))
     yield from render_opsets(opset_differences(results_dir))
     yield from _remarks(results_dir)
@@ -142,6 +148,13 @@ def _parts(
         f"{count(cases, 'case')}, {count(rows.num_rows, 'verdict')}, written to {plain(where)}/{name}",
         no_wrap=True,
     )
+
+
+def _inaccuracies(results_dir: Path) -> Iterator[RenderableType]:
+    found = inaccuracies(store.read(results_dir, COLUMNS, INACCURATE).to_pylist())
+    if found:
+        yield render_inaccuracies(found, 3)
+        yield Text()
 
 
 def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[RenderableType]:

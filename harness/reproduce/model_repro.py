@@ -14,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
-from harness.compare.verdict import Stage, Verdict
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.execute.models.model_loading import ModelProblem
 from harness.execute.supervisor import Supervisor
 from harness.models.check import ModelCheck, Progress, Way, check_model
+from harness.models.facts import ModelFacts
 from harness.models.graph_part import GraphPart
-from harness.models.onnx_check import ExportedTask, OnnxNode, OnnxTask, check_onnx
+from harness.models.onnx_check import ExportedTask, OnnxCheck, OnnxNode, OnnxTask, check_onnx
+from harness.models.onnx_inputs import SIZES, drawn_inputs, open_sizes, read_inputs
 from harness.plan.model_unit import ModelUnit
 from harness.record import store
 from harness.record.run_info import RunInfo, installed_versions
@@ -67,7 +70,7 @@ def smallest_of_file(path: str, backend: str, inputs: str, supervisor: Superviso
     """The smallest part of an ``.onnx`` file that fails in a backend.
 
     Raises:
-        ModelProblem: it cannot be read, or does not fail there, or no smaller graph does.
+        ModelProblem: it cannot be read, or does not fail there.
         InvalidFile: it is wrong itself.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
@@ -76,19 +79,35 @@ def smallest_of_file(path: str, backend: str, inputs: str, supervisor: Superviso
         raise ModelProblem(f"{path} survives in {backend}: there is nothing to reproduce")
     if check.node is not None and check.node.invalid:
         raise InvalidFile(check.node)
-    if check.part is None:
-        run = next(run for run in check.runs if run.outcome != "pass")
-        raise ModelProblem(f"no smaller graph than {path} fails ({run.outcome} at {run.stage}: {run.message})")
-    return PartOfGraph(Path(path).stem, backend, check.part)
+    part = check.part if check.part is not None else _whole_file(path, inputs, check)
+    return PartOfGraph(Path(path).stem, backend, part)
+
+
+def _whole_file(path: str, inputs: str, check: OnnxCheck) -> GraphPart:
+    """A file of which nothing smaller fails, with the inputs that it fails with."""
+    model = onnx.load(path)
+    feeds = read_inputs(Path(inputs), model) if inputs else None
+    if feeds is None:
+        sizes = {one.name: one.size for one in check.fixed}
+        feeds = drawn_inputs(model, {**dict.fromkeys(open_sizes(model), SIZES[0]), **sizes}, 0)
+    run = next(run for run in check.runs if run.outcome != "pass")
+    return GraphPart(
+        model=model.SerializeToString(),
+        inputs=feeds,
+        stage=run.stage,
+        message=run.message,
+        ends_process=run.outcome in (Outcome.CRASH, Outcome.TIMEOUT),
+    )
 
 
 def smallest_of_model(
-    units: Sequence[ModelUnit], directory: Path, supervisor: Supervisor, progress: Progress
+    units: Sequence[ModelUnit], facts: ModelFacts, directory: Path, supervisor: Supervisor, progress: Progress
 ) -> ReproducibleFailure | PartOfGraph:
     """The smallest call or graph that shows the first failure of a model.
 
     Args:
-        units: As `check_model` takes them.
+        units: As `check_model` takes them, and `facts`.
+        facts: What is known of the model.
         directory: Where a call that fails alone is recorded.
         supervisor: As for `check_model`.
         progress: Called before each step.
@@ -97,7 +116,7 @@ def smallest_of_model(
         ModelProblem: the model survives, or nothing smaller than it fails; the message says what is known.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
-    found = check_model(units, supervisor, progress)
+    found = check_model(units, facts, supervisor, progress)
     way = next((way for way in found.ways if way.failure is not None), None)
     if way is None:
         raise ModelProblem(f"{found.name} survives: there is nothing to reproduce")
@@ -136,10 +155,8 @@ def _is_of(unit: ModelUnit, way: Way) -> bool:
 
 
 def _call_to_show(way: Way) -> Verdict | None:
-    """A call that fails alone where the model does; else any that does."""
-    assert way.failure is not None
-    alike = (call for call in way.calls if call.stage is way.failure.verdict.stage)
-    return next(alike, next(iter(way.calls), None))
+    """The call that explains most of the failure."""
+    return next(iter(way.guilty_calls), None)
 
 
 def _nothing_smaller(found: ModelCheck, way: Way) -> str:
@@ -149,7 +166,7 @@ def _nothing_smaller(found: ModelCheck, way: Way) -> str:
     right = f"; without the optimiser of the {way.optimiser.owner} it is right{passes}" if way.optimiser.owner else ""
     return (
         f"{found.name} fails as a whole ({verdict.outcome} at {verdict.stage}: {verdict.signature}), and none of its "
-        f"{count(found.calls, 'call')} does alone{right}"
+        f"{count(way.calls_made, 'call')} does alone{right}"
     )
 
 
@@ -183,6 +200,7 @@ def part_script(found: PartOfGraph, saved: str = "") -> str:
         allowed=part.allowed,
         saved=saved,
         optimised=part.exporter,
+        ends_process=part.ends_process,
     )
 
 

@@ -28,7 +28,7 @@ from harness.reproduce import call_source
 from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
 from harness.reproduce.failure import ReproducibleFailure
-from harness.reproduce.script import GONE, THERE, NoScript
+from harness.reproduce.script import GONE, THERE, NoScript, left_to_child
 from harness.run.backend import BACKENDS
 
 #: Characters; a longer model is not text that people read.
@@ -78,6 +78,10 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     return _assembled(heading, run, [*before, *run.run, *shown, *checked])
 
 
+#: Seconds that a child process is waited for.
+_PATIENCE = 120
+
+
 def write_part_script(
     model: onnx.ModelProto,
     inputs: Mapping[str, Array],
@@ -91,6 +95,7 @@ def write_part_script(
     allowed: float = 0.0,
     saved: str = "",
     optimised: bool = False,
+    ends_process: bool = False,
 ) -> str:
     """The script for a graph that a runtime refuses or computes wrongly.
 
@@ -107,6 +112,7 @@ def write_part_script(
         saved: Path without its suffix of an ``.onnx`` file and an ``.npz`` file that hold the graph and its
             inputs; "" where the script is to hold them itself.
         optimised: Whether the runtime gets what the exporter's optimiser makes of the graph.
+        ends_process: Whether the runtime crashes, or does not answer.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or
@@ -117,10 +123,19 @@ def write_part_script(
         made = [f'model = onnx.load("{saved}.onnx")', f'inputs = dict(np.load("{saved}.npz"))']
     else:
         made = [*_model_source(model), *_inputs_source(inputs)]
+    if ends_process:
+        child = replace(run, imports=(*run.imports, "import subprocess", "import sys"))
+        return _assembled(heading, child, left_to_child([*made, *run.load, *run.run], _PATIENCE))
     if stage is Stage.LOAD:
         return _assembled(heading, run, [*made, *_refused(run.load, "load")])
     if stage is Stage.RUN or expected is None:
         return _assembled(heading, run, [*made, *run.load, *_refused(run.run, "run")])
+    body = [*made, *run.load, *run.run, *_compared(expected, output, element, allowed)]
+    return _assembled(heading, run, body)
+
+
+def _compared(expected: Array, output: int, element: tuple[int, ...] | None, allowed: float) -> list[str]:
+    """Code that compares an output with the right one."""
     if element is None:
         shown = [
             f'expected = ("{expected.dtype}", {expected.shape})',
@@ -135,7 +150,7 @@ def write_part_script(
         bounds = f"assert_allclose(got, expected, rtol=0, atol={allowed:g})"
         check = f"np.testing.{bounds if is_floating else 'assert_array_equal(got, expected)'}"
     shown.append(r'print(f"expected {expected!r}\ngot      {got!r}")')
-    return _assembled(heading, run, [*made, *run.load, *run.run, *shown, *_caught([check], "AssertionError", "error")])
+    return [*shown, *_caught([check], "AssertionError", "error")]
 
 
 def _optimised(run: RunSnippet) -> RunSnippet:

@@ -15,7 +15,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 import harness
+from harness.compare.signatures import informative_line
+from harness.core.invocation import Invocation, Literal, TensorSpec
 
 #: What may be bisected → distribution, and whether it is installed with what it needs. The others' needs are
 #: those of the installed release, which older and newer ones mostly share; PyTorch's libraries are its own.
@@ -167,6 +170,53 @@ class Rerun:
         return verdicts_of([case["verdict"] for case in cases], package, release)
 
 
+def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path) -> list[str]:
+    """A case that every release runs which works here at all: Relu, in the form of the case in question.
+
+    Args:
+        word: The case: an ``.onnx`` file, whose IR version and opsets the control has, or anything else.
+        ways: Converters and backends to run it with.
+        directory: Where it is written.
+    """
+    import onnx
+
+    given = Path(word)
+    if given.suffix == ".onnx":
+        model = onnx.load(given, load_external_data=False)
+        value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+        graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "control", value[:1], value[1:])
+        control = onnx.helper.make_model(graph, ir_version=model.ir_version, opset_imports=model.opset_import)
+        file = directory / "control.onnx"
+        onnx.save(control, file)
+    else:
+        spec = TensorSpec((2,), "float32", (1,), 0, Literal((1.0, -1.0)))
+        file = directory / "control.json"
+        file.write_text(Invocation("aten.relu.default", (("self", spec),)).json, encoding="utf-8")
+    converters, backends = (sorted({way[i] for way in ways if way[i]}) for i in (0, 1))
+    return [str(file), *(f"--converter={c}" for c in converters), *(f"--backend={b}" for b in backends)]
+
+
+def confirmed_verdicts(rerun: Rerun, word: str, package: str, release: str, installed: Path) -> Verdicts:
+    """What a case comes to with a release; none where not even the control passes with it.
+
+    Args:
+        rerun: How the case is run.
+        word: The case.
+        package: Whose release is tried.
+        release: The version.
+        installed: Where the release is.
+    """
+    answer = rerun.verdicts(package, release, installed)
+    if answer.missing or answer.passes:
+        return answer
+    with tempfile.TemporaryDirectory() as directory:
+        control = Rerun(control_words(word, answer.ways, Path(directory)), rerun.cwd)
+        known = control.verdicts(package, release, installed)
+    if known.passes:
+        return answer
+    return Verdicts("", f"{package} {release} does not run even Relu here: {known.shown or known.missing}")
+
+
 def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> Verdicts:
     """What `conformance replay` found with a release; none where the release does not go with the others.
 
@@ -181,14 +231,19 @@ def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> 
     unfit = [one["signature"] for one in found if one["signature"].startswith(_UNFIT)]
     if unfit:
         return Verdicts("", f"{package} {release} does not go with the other packages: {unfit[0][:200]}")
-    return Verdicts("; ".join(sorted(set(map(_said, found)))))
+    return Verdicts(
+        "; ".join(sorted({_ended(verdict, verdict["signature"]) for verdict in found})),
+        shown="; ".join(sorted({_ended(verdict, informative_line(verdict["message"])) for verdict in found})),
+        passes=all(verdict["outcome"] == "pass" for verdict in found),
+        ways=tuple({(verdict["converter"], verdict["backend"]): None for verdict in found}),
+    )
 
 
-def _said(verdict: dict[str, Any]) -> str:
+def _ended(verdict: dict[str, Any], why: str) -> str:
     """``dynamo → ort-cpu: mismatch at compare: values``."""
     how = verdict["outcome"]
     if how != "pass":
-        how = f"{how} at {verdict['stage']}: {verdict['signature']}"
+        how = f"{how} at {verdict['stage']}: {why}"
     where = " → ".join(filter(None, (verdict["converter"], verdict["backend"])))
     return f"{where}: {how}"
 
@@ -198,12 +253,19 @@ class Verdicts:
     """What became of a case with one release.
 
     Attributes:
-        said: The outcome and where, per converter and backend, as one line; "" where there is none.
+        said: The outcome and where, per converter and backend, without what varies from run to run; "" where there is
+            none.
         missing: Why there is no verdict, as one line; "" where there is one.
+        shown: The outcomes for a person.
+        passes: Whether all of them are passes.
+        ways: Converter and backend of each.
     """
 
     said: str
     missing: str = ""
+    shown: str = ""
+    passes: bool = False
+    ways: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

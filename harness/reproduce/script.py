@@ -247,7 +247,11 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     steps += parts.run.load
     if failure.stage in (Stage.RUN, Stage.COMPARE):
         steps += [*parts.source.fed, *parts.run.run]
-    seconds = round(failure.timeout) + 60
+    return left_to_child(steps, round(failure.timeout) + 60)
+
+
+def left_to_child(steps: Sequence[str], seconds: int) -> list[str]:
+    """Code that has a child process take steps that end it, or last longer than `seconds`."""
     return [
         'if sys.argv[1:] == ["child"]:',
         *(f"    {line}" for line in steps),

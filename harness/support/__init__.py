@@ -1,1 +1,1 @@
-"""Whether operators, calls and models are supported: answers from a record. They run no operator."""
+"""Is it supported: by running the calls, or as a view of a run."""

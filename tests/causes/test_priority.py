@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from statistics import fmean
 
 from harness_runs import row_of
 
@@ -14,10 +11,8 @@ from harness.causes.priority import (
     IN_HALF,
     UNSEEN,
     Callers,
-    Pair,
     UseWeights,
     callers_of_failure,
-    failure_priority,
     model_use,
 )
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -26,7 +21,6 @@ from harness.generate.case_library import load_cases
 from harness.generate.cases_home import cases_directory
 from harness.present import matrix
 from harness.record.parquet import to_table
-from harness.support.record import SHIPPED, read_support
 
 
 def verdict(number: int, overload: str, *shape: int, **changes: object) -> Verdict:
@@ -84,47 +78,6 @@ def test_the_counts_that_are_checked_in_are_of_many_kinds_of_models() -> None:
     assert use.attributes["aten.gelu.default"]["approximate"]['"tanh"'] > 0
     # Those without an operator case only make memory, or write into it.
     assert len(use.calls.keys() - load_cases().keys()) < 0.2 * len(use.calls)
-
-
-def _average_precision(order: Sequence[Pair], wanted: Collection[Pair]) -> float:
-    places = [place for place, pair in enumerate(order, start=1) if pair in wanted]
-    return fmean(found / place for found, place in enumerate(places, start=1))
-
-
-def test_the_ranking_of_other_models_predicts_what_fails_for_a_model() -> None:
-    """On the record that is shipped: a model's failures are those of its operators, in its dtypes."""
-    cases: defaultdict[Pair, int] = defaultdict(int)
-    failures: defaultdict[Pair, int] = defaultdict(int)
-    ways: defaultdict[Pair, dict[Outcome, bool]] = defaultdict(dict)
-    for kind in read_support(SHIPPED).kinds:
-        pair = kind.overload, next(iter(kind.dtypes.values()), "float32")
-        cases[pair] += kind.cases
-        failures[pair] += kind.failures
-        if kind.failures:
-            outcome = Outcome(kind.how.split()[0])
-            ways[pair][outcome] = ways[pair].get(outcome, False) or kind.ordinary
-
-    def priority(pair: Pair, use: UseWeights) -> float:
-        return max(
-            failure_priority(o, callers_of_failure((), [pair] if usual else [], [pair], use, {}, {}))
-            for o, usual in ways[pair].items()
-        )
-
-    def ranked(pairs: Iterable[Pair], key: dict[Pair, float]) -> list[Pair]:
-        return sorted(pairs, key=lambda pair: (-key[pair], pair))
-
-    use = model_use()
-    by_share = ranked(ways, {pair: failures[pair] / cases[pair] for pair in ways})
-    ours, theirs = list[float](), list[float]()
-    for model in range(0, len(use.models), 12):
-        met = {pair for pair in use.pairs_of(model) if any(ways.get(pair, {}).values())}
-        if met:
-            rest = use.without(model)
-            ours.append(_average_precision(ranked(ways, {p: priority(p, rest) for p in ways}), met))
-            theirs.append(_average_precision(by_share, met))
-    assert len(ours) >= 10
-    assert all(mine > share for mine, share in zip(ours, theirs, strict=True))
-    assert fmean(ours) > 0.4 > 0.05 > fmean(theirs)
 
 
 def test_callers_are_the_models_whose_own_calls_fail() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
+import importlib.util
 import pkgutil
+import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +20,7 @@ from harness.record.layout import ResultsError
 #: The sections of the help, in order; each module of a subcommand names its own as `SECTION`.
 SECTIONS = ("run", "look", "dig", "gate", "store")
 #: Subcommands that run cases in worker processes of their own.
-_WITH_WORKERS = ("check", "diverge", "explain", "graphs", "replay", "shrink")
+_WITH_WORKERS = ("check", "diverge", "explain", "graphs", "replay", "shrink", "supports")
 
 
 class _CannotBeDone(click.ClickException):
@@ -27,6 +31,22 @@ class _CannotBeDone(click.ClickException):
 
 def _module(name: str) -> ModuleType:
     return importlib.import_module(f"harness.app.cli.{name.replace('-', '_')}")
+
+
+def _described(name: str) -> tuple[str, str]:
+    """The section and the short help of a subcommand, read from its source: to import all of them takes seconds."""
+    spec = importlib.util.find_spec(f"harness.app.cli.{name.replace('-', '_')}")
+    assert spec is not None
+    assert spec.origin is not None
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    section, words = (re.search(pattern, source, re.MULTILINE) for pattern in (_SECTION, _SHORT_HELP))
+    assert section is not None
+    assert words is not None
+    return section[1], words[1]
+
+
+_SECTION = r'^SECTION = "(\w+)"$'
+_SHORT_HELP = r'\bshort_help="([^"]+)"'
 
 
 class _Modules(click.Group):
@@ -46,12 +66,10 @@ class _Modules(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        names = self.list_commands(ctx)
-        room = formatter.width - 6 - max(map(len, names))
         by_section: dict[str, list[tuple[str, str]]] = {section: [] for section in SECTIONS}
-        for name in names:
-            module = _module(name)
-            by_section[module.SECTION].append((name, module.command.get_short_help_str(room)))
+        for name in self.list_commands(ctx):
+            section, words = _described(name)
+            by_section[section].append((name, words))
         for section, commands in by_section.items():
             with formatter.section(section.capitalize()):
                 formatter.write_dl(commands)
@@ -59,6 +77,11 @@ class _Modules(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], known, n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ": `conformance --help` lists them"
+            raise click.UsageError(f"there is no command {args[0]}{hint}", ctx)
         if args[0] in _WITH_WORKERS and not {"-h", "--help"} & set(args):
             from harness.core.isolation import preload_in_fork_server
 

@@ -266,6 +266,22 @@ def require_converters(names: Collection[str]) -> None:
             raise click.UsageError(f"--converter {name} makes no ONNX model, which this command is about")
 
 
+def require_writable(path: Path) -> None:
+    """Check that a file can be written, before the work whose result it is to hold.
+
+    Raises:
+        click.UsageError: it cannot.
+    """
+    existed = path.exists()
+    try:
+        with path.open("a", encoding="utf-8"):
+            pass
+    except OSError as error:
+        raise click.UsageError(f"cannot write {path}: {error.strerror}") from None
+    if not existed:
+        path.unlink()
+
+
 def require_backends(names: Collection[str]) -> None:
     """Check that backends are known, can run here and take ONNX models.
 

@@ -13,10 +13,11 @@ SECTION = "gate"
 
 
 @click.command(
+    short_help="Write the outcomes of a run as a baseline.",
     epilog=example(
         "conformance baseline results/RUN", "conformance baseline results/RUN --out golden/baseline --replace"
     )
-    + statuses("0")
+    + statuses("0"),
 )
 @run_argument
 @directory_option("--out", "Where to write. An existing baseline keeps what the run does not cover.", "golden/baseline")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.app.cli._models import is_model, resolved
-from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, statuses
+from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, rules_option, statuses
 
 if TYPE_CHECKING:
     from harness.reproduce.releases import Change
@@ -42,6 +42,7 @@ SECTION = "dig"
 @click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
 @names_option("--converter", "converters", "Use this one instead of the recorded one. Repeatable.")
 @names_option("--backend", "backends", "Use this one instead of the recorded one. Repeatable.")
+@rules_option("Use these conversion functions.")
 @json_option
 @click.pass_context
 def command(
@@ -53,6 +54,7 @@ def command(
     run: str | None,
     converters: tuple[str, ...],
     backends: tuple[str, ...],
+    rules: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Find the release of a package that changed the verdict on a case.
@@ -67,12 +69,21 @@ def command(
 
     With --json: package, tried (release, verdict, missing), before, after, between.
     """
-    from harness.reproduce.releases import NoReleases, Rerun, Verdicts, install_release, releases_of, search_releases
+    from harness.reproduce.releases import (
+        NoReleases,
+        Rerun,
+        Verdicts,
+        confirmed_verdicts,
+        install_release,
+        releases_of,
+        search_releases,
+    )
 
     words = [resolved(case)]
     if not is_model(case) and not Path(case).is_file():
         words += ["--run", str(find_run(run).resolve())]
     words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
+    words += [f"--rules={file.resolve()}" for file in rules]
     rerun = Rerun(words, Path.cwd())
     try:
         found = releases_of(package, first, last)
@@ -84,8 +95,8 @@ def command(
         installed = install_release(package, release, _PLACE.resolve())
         answer = Verdicts("", installed.problem)
         if not installed.problem:
-            answer = rerun.verdicts(package, release, installed.directory)
-        click.echo(f"  {release}: {answer.said or answer.missing}", err=True)
+            answer = confirmed_verdicts(rerun, case, package, release, installed.directory)
+        click.echo(f"  {release}: {answer.shown or answer.missing}", err=True)
         return answer
 
     change = search_releases(found, ask)
@@ -99,7 +110,7 @@ def _report(package: str, change: Change, as_json: bool) -> None:
             {
                 "package": package,
                 "tried": [
-                    {"release": release, "verdict": one.said or None, "missing": one.missing or None}
+                    {"release": release, "verdict": one.shown or None, "missing": one.missing or None}
                     for release, one in change.tried.items()
                 ],
                 "before": change.before or None,
@@ -109,10 +120,10 @@ def _report(package: str, change: Change, as_json: bool) -> None:
         )
     elif change.after:
         click.echo(f"{package} {change.after} changed the verdict:")
-        click.echo(f"  {change.before}: {change.tried[change.before].said}")
-        click.echo(f"  {change.after}: {change.tried[change.after].said}")
+        click.echo(f"  {change.before}: {change.tried[change.before].shown}")
+        click.echo(f"  {change.after}: {change.tried[change.after].shown}")
         if change.between:
             click.echo(f"  or one of {', '.join(change.between)}, which could not be tried")
     else:
-        known = {one.said for one in change.tried.values() if one.said}
+        known = {one.shown for one in change.tried.values() if one.said}
         click.echo(f"The verdict is the same: {known.pop()}" if known else "No release has a verdict.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import shlex
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +19,7 @@ from harness.app.cli._shared import (
     json_option,
     print_json,
     require_backends,
+    require_writable,
     say_step,
     statuses,
     timeout_option,
@@ -37,7 +41,7 @@ SECTION = "run"
         "conformance check my_model.py:make_model --converter torch-compile --converter executorch",
         "conformance check model.onnx --inputs inputs.npz --page check.html",
     )
-    + statuses("0 if the model survives every way; 1 if it does not"),
+    + statuses("0 if the model survives every way; 1 if it does not, or if nothing could be compared"),
 )
 @click.argument("word", metavar="MODEL")
 @click.option(
@@ -66,6 +70,10 @@ SECTION = "run"
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
+@click.option(
+    "--rtol", type=float, metavar="R", help="Relative error that is allowed, in place of what rounding explains."
+)
+@click.option("--atol", type=float, metavar="A", help="Absolute error that is allowed. Default with --rtol: 0.")
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of HTML, too.")
 @json_option
 @click.pass_context
@@ -82,6 +90,8 @@ def command(
     inputs: Path | None,
     timeout: float,
     memory_limit: float,
+    rtol: float | None,
+    atol: float | None,
     page: Path | None,
     as_json: bool,
 ) -> None:
@@ -94,22 +104,31 @@ def command(
     Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
     It is compared with the runtime's own result without optimisations, and each node with its definition.
 
-    With --json: model, word, survives, calls, left_out, state, ways. A way has converter, backend, shapes, dtype,
-    survives, runs, first_wrong_value, calls, optimiser, notes.
+    With --json: model, word, survives, left_out, state, ways. A way has converter, backend, shapes, dtype, survives,
+    compared, runs, first_wrong_value, calls, optimiser, remedies, notes.
     """
     # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
+    if page is not None:
+        require_writable(page)
+    if atol is not None and rtol is None:
+        raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
     if is_file_of_onnx(word):
         named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
-        for name, value in {**named, "--opset": opset}.items():
+        for name, value in {**named, "--opset": opset, "--rtol": rtol}.items():
             if value:
                 raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
         found = _check_onnx(word, backends or ("ort-cpu",), inputs, limits)
     elif inputs is not None:
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     else:
-        found = _check_model(word, converters, backends, opset, rules, variant_axes, dtypes, shapes, limits)
+        wanted = _Wanted(
+            word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes
+        )
+        # What a model prints is not the answer.
+        with contextlib.redirect_stdout(sys.stderr):
+            found = _check_model(wanted, limits)
     _show(found, page, as_json)
     ctx.exit(int(not found.survives))
 
@@ -137,38 +156,59 @@ def _show(found: Checked, page: Path | None, as_json: bool) -> None:
         emit(report.render(found.report))
 
 
-def _check_model(
-    word: str,
-    converters: tuple[str, ...],
-    backends: tuple[str, ...],
-    opset: int | None,
-    rules: tuple[str, ...],
-    axes: tuple[Axis, ...],
-    dtypes: tuple[str, ...],
-    shapes: str | None,
-    limits: Limits,
-) -> Checked:
+@dataclass(frozen=True)
+class _Wanted:
+    """What is asked of a model; see the options."""
+
+    word: str
+    converters: tuple[str, ...]
+    backends: tuple[str, ...]
+    opset: int | None
+    rules: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    dtypes: tuple[str, ...]
+    shapes: str | None
+    rtol: float | None
+    atol: float
+    given_axes: tuple[str, ...]
+
+    @property
+    def options(self) -> str:
+        """What `conformance repro` takes of the options, beside the way."""
+        words = [word for axis in self.given_axes for word in ("--axis", axis)]
+        words += [word for file in self.rules for word in ("--rules", file)]
+        words += ["--opset", str(self.opset)] if self.opset is not None else []
+        return "".join(f" {shlex.quote(word)}" for word in words)
+
+
+def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
+    from harness.compare.tolerances import Tolerance
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.models.model_task import Variant
     from harness.execute.supervisor import Supervisor
     from harness.models.check import check_model, units_of
+    from harness.models.facts import model_facts
     from harness.plan.options import Options, UsageProblem
     from harness.present.check_report import check_data, check_report
 
     options = Options(
-        models=(word,),
-        converters=converters,
-        backends=backends,
-        opset=opset,
-        rules=tuple(str(Path(file).absolute()) for file in rules),
+        models=(wanted.word,),
+        converters=wanted.converters,
+        backends=wanted.backends,
+        opset=wanted.opset,
+        rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
     )
+    tolerance = None if wanted.rtol is None else Tolerance(wanted.rtol, wanted.atol)
     try:
-        units = units_of(options, axes, dtypes, shapes)
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            found = check_model(units, supervisor, say_step)
+            say_step("load the model and call it twice")
+            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor)
+            units = units_of(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance)
+            found = check_model(units, facts, supervisor, say_step)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    return Checked(found.survives, check_report(found), check_data(found))
+    return Checked(found.survives, check_report(found, wanted.options), check_data(found))
 
 
 def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits) -> Checked:
@@ -188,4 +228,5 @@ def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limit
             checks = [check_onnx(task, supervisor) for task in tasks]
     except ModelProblem as error:
         raise click.UsageError(str(error)) from None
-    return Checked(all(check.survives for check in checks), onnx_report(checks), onnx_data(checks))
+    options = f" --inputs {shlex.quote(str(inputs))}" if inputs else ""
+    return Checked(all(check.survives for check in checks), onnx_report(checks, options), onnx_data(checks))

@@ -24,8 +24,9 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="Build a static site of some runs.",
     epilog=example("conformance dashboard results/* --out site/", "conformance dashboard DATASET --out site/ --json")
-    + statuses("0; 1 if no run could be shown")
+    + statuses("0; 1 if no run could be shown"),
 )
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @directory_option("--out", "Where to write the site. An existing site is replaced.", "site", metavar="DIR")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from pathlib import Path
 
@@ -10,10 +11,11 @@ from rich.text import Text
 
 from harness.app.cli._shared import emit, example, json_option, line, print_json, run_argument, selecting, statuses
 from harness.causes import groups as failures, known_issues
+from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import SPEC
 from harness.present.case_report import shown_path
 from harness.present.evidence import group_data
-from harness.present.failures_text import render, render_no_longer_failing
+from harness.present.failures_text import render, render_inaccuracies, render_no_longer_failing
 from harness.record import store
 from harness.record.json_lines import read_located, read_minimal
 from harness.record.progress import completeness
@@ -27,6 +29,7 @@ SECTION = "look"
 
 
 @click.command(
+    short_help="List the distinct failures of a run, worst first.",
     epilog=example(
         "conformance failures",
         "conformance failures results/RUN --blame backend --backend ort-cpu",
@@ -34,7 +37,7 @@ SECTION = "look"
     )
     + statuses(
         "0 if nothing failed, or if the specification leaves it all open; 1 for failures, or if verdicts are missing"
-    )
+    ),
 )
 @run_argument
 @selecting("overload", "backend", "converter", "blame", "outcome", "stage", "dtype", "family")
@@ -50,10 +53,11 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
 
     Failures of one defect are one entry. It has the place of the defect and what is wrong there, the
     operators and dtypes that it touches, its smallest case, and the upstream issue if one is known. A result
-    that the specification leaves open is not a defect, and is listed apart.
+    that the specification leaves open is not a defect, and is listed apart. So is a result that is as exact as the
+    operator's own formula, and less exact than PyTorch's.
 
-    With --json: run, missing, failures (total, groups), no_longer_failing. A group has outcome, stage, blame,
-    place, cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends,
+    With --json: run, missing, failures (total, groups), inaccuracies, no_longer_failing. A group has outcome, stage,
+    blame, place, cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends,
     smallest, line, minimal, known. The callers are models that call its operators; priority, from 0 to 1,
     orders the groups.
     """
@@ -61,6 +65,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
     known = known_issues.read_known_issues()
     rows = selection.read(run, failures.COLUMNS, failures.FAILED, encoded=True)
     groups = failures.failure_groups(rows, read_minimal(run), known, located=read_located(run))
+    inexact = inaccuracies(selection.read(run, COLUMNS, INACCURATE).to_pylist())
     gone = []
     if selection == Selection():
         gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, run))
@@ -73,6 +78,7 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
                 "run": str(run),
                 "missing": missing,
                 "failures": {"total": len(groups), "groups": [group_data(group) for group in some]},
+                "inaccuracies": [dataclasses.asdict(one) for one in inexact],
                 "no_longer_failing": [one.to_data() for one in gone],
             }
         )
@@ -84,6 +90,8 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
             which = "" if selection == Selection() else " of that kind"
             why = f"; the run is incomplete: {missing}" if missing else ""
             emit(Text(f"No failures{which}{why}."))
+        if inexact:
+            emit(render_inaccuracies(inexact, limit or None))
         if gone:
             emit(render_no_longer_failing(gone))
     ctx.exit(int(bool(missing) or any(group.blame != SPEC for group in groups)))

@@ -39,7 +39,7 @@ _all = click.option("--all", "show_all", is_flag=True, help=f"Print every line, 
 SECTION = "gate"
 
 
-@click.group()
+@click.group(short_help="Use stored calls with PyTorch's outputs.")
 def command() -> None:
     """Use stored invocations with PyTorch's outputs. `check` needs no PyTorch."""
 

@@ -17,12 +17,13 @@ SECTION = "store"
 
 
 @click.command(
+    short_help="Merge the runs of shards into one run.",
     epilog=example(
         "pytest harness --shard 1/2 --results-dir shards/1",
         "pytest harness --shard 2/2 --results-dir shards/2",
         "conformance merge shards/1 shards/2 --out results/NIGHTLY",
     )
-    + statuses("0 if all shards are there and whole; 1 if something is missing")
+    + statuses("0 if all shards are there and whole; 1 if something is missing"),
 )
 @click.argument("shards", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="SHARD_RUN...")
 @directory_option("--out", "Where to write the run.", required=True, metavar="RUN")

@@ -21,6 +21,7 @@ from harness.app.cli._shared import (
     names_option,
     print_json,
     require_backends,
+    rules_option,
     statuses,
     timeout_option,
 )
@@ -28,6 +29,7 @@ from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.core.documents import count, shown
 
 if TYPE_CHECKING:
+    from harness.plan.options import Options
     from harness.plan.reexecute import Again, Outputs
 
 #: Outputs with more elements than this are not printed whole.
@@ -53,6 +55,7 @@ SECTION = "run"
 @names_option("--converter", "converters", "Use this one instead of the recorded one. Repeatable.")
 @names_option("--backend", "backends", "Use this one instead of the recorded one. Repeatable.")
 @click.option("--opset", type=int, metavar="N", help="Opset to emit, instead of the recorded one.")
+@rules_option("Use these conversion functions.")
 @timeout_option(60.0, "Seconds per step.")
 @json_option
 @click.pass_context
@@ -63,6 +66,7 @@ def command(
     converters: tuple[str, ...],
     backends: tuple[str, ...],
     opset: int | None,
+    rules: tuple[Path, ...],
     timeout: float,
     as_json: bool,
 ) -> None:
@@ -78,23 +82,27 @@ def command(
     model's.
     """
     from harness.plan import reexecute as rerun
-    from harness.plan.options import UsageProblem
+    from harness.plan.options import Options, UsageProblem
 
     is_id = not is_model(case) and not Path(case).is_file() and "/" not in case
     word = rerun.recorded_model(find_run(run), case) if is_id and not case.endswith((".json", ".jsonl")) else None
+    files = tuple(str(file.absolute()) for file in rules)
     if word or is_model(case):
-        ctx.exit(int(_replay_model(word or case, converters, backends, opset, timeout, as_json)))
-    if Path(case).is_file():
-        again = rerun.from_file(Path(case))
-    else:
-        if "/" in case or case.endswith((".json", ".jsonl")):
-            raise click.UsageError(f"there is no file {case}")
-        again = rerun.recorded(find_run(run), case)
+        options = Options(
+            models=(word or case,),
+            converters=converters,
+            backends=backends,
+            opset=opset,
+            rules=files or (rerun.recorded_rules(find_run(run)) if word else ()),
+        )
+        ctx.exit(int(_replay_model(options, timeout, as_json)))
+    again = _found(case, run)
     again = dataclasses.replace(
         again,
         converters=converters or again.converters,
         backends=backends or again.backends,
         opset=opset or again.opset,
+        rules=files or again.rules,
     )
     try:
         found = list(rerun.verdicts(again, timeout=timeout))
@@ -110,21 +118,26 @@ def command(
     ctx.exit(int(bool(failing)))
 
 
-def _replay_model(
-    word: str,
-    converters: tuple[str, ...],
-    backends: tuple[str, ...],
-    opset: int | None,
-    timeout: float,
-    as_json: bool,
-) -> bool:
+def _found(case: str, run: str | None) -> Again:
+    """The invocations of a file, or a case of a run."""
+    from harness.plan import reexecute as rerun
+
+    if Path(case).is_file():
+        return rerun.from_file(Path(case))
+    if "/" in case or case.endswith((".json", ".jsonl")):
+        raise click.UsageError(f"there is no file {case}")
+    return rerun.recorded(find_run(run), case)
+
+
+def _replay_model(options: Options, timeout: float, as_json: bool) -> bool:
     """Run a model and print what became of it; whether a run fails."""
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem
     from harness.models.check import runs_of_model
     from harness.models.onnx_check import runs_of_file
-    from harness.plan.options import Options, UsageProblem
+    from harness.plan.options import UsageProblem
 
+    (word,), backends = options.models, options.backends
     if is_file_of_onnx(word):
         require_backends(backends or ("ort-cpu",))
     try:
@@ -133,7 +146,6 @@ def _replay_model(
                 raise click.UsageError(f"there is no file {word}")
             found = runs_of_file(word, backends or ("ort-cpu",), timeout)
         else:
-            options = Options(models=(word,), converters=converters, backends=backends, opset=opset)
             found = runs_of_model(options, timeout)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None

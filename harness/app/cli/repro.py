@@ -31,6 +31,7 @@ from harness.app.cli._shared import (
 if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
     from harness.execute.models.model_task import Axis
+    from harness.models.facts import ModelFacts
     from harness.plan.model_unit import ModelUnit
     from harness.reproduce.failure import ReproducibleFailure
     from harness.reproduce.model_repro import PartOfGraph
@@ -77,6 +78,7 @@ class Written:
 @rules_option("Conversion functions that took part.")
 @axes_option
 @also_option
+@click.option("--opset", type=int, metavar="N", help="Opset to emit, of a model.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
 @click.option("--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md.")
@@ -92,6 +94,7 @@ def command(
     rules: tuple[Path, ...],
     axes: tuple[str, ...],
     also: str,
+    opset: int | None,
     inputs: Path | None,
     issue: bool,
     out: str | None,
@@ -109,7 +112,7 @@ def command(
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
     if not is_model(case):
-        for name, value in {"--axis": axes, "--also": also, "--inputs": inputs}.items():
+        for name, value in {"--axis": axes, "--also": also, "--opset": opset, "--inputs": inputs}.items():
             if value:
                 raise click.UsageError(f"{name} is for models; {case} is a case")
         directory = find_run(run)
@@ -120,7 +123,9 @@ def command(
         if is_given:
             raise click.UsageError(f"{option} is for recorded cases; {case} is a model")
     stem = Path(out).with_suffix("") if out not in (None, "-") else Path(f"repro_{_stem(case)}")
-    wanted = ModelWanted(case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), inputs, timeout)
+    wanted = ModelWanted(
+        case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), opset, inputs, timeout
+    )
     with _smallest(wanted) as (found, directory):
         from harness.reproduce.model_repro import PartOfGraph
 
@@ -157,6 +162,7 @@ class ModelWanted:
     rules: tuple[Path, ...]
     axes: tuple[Axis, ...]
     dtypes: tuple[str, ...]
+    opset: int | None
     inputs: Path | None
     timeout: float
 
@@ -166,7 +172,9 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartO
     """The smallest failure of a model, and where a call is recorded."""
     from harness.core.plugins import UnknownName
     from harness.execute.models.model_loading import ModelProblem
+    from harness.execute.models.model_task import Variant
     from harness.execute.supervisor import Supervisor
+    from harness.models.facts import model_facts
     from harness.plan.options import UsageProblem
     from harness.present.evidence import invalid_text, node_text
     from harness.reproduce.model_repro import InvalidFile, smallest_of_file, smallest_of_model
@@ -181,8 +189,8 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartO
                         wanted.word, backend, inputs, supervisor
                     )
                 else:
-                    units = _units(wanted)
-                    found = smallest_of_model(units, run, supervisor, say_step)
+                    facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor)
+                    found = smallest_of_model(_units(wanted, facts), facts, run, supervisor, say_step)
         except (UsageProblem, UnknownName) as error:
             raise click.UsageError(str(error)) from None
         except InvalidFile as invalid:
@@ -208,7 +216,7 @@ def _file_wanted(wanted: ModelWanted) -> tuple[str, str]:
     return backend, str(wanted.inputs.absolute()) if wanted.inputs else ""
 
 
-def _units(wanted: ModelWanted) -> list[ModelUnit]:
+def _units(wanted: ModelWanted, facts: ModelFacts) -> list[ModelUnit]:
     from harness.models.check import units_of
     from harness.plan.options import Options
 
@@ -219,8 +227,9 @@ def _units(wanted: ModelWanted) -> list[ModelUnit]:
         converters=(wanted.converter,) if wanted.converter else (),
         backends=(wanted.backend,) if wanted.backend else (),
         rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
+        opset=wanted.opset,
     )
-    return units_of(options, wanted.axes, wanted.dtypes, None)
+    return units_of(options, facts, wanted.axes, wanted.dtypes, None)
 
 
 def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:

@@ -193,7 +193,7 @@ class Definition:
         wide = {n: a.astype(np.float64) if _is_float(a) else a for n, a in self.inputs.items()}
         model = self.graph.alone(self.step, wide, fed_with_constants=True)
         if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
-            _widen_attributes(model)
+            as_wide_model(model)
         return self.evaluator.load(model, None)
 
 
@@ -228,12 +228,13 @@ def _as_float64(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
-def _widen_attributes(model: onnx.ModelProto) -> None:
-    """Dtypes that attributes name, in operators that compute."""
+def as_wide_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model itself, with float64 for the narrower dtypes that attributes of its operators name."""
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in ("dtype", "softmax_precision") and attribute.i in _NARROW:
                 attribute.i = TensorProto.DOUBLE
+    return model
 
 
 def _is_float(array: Array) -> bool:

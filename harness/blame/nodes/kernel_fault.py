@@ -8,7 +8,7 @@ What a kernel does wrong, by the first element that is not what its operator's d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import onnx
 
 from harness.blame.nodes.definition import Definition
 from harness.blame.nodes.judged_nodes import right_results
+from harness.blame.nodes.node_steps import NodeStep
 from harness.blame.nodes.walk import WrongStep
 from harness.core.dtypes import Array
 
@@ -28,11 +29,15 @@ def node_facts(definition: Definition) -> dict[str, Any]:
 
     The graph's own name for the node is left out, as it depends on the batch that was exported.
     """
-    step, inputs = definition.step, definition.inputs
+    return node_facts_of_step(definition.step, definition.inputs)
+
+
+def node_facts_of_step(step: NodeStep, inputs: Mapping[str, Array]) -> dict[str, Any]:
+    """The same of a step with its inputs, as far as these are known."""
     return {
         "operator": step.node.op_type,
         "index": step.index,
-        "dtypes": [str(inputs[name].dtype) for name in step.inputs],
+        "dtypes": [str(inputs[name].dtype) for name in step.inputs if name in inputs],
         "attributes": {a.name: _attribute(a) for a in step.node.attribute},
     }
 

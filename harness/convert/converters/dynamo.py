@@ -100,13 +100,15 @@ class DynamoConverter:
     def _publicly(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
         with quiet():
             try:
+                call = request.model_call
                 return self._export(
-                    request.program,
-                    request.inputs,
+                    call.program,
+                    call.onnx_arguments,
                     request.input_names,
                     request.output_names,
+                    kwargs=dict(call.keywords) or None,
                     opset_version=request.opset,
-                    dynamic_shapes=request.dynamic_shapes,
+                    dynamic_shapes=call.dynamic_shapes,
                 )
             except Exception as error:
                 if exporter_check().lacks_conversion(error):

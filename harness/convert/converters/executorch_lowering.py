@@ -47,9 +47,7 @@ class ExecuTorch:
         ExecuTorch plans memory ahead: a dynamic size has a bound, `_TIMES` its example and `_MORE`.
         """
         with quiet(), torch.no_grad():
-            program = torch.export.export(
-                request.program, request.inputs, dynamic_shapes=request.dynamic_shapes_up_to(_most)
-            )
+            program = request.captured_flat(_most)
             try:
                 edge = self._lowered(program)
                 lowered = edge.exported_program()

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
+from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register, tensor_inputs
 from harness.convert.torch_private import quiet
 from harness.core.plugins import Unavailable, importable, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
@@ -37,7 +37,7 @@ class OpenVinoTorch:
         import openvino
 
         with quiet(), torch.no_grad():
-            program = torch.export.export(request.program, request.inputs, dynamic_shapes=request.dynamic_shapes)
+            program = request.model_call.captured()
             try:
                 model = openvino.convert_model(program)
             except Exception as error:
@@ -50,7 +50,7 @@ class OpenVinoTorch:
                 words = f"No conversion rule found for operations: {', '.join(operators)}"
                 raise UnsupportedOperator(words, missing) from None
         # OpenVINO drops inputs that nothing reads, and calls the others like PyTorch's graph does.
-        names = dict(zip(program.graph_signature.user_inputs, request.input_names, strict=True))
+        names = dict(zip((name for name, _ in tensor_inputs(program)), request.input_names, strict=True))
         for port in model.inputs:
             port.get_tensor().set_names({names[name] for name in port.get_names() if name in names})
         return Artefact(

@@ -87,10 +87,14 @@ def _export(request: ExportRequest) -> onnx.ModelProto:
         }
     buffer = io.BytesIO()
     with quiet(), torch.no_grad():
+        call = request.model_call
+        exported = isinstance(call.program, torch.export.ExportedProgram)
         torch.onnx.export(
-            request.program,
-            request.inputs,
+            # A module is traced; a program as the module that it makes.
+            request.program if exported else call.program,
+            request.inputs if exported else call.onnx_arguments,
             buffer,  # type: ignore[arg-type]
+            kwargs=dict(call.keywords) or None,
             input_names=list(request.input_names),
             output_names=list(request.output_names),
             opset_version=request.opset,

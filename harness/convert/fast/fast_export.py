@@ -84,6 +84,9 @@ class FastExport:
 
     def covers(self, request: ExportRequest) -> bool:
         """Whether a request may be exported here."""
+        # A user's model is exported as its user does.
+        if request.call is not None:
+            return False
         overloads = _overloads(request)
         # Functions are traced by PyTorch alone.
         if any(map(is_flow_operator, overloads)):

@@ -81,6 +81,9 @@ def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[Mode
     if len(axes) > 1:
         most = max(len(axis.others) for axis in axes)
         chosen += [[(a, a.others[i % len(a.others)]) for a in axes] for i in range(most)]
+        # Which of two inputs is longer may decide what a model does.
+        ends = (min, max)
+        chosen += [[(a, ends[(i + turn) % 2](a.others)) for i, a in enumerate(axes)] for turn in (0, 1)]
     return [_resized(model, drawn, sizes) for sizes in chosen]
 
 
@@ -90,7 +93,7 @@ def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[
         shape = list(spec.shape)
         for axis, size in sizes:
             for dim in axis.dims_of(name):
-                shape[dim] = size
+                shape[dim] = axis.size_at(name, dim, size)
         specs.append(_with_shape(spec, tuple(shape)))
     change = ", ".join(f"{axis.name} {size}" for axis, size in sizes)
     return ModelCase(_invocation(model, tuple(specs)), change, resized=True)
@@ -120,6 +123,7 @@ def export_of(
         outputs = len(model.program(*(t.clone() for t in examples)))
     return ExportRequest(
         program=model.program,
+        call=model.call(examples, dynamic=dynamic),
         inputs=examples,
         input_names=input_names(model),
         output_names=tuple(f"out_{i}" for i in range(outputs)),

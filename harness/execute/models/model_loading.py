@@ -13,24 +13,35 @@ import contextlib
 import importlib.util
 import inspect
 import pkgutil
+import re
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
 
+from harness.convert.converter import ModelCall, tensor_inputs
 from harness.core.plugins import UnknownName
 from harness.core.torch_operators import pytree
 from harness.execute.models.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, model_name, split_word
+from harness.execute.models.open_sizes import (
+    Declared,
+    ShapesMismatch,
+    axes_of_dims,
+    axes_of_program,
+    declared_dims,
+    shapes_tree,
+)
 
-#: What a user's function returns: a module and its example inputs, positional; or these with `dynamic_shapes` as
-#: `torch.export.export` takes them.
-ModelAndInputs: TypeAlias = "tuple[torch.nn.Module, tuple[Any, ...]] | tuple[torch.nn.Module, tuple[Any, ...], Any]"
+#: What a user's function returns: a module or function and its example inputs, a tuple of positional ones or a dict
+#: of keyword inputs; or these with `dynamic_shapes` as `torch.export.export` takes them; or the module, positional
+#: inputs, keyword inputs and `dynamic_shapes`.
+ModelAndInputs: TypeAlias = "tuple[Any, Any] | tuple[Any, Any, Any] | tuple[Any, Any, Any, Any]"
 
 #: Makes the weights and the example inputs of every model definite.
 SEED = 20261121
@@ -102,7 +113,7 @@ class Flat(torch.nn.Module):
 
     Args:
         model: What is called.
-        structure: Of its positional arguments.
+        structure: Of its arguments: a tuple of the positional ones, and a dict of those by keyword.
         constants: Their leaves that are not tensors, by position among all leaves.
     """
 
@@ -112,14 +123,24 @@ class Flat(torch.nn.Module):
         self._structure = structure
         self._constants = constants
 
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The tensors in the model's result, in order."""
+    def arguments(self, tensors: Iterable[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The positional and the keyword arguments that hold `tensors`."""
         supply = iter(tensors)
         leaves = [
             self._constants[i] if i in self._constants else next(supply) for i in range(self._structure.num_leaves)
         ]
-        result = self.model(*pytree.tree_unflatten(leaves, self._structure))
-        return tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        positional, keywords = pytree.tree_unflatten(leaves, self._structure)
+        return positional, keywords
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """The tensors in the model's result, in order."""
+        arguments, keywords = self.arguments(tensors)
+        result = self.model(*arguments, **keywords)
+        found = tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
+        if not found:
+            kind = "None" if result is None else f"a {type(result).__name__}"
+            raise ValueError(f"the model returns {kind}, in which PyTorch finds no tensor to compare")
+        return found
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,8 @@ class LoadedModel:
         inputs: The tensors among the example inputs, in order.
         input_names: One each, by the parameters of `forward`.
         exported: The program that a ``.pt2`` file holds; None for a module.
+        arguments: The example arguments as the user passes them, and `keywords` those by keyword.
+        declared: What the user's `dynamic_shapes` declare of each tensor.
     """
 
     name: str
@@ -141,6 +164,35 @@ class LoadedModel:
     input_names: tuple[str, ...]
     axes: tuple[Axis, ...] = ()
     exported: torch.export.ExportedProgram | None = None
+    arguments: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    declared: tuple[Declared, ...] = ()
+
+    def call(self, tensors: Iterable[torch.Tensor], *, dynamic: bool) -> ModelCall:
+        """The model with `tensors` in place of those of the example, as its user exports it."""
+        if self.exported is not None:
+            return ModelCall(program=self.exported)
+        arguments, keywords = self.program.arguments(tensors)
+        return ModelCall(
+            program=self.module,
+            arguments=arguments,
+            keywords=keywords,
+            dynamic_shapes=self._dynamic_shapes() if dynamic else None,
+        )
+
+    def _dynamic_shapes(self) -> dict[str, Any]:
+        """`dynamic_shapes` by parameter: what the user declared, and the axes that were added."""
+        dims = [dict(given) for given in self.declared] or [{} for _ in self.inputs]
+        for axis in self.axes:
+            places = [(i, dim) for i, name in enumerate(self.input_names) for dim in axis.dims_of(name)]
+            if all(dims[i].get(dim) is not None for i, dim in places):
+                continue
+            size = torch.export.Dim(f"{_identifier(axis.name)}") if len(places) > 1 else torch.export.Dim.DYNAMIC
+            for i, dim in places:
+                dims[i][dim] = size
+        supply = iter(dims)
+        given = _by_parameter(self.module, self.arguments, self.keywords)
+        return {name: shapes_tree(argument, supply) for name, argument in given.items()}
 
     @property
     def overload(self) -> str:
@@ -160,6 +212,10 @@ class LoadedModel:
             for axis in self.axes
         )
         return tuple(place for place in places if len(place) > 1)
+
+
+def _identifier(name: str) -> str:
+    return re.sub(r"\W", "_", name)
 
 
 def check_word(word: str) -> None:
@@ -204,6 +260,8 @@ def _varied(model: LoadedModel, variant: Variant, word: str) -> LoadedModel:
         own = {axis.name: axis for axis in model.axes}
         model = replace(model, axes=tuple({**own, **{axis.name: axis for axis in variant.axes}}.values()))
         _check_axes(model, word)
+    for name, size in variant.example_sizes:
+        model = _with_example_size(model, name, size)
     if not variant.dtype:
         return model
     if model.exported is not None:
@@ -212,6 +270,24 @@ def _varied(model: LoadedModel, variant: Variant, word: str) -> LoadedModel:
     model.program.to(dtype)
     inputs = tuple(t.to(dtype) if t.is_floating_point() else t for t in model.inputs)
     return replace(model, inputs=inputs)
+
+
+def _with_example_size(model: LoadedModel, name: str, size: int) -> LoadedModel:
+    """The model with another size of an axis in its example, whose elements are repeated; it is run at the old one."""
+    inputs, axes = list(model.inputs), []
+    for axis in model.axes:
+        if axis.name == name:
+            places = [(i, n, dim) for i, n in enumerate(model.input_names) for dim in axis.dims_of(n)]
+            first, input_name, dim = places[0]
+            factor, offset = axis.lines.get((input_name, dim), (1, 0))
+            old = (inputs[first].shape[dim] - offset) // factor
+            for i, input_name, dim in places:
+                wanted = axis.size_at(input_name, dim, size)
+                repeated = torch.arange(wanted) % max(inputs[i].shape[dim], 1)
+                inputs[i] = inputs[i].index_select(dim, repeated)
+            axis = replace(axis, others=(old, *(other for other in axis.others if other not in (old, size))))
+        axes.append(axis)
+    return replace(model, inputs=tuple(inputs), axes=tuple(axes))
 
 
 def _entry_in(file: Path, function: str) -> ModelEntry:
@@ -226,7 +302,7 @@ def _entry_in(file: Path, function: str) -> ModelEntry:
         sys.path.insert(0, str(file.absolute().parent))
         try:
             spec.loader.exec_module(loaded)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise ModelProblem(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
         finally:
@@ -246,73 +322,82 @@ def _made(entry: ModelEntry, word: str) -> LoadedModel:
         torch.manual_seed(SEED)
         try:
             made = entry.make()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ModelProblem(f"{word} fails: {type(error).__name__}: {error}") from error
-    if not (isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], torch.nn.Module)):
+    if not (isinstance(made, tuple) and len(made) in (2, 3, 4) and callable(made[0])):
         raise ModelProblem(
             f"{word} must return (module, example inputs) or (module, example inputs, dynamic_shapes), "
             f"not {type(made).__name__}"
         )
-    module, arguments, *shapes = made
-    arguments = (arguments,) if isinstance(arguments, torch.Tensor) else tuple(arguments)
-    names = [p.name for p in inspect.signature(module.forward).parameters.values()]
-    model = _flat(entry.name, module, arguments, names, entry.axes)
-    if shapes:
-        model = replace(model, axes=axes_of_shapes(model, names, arguments, shapes[0], word))
+    module, given, *rest = made
+    arguments, keywords = ((), dict(given)) if isinstance(given, Mapping) else (_as_tuple(given), {})
+    if len(rest) == 2:
+        keywords = {**keywords, **(rest.pop(0) or {})}
+    model = _flat(entry.name, _as_module(module), arguments, keywords, axes=entry.axes)
+    if rest:
+        model = _declared(model, rest[0], word)
     _check_axes(model, word)
     return model
 
 
-def axes_of_shapes(
-    model: LoadedModel, parameters: Sequence[str], arguments: Sequence[Any], shapes: Any, word: str
-) -> tuple[Axis, ...]:
-    """The axes that `dynamic_shapes` declare: a dict by parameter, or a sequence in their order.
-
-    Dimensions of one `torch.export.Dim`, or of one name, are one axis. Its range says which sizes are tried.
+def given_model(
+    name: str, module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], dtype: str = ""
+) -> LoadedModel:
+    """A model of this process, such as a notebook's.
 
     Raises:
-        ModelProblem: they do not fit the inputs.
+        ModelProblem: its example inputs have no tensor, or it cannot be had in `dtype`.
     """
-    if isinstance(shapes, Mapping):
-        unknown = set(shapes) - set(parameters)
-        if unknown:
-            raise ModelProblem(
-                f"{word}: dynamic_shapes name {sorted(unknown)[0]!r}; parameters: {', '.join(parameters)}"
-            )
-        shapes = [shapes.get(name) for name in parameters[: len(arguments)]]
-    if not isinstance(shapes, list | tuple) or len(shapes) != len(arguments):
-        raise ModelProblem(f"{word}: dynamic_shapes must have one entry for each of the {len(arguments)} inputs")
-    per_tensor = [dims for argument, given in zip(arguments, shapes, strict=True) for dims in _dims_of(argument, given)]
-    where: dict[str, dict[str, tuple[int, ...]]] = {}
-    ranges: dict[str, tuple[int, int, int]] = {}
-    for name, tensor, dims in zip(model.input_names, model.inputs, per_tensor, strict=True):
-        for dim, declared in dims.items():
-            if declared is None or isinstance(declared, int):
-                continue
-            label = declared if isinstance(declared, str) else getattr(declared, "__name__", f"{name}:{dim}")
-            places = where.setdefault(label, {})
-            places[name] = (*places.get(name, ()), dim)
-            low, high = getattr(declared, "min", None), getattr(declared, "max", None)
-            ranges[label] = int(low or 1), int(min(high or sys.maxsize, sys.maxsize)), tensor.shape[dim]
-    return tuple(Axis(label, dims, sizes_in(*ranges[label])) for label, dims in where.items())
+    model = _flat(name, _as_module(module), arguments, keywords)
+    return _varied(model, Variant(dtype=dtype), name)
 
 
-def _dims_of(argument: Any, given: Any) -> list[dict[int, Any]]:
-    """What is declared of each tensor in an argument, by dimension."""
-    if isinstance(argument, torch.Tensor):
-        if given is None:
-            return [{}]
-        return [dict(given) if isinstance(given, Mapping) else dict(enumerate(given))]
-    if isinstance(argument, list | tuple):
-        parts = given if isinstance(given, list | tuple) else [None] * len(argument)
-        return [dims for part, its in zip(argument, parts, strict=True) for dims in _dims_of(part, its)]
-    return [{} for leaf in pytree.tree_leaves(argument) if isinstance(leaf, torch.Tensor)]
+def _as_tuple(given: Any) -> tuple[Any, ...]:
+    return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def sizes_in(low: int, high: int, size: int) -> tuple[int, ...]:
-    """Sizes to try of an axis whose exported size is `size`: the least, a neighbour, and about twice as much."""
-    wanted = (low, size + 1, size - 1, min(2 * size + 1, high))
-    return tuple(dict.fromkeys(n for n in wanted if low <= n <= high and n != size))[:3]
+def _as_module(model: Any) -> torch.nn.Module:
+    """A plain function as the module that its user would have to write for an exporter."""
+    if isinstance(model, torch.nn.Module):
+        return model
+    module = torch.nn.Module()
+    module.forward = model
+    return module
+
+
+def _declared(model: LoadedModel, shapes: Any, word: str) -> LoadedModel:
+    """The model with the open sizes that its `dynamic_shapes` declare."""
+    if isinstance(shapes, torch.export.ShapesCollection | torch.export.AdditionalInputs):
+        collected: Any = shapes
+        shapes = collected.dynamic_shapes(model.module, model.arguments, dict(model.keywords))
+    if shapes is None:
+        return model
+    try:
+        declared = declared_dims(shapes, _by_parameter(model.module, model.arguments, model.keywords))
+    except ShapesMismatch as problem:
+        raise ModelProblem(f"{word}: {problem}") from None
+    axes = tuple(axes_of_dims(model.input_names, model.inputs, declared))
+    return replace(model, axes=axes, declared=declared)
+
+
+def _by_parameter(module: torch.nn.Module, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the parameters of `forward`, as `torch.export` binds them."""
+    try:
+        return dict(inspect.signature(module.forward).bind(*arguments, **keywords).arguments)
+    except (TypeError, ValueError):
+        # A scripted module has no signature; and PyTorch's answer to arguments that do not fit is its own.
+        return {**dict(zip(_parameters(module, arguments), arguments, strict=True)), **keywords}
+
+
+def _parameters(module: torch.nn.Module, arguments: Sequence[Any]) -> list[str]:
+    """A name for each positional argument."""
+    try:
+        known = list(inspect.signature(getattr(module, "_orig_mod", module).forward).parameters)
+    except (TypeError, ValueError):
+        schema: Any = getattr(module.forward, "schema")  # noqa: B009
+        known = [argument.name for argument in schema.arguments[1:]]
+    # *args has one name for many.
+    return [*known[: len(arguments)], *(f"input{i}" for i in range(len(known), len(arguments)))]
 
 
 def _saved(file: Path) -> LoadedModel:
@@ -325,50 +410,39 @@ def _saved(file: Path) -> LoadedModel:
     if program.example_inputs is None:
         raise ModelProblem(f"{file} holds no example inputs; export it again with torch.export.save")
     arguments, keywords = program.example_inputs
-    if keywords:
-        raise ModelProblem(f"{file} takes keyword arguments ({', '.join(keywords)}); export it without")
-    names = [f"input{i}" for i in range(len(arguments))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = _flat(file.stem, program.module(), tuple(arguments), names, (), program)
-    return replace(model, axes=_axes_of_program(model, program))
-
-
-def _axes_of_program(model: LoadedModel, program: torch.export.ExportedProgram) -> tuple[Axis, ...]:
-    """The axes that an exported program leaves open: its symbols, by their range constraints."""
-    given = set(program.graph_signature.user_inputs)
-    nodes = [node for node in program.graph.nodes if node.op == "placeholder" and node.name in given]
-    values = [value for node in nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
-    where: dict[str, dict[str, tuple[int, ...]]] = {}
-    sizes: dict[str, tuple[int, ...]] = {}
-    for name, tensor, value in zip(model.input_names, model.inputs, values, strict=True):
-        for dim, size in enumerate(value.shape):
-            symbol = size.node.expr if isinstance(size, torch.SymInt) else None
-            if symbol is None or symbol not in program.range_constraints:
-                continue
-            limits = program.range_constraints[symbol]
-            high = int(limits.upper) if limits.upper.is_finite else sys.maxsize
-            places = where.setdefault(str(symbol), {})
-            places[name] = (*places.get(name, ()), dim)
-            sizes[str(symbol)] = sizes_in(max(int(limits.lower), 1), high, tensor.shape[dim])
-    return tuple(Axis(symbol, dims, sizes[symbol]) for symbol, dims in where.items())
+        module = program.module()
+    # An exporter that traces a module asks for its mode, which a program was captured in.
+    for name in ("train", "eval"):
+        setattr(module, name, lambda mode=True: module)
+    model = _flat(
+        file.stem,
+        module,
+        tuple(arguments),
+        keywords,
+        names=[name for name, _ in tensor_inputs(program)],
+        exported=program,
+    )
+    return replace(model, axes=tuple(axes_of_program(program, model.input_names, model.inputs)))
 
 
 def _flat(
     name: str,
     module: torch.nn.Module,
     arguments: tuple[Any, ...],
-    parameters: Sequence[str],
-    axes: tuple[Axis, ...],
+    keywords: Mapping[str, Any],
+    *,
+    axes: tuple[Axis, ...] = (),
+    names: Sequence[str] = (),
     exported: torch.export.ExportedProgram | None = None,
 ) -> LoadedModel:
-    leaves, structure = pytree.tree_flatten(arguments)
+    leaves, structure = pytree.tree_flatten((arguments, dict(keywords)))
     constants = {i: leaf for i, leaf in enumerate(leaves) if not isinstance(leaf, torch.Tensor)}
-    # *args has one name for many.
-    heads = [*parameters[: len(arguments)], *(f"input{i}" for i in range(len(parameters), len(arguments)))]
-    names = [
+    heads = [*_parameters(module, arguments), *keywords]
+    names = names or [
         head if len(inner) == 1 else f"{head}_{j}"
-        for head, inner in zip(heads, map(pytree.tree_leaves, arguments), strict=True)
+        for head, inner in zip(heads, map(pytree.tree_leaves, (*arguments, *keywords.values())), strict=True)
         for j, leaf in enumerate(inner)
         if isinstance(leaf, torch.Tensor)
     ]
@@ -380,7 +454,7 @@ def _flat(
     with contextlib.suppress(NotImplementedError):
         program = program.eval() if exported is None else program.requires_grad_(False)
     program.training = False
-    return LoadedModel(name, module, program, tensors, tuple(names), axes, exported)
+    return LoadedModel(name, module, program, tensors, tuple(names), axes, exported, arguments, keywords)
 
 
 def _check_axes(model: LoadedModel, word: str) -> None:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from harness.compare.comparison import compare
-from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import UNKNOWN, Outcome, Stage
 from harness.convert.converter import UnsupportedOperator
 from harness.core.documents import describe_error
-from harness.core.dtypes import PRECISION, Array
+from harness.core.dtypes import PRECISION
 from harness.core.plugins import UnknownName
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of, input_names
+from harness.execute.models.model_judge import error_growth, judge_outputs, output_errors
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
-from harness.execute.models.model_task import Growth, ModelCases, ModelTask, NoModel
-from harness.execute.models.quantised import WITHIN_STEPS, is_within_steps
+from harness.execute.models.model_task import ModelCases, ModelTask, NoModel, OutputErrors
 from harness.execute.models.traced import explanations
 from harness.execute.placement import placement_of
 from harness.execute.run_steps import (
@@ -78,7 +76,10 @@ class ModelExecutor:
                 self._references[index] = run_model(self._model, case.invocation)
                 self._references[index].alive = self._still
                 self._is_quick &= time.perf_counter() - started < _QUICK
+                if _is_nan_throughout(self._references[index]):
+                    raise ValueError("PyTorch's own result is NaN throughout")
             except Exception as error:
+                self._references.pop(index, None)
                 self._report(index, None, Stage.REFERENCE, Outcome.SKIP, describe_error(error))
         if not self._references:
             return
@@ -157,7 +158,8 @@ class ModelExecutor:
             return
         run_ms = 1e3 * (time.perf_counter() - started)
         self._step(Step(Stage.COMPARE, name, ((0, index),)))
-        comparison = judged(reference, outputs)
+        tolerance = self._task.settings.tolerance
+        comparison = judge_outputs(reference, outputs, tolerance)
         wrong = comparison.problem is not None
         arrays = (*reference.feeds, *reference.expected)
         why = why_not_right(name, self._backends[name], arrays, comparison.problems) if wrong else ""
@@ -175,9 +177,11 @@ class ModelExecutor:
             run_ms=run_ms,
             **facts,
         )
+        if wrong:
+            self._send(OutputErrors(index, name, tuple(output_errors(reference, outputs, tolerance))))
         # Float64 is asked several times over: of what passes, for the example alone.
         if comparison.max_abs_error is not None and (wrong or (index == 0 and self._is_quick)):
-            grown = growth(index, name, reference, outputs)
+            grown = error_growth(index, name, reference, outputs)
             if grown is not None:
                 self._send(grown)
 
@@ -217,29 +221,9 @@ class ModelExecutor:
         self._send(results)
 
 
-def judged(reference: ModelReference, outputs: Sequence[Array]) -> OutputComparison:
-    """How a model's outputs compare with PyTorch's; those of a quantised model may be off by steps."""
-    comparison = compare(reference.judge, reference, outputs)
-    if comparison.problem is None or reference.steps is None:
-        return comparison
-    within = is_within_steps(reference.steps, reference.expected, outputs)
-    return comparison.excused_as(WITHIN_STEPS) if within else comparison
-
-
-def growth(index: int, backend: str, reference: ModelReference, outputs: Sequence[Array]) -> Growth | None:
-    """How errors grew; None where float64 has no answer or nothing is floating."""
-    truth, moved = reference.truth, reference.sensitivity
-    if truth is None or moved is None:
-        return None
-    found = []
-    for e, g, o, s in zip(reference.expected, outputs, truth, moved, strict=True):
-        if o is None or s is None or str(e.dtype) not in PRECISION or not o.size or g.shape != o.shape:
-            continue
-        with np.errstate(all="ignore"):
-            errors = (np.abs(g.astype(np.float64) - o), np.abs(e.astype(np.float64) - o), s.condition)
-            finite = np.isfinite(o) & np.isfinite(errors[0]) & np.isfinite(errors[1])
-            # A mask's lowest number is not a scale.
-            scale = float(np.abs(o[finite]).max(initial=0.0))
-            if scale > 0:
-                found.append(tuple(float(error[finite].max()) / scale for error in errors))
-    return Growth(index, backend, *max(found)) if found else None
+def _is_nan_throughout(reference: ModelReference) -> bool:
+    """Whether there is nothing that a result could be compared with."""
+    elements = [array for array in reference.expected if array.size]
+    return bool(elements) and all(
+        str(array.dtype) in PRECISION and bool(np.isnan(array.astype(np.float64)).all()) for array in elements
+    )

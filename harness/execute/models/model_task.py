@@ -24,11 +24,18 @@ class Axis:
         name: For people: ``batch``, ``height``.
         where: Input name → the dimension that has it, or those, as of a square mask.
         others: Sizes to run a dynamic export at, beside the exported one.
+        lines: (input, dimension) → factor and offset, where a size is derived from the axis: ``4 * Dim("h")``.
     """
 
     name: str
     where: Mapping[str, int | tuple[int, ...]]
     others: tuple[int, ...]
+    lines: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def size_at(self, name: str, dim: int, size: int) -> int:
+        """The size of one of its dimensions where the axis has `size`."""
+        factor, offset = self.lines.get((name, dim), (1, 0))
+        return factor * size + offset
 
     def dims_of(self, name: str) -> tuple[int, ...]:
         """The dimensions of an input that have it; none for another input."""
@@ -43,10 +50,12 @@ class Variant:
     Attributes:
         dtype: Of its floating parameters, buffers and inputs; "" for its own.
         axes: In addition to its own; one of the same name takes the place of its own.
+        example_sizes: Name of an axis, and the size that the example has there in place of its own.
     """
 
     dtype: str = ""
     axes: tuple[Axis, ...] = ()
+    example_sizes: tuple[tuple[str, int], ...] = ()
 
 
 #: A model as it is made.
@@ -115,6 +124,34 @@ class Growth:
             f"Error against float64 {self.error:.1e} of the largest element{beside}{times}; one rounding per "
             f"operator explains {self.explained:.1e}."
         )
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """By how much one output of a model is off.
+
+    Attributes:
+        output: Its index.
+        form: Dtype and shape, for people.
+        error: The largest absolute error, in the values' unit; infinite where NaN or infinities differ.
+        largest: The largest finite element that PyTorch gives.
+        allowed: The error that is allowed at that.
+    """
+
+    output: int
+    form: str
+    error: float
+    largest: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class OutputErrors:
+    """The errors of a wrong result, output by output."""
+
+    case: int
+    backend: str
+    outputs: tuple[OutputError, ...]
 
 
 @dataclass(frozen=True, kw_only=True)

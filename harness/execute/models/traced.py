@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from harness.compare.comparison import compare
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import TorchDispatchMode
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of
+from harness.execute.models.model_judge import judge_outputs
 from harness.execute.models.model_loading import LoadedModel
 from harness.execute.models.model_reference import ModelReference
 from harness.execute.models.model_task import ModelCase, ModelTask, Traced
@@ -120,4 +120,4 @@ def _passes_alone(
         outputs = outputs_of(backend, proto, feeds_of(model, reference, proto))
     except Exception:
         return False
-    return compare(reference.judge, reference, outputs).problem is None
+    return judge_outputs(reference, outputs, task.settings.tolerance).problem is None

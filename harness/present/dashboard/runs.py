@@ -42,9 +42,11 @@ def first_shown(requests: Sequence[RunRequest], empty: Sequence[bool]) -> int:
 def earlier_run(requests: Sequence[RunRequest], number: int) -> int | None:
     """The run with which a run is compared: the newest earlier one of its kind.
 
-    Otherwise it is the newest earlier run of every operator, or else the newest earlier one; if any.
+    Otherwise it is the newest earlier run of every operator with one of its converters and backends, or else the newest
+    earlier one with such; if any.
     """
-    found = last_alike(requests[number], requests) or shown_first(requests[:number])
+    mine = requests[number]
+    found = last_alike(mine, requests) or shown_first(filter(mine.shares_way, requests[:number]))
     return None if found is None else _place(requests, found)
 
 

@@ -36,6 +36,10 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
                 isolation.preload_in_fork_server("harness.blame.preloaded_witnesses", start=True)
             early_config.pluginmanager.register(_plugin(), "conformance")
             return
+        if argument == _NAME and not (directory / _NAME).exists() and not _is_value(parser, args, place):
+            raise pytest.UsageError(
+                f"there is no directory {_NAME} here: `conformance run` takes the same options anywhere"
+            )
 
 
 def _plugin() -> ModuleType:

@@ -106,12 +106,13 @@
     unsupported: "∅",
     built: "◇",
     narrowed: "◇",
+    inaccurate: "≈",
     skip: "–",
   };
 
   function outcome(word, stage) {
     const at = stage && word !== "pass" && word !== "mismatch" ? `${word} at ${stage}` : word;
-    const kind = word === "pass" ? "good" : ["built", "narrowed", "skip"].includes(word) ? "quiet" : "bad";
+    const kind = word === "pass" ? "good" : ["built", "narrowed", "inaccurate", "skip"].includes(word) ? "quiet" : "bad";
     return el(
       "span.chip.strong",
       el(`span.glyph.${kind}`, { "aria-hidden": "true" }, GLYPHS[word] || "•"),

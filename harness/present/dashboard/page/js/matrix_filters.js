@@ -2,7 +2,7 @@
 (function () {
   "use strict";
   const { el, fill, address, controls, words, cells, matrixRows, runs } = Conformance;
-  const OUTCOMES = "mismatch crash timeout error unsupported built narrowed skip pass".split(" ");
+  const OUTCOMES = "mismatch crash timeout error unsupported built narrowed inaccurate skip pass".split(" ");
   const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
   const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
   const NAMES = "q family dtype column outcome blame stage standing since gaps use dtypes".split(" ");

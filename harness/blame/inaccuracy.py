@@ -1,0 +1,282 @@
+"""Wrong elements that the operators' own formulas explain: an inaccuracy, which is nobody's defect.
+
+ONNX defines some operators by a function body, such as ``Elu`` by ``alpha * (Exp(x) - 1)``. A runtime that follows the
+body step by step in the node's dtype does as the text says, though less exactly than PyTorch, which uses `expm1`.
+
+1. The graph is evaluated in float64. It must give PyTorch's float64 result: it describes the same computation.
+2. It is evaluated a few times more, and each step within a body is rounded as the node's dtype rounds: its result is
+   multiplied by 1 + ru, r drawn from -1 … 1, u the unit roundoff (Monte Carlo arithmetic, as
+   `harness.execute.rounding_oracle`). D is what these runs differ by from the first, element by element.
+3. The backend's result is explained where it is within κ·D, and the dtype's tolerance, of the first: an error of κ·D is
+   what steps add up to that are all right by rule 1 of `harness.compare.nearness`.
+
+Nothing is explained where a rounding changes an integer or a truth value on the way, which is a jump and no rounding,
+where a graph has no operator with a body, or where a result is infinite or NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.inliner import inline_local_functions
+from onnx.reference import ReferenceEvaluator
+
+from harness.blame.failure_context import FailureContext
+from harness.blame.nodes.definition import as_wide_model
+from harness.blame.nodes.kernel_fault import node_facts_of_step
+from harness.blame.nodes.node_steps import NodeStep, SteppedGraph, in_steps
+from harness.blame.testimony import Failure
+from harness.compare.judge import CLOSE
+from harness.compare.nearness import tolerance_of
+from harness.compare.tolerances import ROUNDINGS
+from harness.convert.converter import Converter
+from harness.core.dtypes import PRECISION, Array
+from harness.execute.run_steps import emitted_opset
+from harness.execute.task import Settings
+from harness.execute.worker import WorkerProcess
+
+_RUNS = 6
+#: The most of chance: see `harness.execute.rounding_oracle`.
+_SPREAD = 2.0
+#: Steps above which a graph is not evaluated.
+_MOST_STEPS = 40
+_DOMAIN = "formula"
+#: Operators whose results are elements of their inputs, but for the sign.
+_EXACT = frozenset(
+    {
+        *("Constant", "Cast", "CastLike", "Identity", "Where", "Neg", "Abs", "Max", "Min", "Relu", "Clip"),
+        *("Reshape", "Transpose", "Concat", "Slice", "Gather", "Squeeze", "Unsqueeze", "Expand", "Flatten"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class InaccuracyTask:
+    """Failures of which it is asked whether formulas explain them."""
+
+    handler: ClassVar[str] = "harness.blame.inaccuracy:carry_out"
+
+    failures: tuple[Failure, ...]
+    settings: Settings
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A failure is explained by the formula of a node.
+
+    Attributes:
+        index: Of the failure.
+        node: The first node with a formula, as `harness.blame.nodes.kernel_fault.node_facts` has it.
+    """
+
+    index: int
+    node: Mapping[str, Any]
+
+
+class _NotExplained(Exception):
+    """A graph cannot be evaluated with roundings, or jumps."""
+
+
+def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
+    """Look at each failure in a worker, and send those that are explained."""
+
+    def converter(name: str) -> Converter:
+        return worker.converter(name, task.settings)[0]
+
+    for failure in task.failures:
+        try:
+            context = FailureContext(failure, task.settings, converter, worker.backend, {})
+            node = explaining_node(context)
+        except Exception:
+            # The failure is examined as any other.
+            continue
+        if node is not None:
+            worker.send(Explained(failure.index, node))
+
+
+def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
+    """The first node whose formula explains a wrong result; None where none does.
+
+    Raises:
+        Exception: what backends and the evaluator raise.
+    """
+    if not context.is_onnx or context.got is None:
+        return None
+    graph = in_steps(context.model)
+    formulas = [step for step in graph.steps if _has_formula(graph, step)]
+    truth = context.reference.truth
+    if not formulas or truth is None or len(graph.steps) > _MOST_STEPS:
+        return None
+    feeds = context.feeds(context.model)
+    roundoff = 2.0 ** -min((PRECISION[str(a.dtype)] for a in feeds.values() if str(a.dtype) in PRECISION), default=24)
+    try:
+        exact, *rounded = (
+            _evaluated(graph, feeds, roundoff if seed else 0.0, np.random.default_rng(seed))
+            for seed in range(1 + _RUNS)
+        )
+    except _NotExplained:
+        return None
+    outputs = [o.name for o in context.model.graph.output]
+    for name, got, o, wrong in zip(outputs, context.got, truth, context.wrong, strict=True):
+        if not wrong.any():
+            continue
+        if o is None or not _explains(exact[name], [run[name] for run in rounded], o, got, wrong):
+            return None
+    return node_facts_of_step(formulas[0], feeds)
+
+
+def _explains(exact: Array, rounded: Sequence[Array], truth: Array, got: Array, wrong: Array) -> bool:
+    """Whether roundings explain the wrong elements of one output."""
+    if not exact.shape == truth.shape == got.shape == wrong.shape or str(got.dtype) not in PRECISION:
+        return False
+    tolerance = tolerance_of(CLOSE, str(got.dtype))
+    e, o, g = exact[wrong], truth[wrong], got[wrong].astype(np.float64)
+    if not (np.isfinite(e) & np.isfinite(g)).all():
+        return False
+    moved = _SPREAD * np.sqrt(np.mean([np.square(run[wrong] - e) for run in rounded], axis=0))
+    roundings = ROUNDINGS[str(got.dtype)] * moved
+    # Float64 rounds within the formula, too.
+    same = np.abs(e - o) <= tolerance.allowed(o) + roundings * 2.0 ** (PRECISION[str(got.dtype)] - PRECISION["float64"])
+    near = np.abs(g - e) <= roundings + tolerance.allowed(e)
+    return bool((same & near).all())
+
+
+def _evaluated(
+    graph: SteppedGraph, feeds: Mapping[str, Array], roundoff: float, random: np.random.Generator
+) -> dict[str, Array]:
+    """The values of a graph in float64, with roundings within formulas."""
+    values = {name: _wide(array) for name, array in {**graph.constant_values, **feeds}.items()}
+    for step in graph.steps:
+        inputs = {name: values[name] for name in step.inputs}
+        model = as_wide_model(graph.alone(step, inputs, fed_with_constants=True))
+        body = _formula(model) if _has_formula(graph, step) else None
+        given = {step.names_alone[name]: array for name, array in inputs.items()}
+        outputs = _run(body or model, given, roundoff if body else 0.0, random)
+        # A cast to a narrower dtype rounds once.
+        values.update(zip(step.outputs, map(_wide, outputs), strict=True))
+    return values
+
+
+def _run(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], roundoff: float, random: np.random.Generator
+) -> list[Array]:
+    """A model's outputs where each step's floating results are rounded.
+
+    Raises:
+        _NotExplained: a rounding changes what is not floating.
+    """
+    evaluator = ReferenceEvaluator(model)
+    if not roundoff:
+        return [np.asarray(array) for array in evaluator.run(None, dict(feeds))]
+    exact: dict[str, Any] = {**evaluator.rt_inits_, **feeds}
+    moved: dict[str, Any] = dict(exact)
+    with np.errstate(all="ignore"):
+        for node in evaluator.rt_nodes_:
+            if any(attribute.HasField("g") for attribute in node.onnx_node.attribute):
+                raise _NotExplained
+            for values in (exact, moved):
+                values.update(zip(node.output, node.run(*(values.get(name) for name in node.input)), strict=False))
+            for name in node.output:
+                a, b = np.asarray(exact[name]), np.asarray(moved[name])
+                if a.dtype.kind != "f" and not np.array_equal(a, b):
+                    raise _NotExplained
+                if a.dtype.kind != "f" or node.op_type in _EXACT:
+                    continue
+                moved[name] = b * (1.0 + roundoff * random.uniform(-1.0, 1.0, b.shape))
+    return [np.asarray(moved[output.name]) for output in model.graph.output]
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(np.float64) if str(array.dtype) in PRECISION else array
+
+
+def _has_formula(graph: SteppedGraph, step: NodeStep) -> bool:
+    return step.is_single and _defines_by_formula(step.node, emitted_opset(graph.model) or 1)
+
+
+def _defines_by_formula(node: onnx.NodeProto, opset: int) -> bool:
+    if node.domain not in ("", "ai.onnx"):
+        return False
+    # Not all properties are in the type stubs.
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+#: Bodies within bodies: that of `Celu` has `Elu`.
+_DEEPEST = 4
+
+
+def _formula(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The body of a model's only node in place of it; None where there is none for its inputs."""
+    for depth in range(_DEEPEST):
+        opset = emitted_opset(model) or 1
+        called = onnx.ModelProto()
+        called.CopyFrom(onnx.shape_inference.infer_shapes(model))
+        types = {v.name: v.type for v in (*called.graph.input, *called.graph.value_info)}
+        types |= {c.output[0]: _type_of_constant(c) for c in called.graph.node if c.op_type == "Constant"}
+        nodes = [node for node in called.graph.node if _defines_by_formula(node, opset)]
+        for number, node in enumerate(nodes):
+            body = _body(node, opset, types)
+            if body is None:
+                return None if not depth else _widened(model)
+            body.domain, body.name = _DOMAIN, f"{node.op_type}_{number}"
+            del body.opset_import[:]
+            body.opset_import.extend(called.opset_import)
+            called.functions.append(body)
+            node.attribute.extend(_defaults(node, opset))
+            node.domain, node.op_type = _DOMAIN, body.name
+        if not nodes:
+            return _widened(model)
+        called.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
+        model = inline_local_functions(called)
+        del model.graph.value_info[:]
+    return _widened(model)
+
+
+_NARROW = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+
+
+def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model itself, with its constants and casts in float64."""
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in _NARROW:
+                attribute.i = onnx.TensorProto.DOUBLE
+            if node.op_type == "Constant" and attribute.name in ("value", "value_float", "value_floats"):
+                value = attribute.t if attribute.name == "value" else attribute.f or list(attribute.floats)
+                array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value, "f4")
+                if str(array.dtype) in PRECISION:
+                    attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(array.astype("f8"))))
+    return model
+
+
+def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> onnx.FunctionProto | None:
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)
+    if schema.has_function:
+        found = schema.get_function_with_opset_version(max(schema.function_opset_versions))
+    else:
+        given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
+        version = max(schema.context_dependent_function_opset_versions)
+        found = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), given)
+    return onnx.FunctionProto.FromString(found) if found else None
+
+
+def _defaults(node: onnx.NodeProto, opset: int) -> list[onnx.AttributeProto]:
+    """The attributes that a node leaves to their defaults, which a function has none of."""
+    given = {attribute.name for attribute in node.attribute}
+    schema = onnx.defs.get_schema(node.op_type, opset)
+    return [a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.name]
+
+
+def _type_of_constant(node: onnx.NodeProto) -> onnx.TypeProto:
+    return onnx.helper.make_tensor_type_proto(node.attribute[0].t.data_type or onnx.TensorProto.FLOAT, None)
+
+
+def explained_failures(messages: Iterator[Any]) -> dict[int, Mapping[str, Any]]:
+    """Index → node of the failures that a worker found explained; a worker that dies leaves the rest unexplained."""
+    return {message.index: message.node for message in messages if isinstance(message, Explained)}

@@ -1,0 +1,151 @@
+"""What is known of a model before and beside its runs, found out in a worker: a user's code may end its process.
+
+Its open sizes, what it changes as it runs, and the calls that it makes, at the example's sizes and at others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from harness.compare.verdict import Stage
+from harness.core.invocation import Invocation
+from harness.core.plugins import UnknownName
+from harness.core.tensors import build_tensors
+from harness.execute.models.model_loading import LoadedModel, ModelProblem, check_word, load_model
+from harness.execute.models.model_task import AS_MADE, Axis, NoModel, Variant
+from harness.execute.supervisor import Death, Supervisor
+from harness.execute.task import Step
+from harness.execute.worker import WorkerProcess
+from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
+from harness.models.state import StateChange, state_change
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """What is known of a model.
+
+    Attributes:
+        axes: Its open sizes.
+        shapes: Input name → shape of the example.
+        is_exported: Whether it is an exported program, which is as open as it was exported.
+        state: What it changes as it runs; nothing where it does not run, which its runs say.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    is_exported: bool
+    state: StateChange
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsTask:
+    """Load a model, call it twice, and say what it is."""
+
+    handler: ClassVar[str] = "harness.models.facts:send_facts"
+
+    word: str
+    variant: Variant = AS_MADE
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallsTask:
+    """Find the calls that a model makes with its example, and at the sizes of another run.
+
+    Attributes:
+        other_run: Inputs of another size; None for the example alone.
+    """
+
+    handler: ClassVar[str] = "harness.models.facts:send_calls"
+
+    word: str
+    variant: Variant = AS_MADE
+    other_run: Invocation | None = None
+
+
+@dataclass(frozen=True)
+class ModelCalls:
+    """The calls of a model; `problem` says why they could not be found."""
+
+    capture: Capture | None = None
+    resized: ResizedCalls = field(default_factory=ResizedCalls)
+    problem: str = ""
+
+
+def model_facts(word: str, variant: Variant, supervisor: Supervisor) -> ModelFacts:
+    """What a model is.
+
+    Raises:
+        UnknownName: no registered model has that name.
+        ModelProblem: it cannot be loaded.
+    """
+    check_word(word)
+    found: ModelFacts = _answer(FactsTask(word=word, variant=variant), supervisor, ModelFacts, f"{word}: loading it")
+    return found
+
+
+def model_calls(task: CallsTask, supervisor: Supervisor) -> ModelCalls:
+    """The calls that a model makes, or why they are unknown."""
+    try:
+        found: ModelCalls = _answer(task, supervisor, ModelCalls, "the capture of its calls")
+        return found
+    except ModelProblem as problem:
+        return ModelCalls(problem=str(problem))
+
+
+def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> Any:
+    # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
+    for message in list(supervisor.serve(task)):
+        if isinstance(message, NoModel):
+            raise ModelProblem(message.message)
+        if isinstance(message, Death):
+            raise ModelProblem(f"{what} ended: {message.message}")
+        if isinstance(message, kind):
+            return message
+    raise ModelProblem(f"{what} gave no answer")
+
+
+def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
+    """Load the model in the worker, call it, and send what it is."""
+    for model in _loaded(task, worker):
+        try:
+            state = state_change(model)
+        except Exception:
+            # That it does not run is said as the outcome of each way.
+            state = StateChange()
+        worker.send(
+            ModelFacts(
+                name=model.name,
+                axes=model.axes,
+                shapes={name: tuple(t.shape) for name, t in zip(model.input_names, model.inputs, strict=True)},
+                is_exported=model.exported is not None,
+                state=state,
+            )
+        )
+
+
+def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
+    """Capture the model's calls in the worker, and send them."""
+    for model in _loaded(task, worker):
+        try:
+            capture = capture_calls(model, exact=True)
+        except ModelProblem as problem:
+            worker.send(ModelCalls(problem=str(problem)))
+            return
+        resized = ResizedCalls()
+        if task.other_run is not None:
+            resized = resized_calls(model, tuple(build_tensors(task.other_run)))
+        worker.send(ModelCalls(capture, resized))
+
+
+def _loaded(task: FactsTask | CallsTask, worker: WorkerProcess) -> Iterator[LoadedModel]:
+    """The model; nothing where it cannot be had, which is sent instead."""
+    worker.send(Step(Stage.REFERENCE, None, ()))
+    try:
+        model = load_model(task.word, task.variant)
+    except (ModelProblem, UnknownName) as problem:
+        worker.send(NoModel(str(problem)))
+        return
+    yield model

@@ -1,0 +1,110 @@
+"""What makes a failing way of a model right: tried, one change at a time.
+
+1. An example of size 2, where an open size has an example of 1, which `torch.export` fixes.
+2. The other exporters of the same kind of artefact.
+3. Other opsets.
+4. Other backends that are installed.
+5. The next wider dtype, where the way has one of 16 bits.
+
+Each change is run with all inputs of the way. What does not help is told, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import CONVERTERS, find_converter
+from harness.execute.models.model_task import Variant
+from harness.execute.supervisor import Supervisor
+from harness.models.facts import ModelFacts
+from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
+from harness.run.artefact import ONNX
+from harness.run.backend import BACKENDS
+
+#: Seconds after which no further change is tried.
+_PATIENCE = 45.0
+#: Opsets to try: the oldest that dynamo emits itself, its default, and the newest lowerings.
+_OPSETS = (18, 20, 23)
+#: Runtimes that users deploy on a CPU, as far as they are installed here.
+_RUNTIMES = ("ort-cpu", "openvino", "tract")
+_WIDER = {"float16": "float32", "bfloat16": "float32"}
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """One change, and whether the way is right with it.
+
+    Attributes:
+        kind: ``example``, ``converter``, ``opset``, ``backend`` or ``dtype``.
+        value: The axis with its size (``batch=2``), the name or the number.
+        helps: Whether every run is right with it.
+    """
+
+    kind: str
+    value: str
+    helps: bool
+
+
+def tried_remedies(
+    unit: ModelUnit, backend: str, failure: ModelOutcome, facts: ModelFacts, supervisor: Supervisor
+) -> tuple[Remedy, ...]:
+    """The changes that were tried of a failing way; of each kind no more after one that helps."""
+    started, tried, settled = time.monotonic(), list[Remedy](), set[str]()
+    alone = replace(unit, backends=(backend,), settings=replace(unit.settings, blame=False))
+    for kind, value, changed in _changes(alone, failure, facts):
+        if kind in settled or time.monotonic() - started > _PATIENCE:
+            continue
+        outcomes = [outcome.verdict.outcome for outcome in run_model_unit(changed, supervisor)]
+        helps = bool(outcomes) and set(outcomes) == {Outcome.PASS}
+        tried.append(Remedy(kind, value, helps))
+        if helps:
+            settled.add(kind)
+        if helps and kind == "example":
+            # The model is right as it is: the way it was asked for was not.
+            break
+    return tuple(tried)
+
+
+def _changes(unit: ModelUnit, failure: ModelOutcome, facts: ModelFacts) -> Iterator[tuple[str, str, ModelUnit]]:
+    (backend,) = unit.backends
+    if unit.shape_mode == "dynamic":
+        for name in _axes_of_one(facts):
+            yield "example", f"{name}=2", replace(unit, variant=_with_example(unit.variant, name))
+    converter = find_converter(unit.converter)
+    for entry in CONVERTERS.entries():
+        is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
+        if is_other and entry.probe() is None and unit.settings.opset is None:
+            yield "converter", entry.name, replace(unit, converter=entry.name)
+    if converter.makes == ONNX:
+        emitted = failure.verdict.opset or unit.settings.opset
+        for opset in _OPSETS:
+            if opset != emitted and opset in converter.opsets():
+                yield "opset", str(opset), replace(unit, settings=replace(unit.settings, opset=opset))
+    if failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE) and converter.makes == ONNX:
+        for runtime in BACKENDS.entries():
+            if runtime.name != backend and runtime.name in _RUNTIMES and runtime.probe("") is None:
+                yield "backend", runtime.name, replace(unit, backends=(runtime.name,))
+    wider = _WIDER.get(unit.variant.dtype or _own_dtype(failure))
+    if wider is not None and not facts.is_exported:
+        yield "dtype", wider, replace(unit, variant=replace(unit.variant, dtype=wider))
+
+
+def _axes_of_one(facts: ModelFacts) -> Iterator[str]:
+    """Open sizes whose example is 1 in some input."""
+    for axis in facts.axes:
+        sizes: Mapping[str, tuple[int, ...]] = facts.shapes
+        if any(sizes[name][dim] == 1 for name in axis.where for dim in axis.dims_of(name)):
+            yield axis.name
+
+
+def _with_example(variant: Variant, name: str) -> Variant:
+    return replace(variant, example_sizes=(*variant.example_sizes, (name, 2)))
+
+
+def _own_dtype(failure: ModelOutcome) -> str:
+    """The dtype of the first floating input."""
+    dtypes = [spec.dtype for spec in failure.case.invocation.tensors()]
+    return next((dtype for dtype in dtypes if "float" in dtype), "")
