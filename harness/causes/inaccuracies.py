@@ -1,6 +1,7 @@
 """Inaccuracies of a run: kernels that are as exact as the operator's own formula, and less exact than PyTorch.
 
-They are no defects, and are listed apart from failures, by the size of their errors.
+They are no defects, and are listed apart from failures, by the size of their errors: the absolute one, since many units
+in the last place may be next to nothing beside zero.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ class Inaccuracy:
         cases: How many.
         overloads: Operators whose calls show it.
         dtypes: Of the calls.
-        largest_ulps: The largest error, in units in the last place of PyTorch's result.
-        largest_error: The same case's absolute error.
+        largest_error: The largest absolute error, in the values' unit.
+        largest_ulps: The same case's error in units in the last place of PyTorch's result.
         case_id: Of that case.
     """
 
@@ -37,8 +38,8 @@ class Inaccuracy:
     cases: int
     overloads: tuple[str, ...]
     dtypes: tuple[str, ...]
-    largest_ulps: float
     largest_error: float
+    largest_ulps: float
     case_id: str
 
 
@@ -53,7 +54,7 @@ def inaccuracies(rows: Iterable[dict[str, object]]) -> list[Inaccuracy]:
         groups.setdefault((str(row["component"]), str(row["place"])), []).append(row)
     found = []
     for (component, place), cases in groups.items():
-        worst = max(cases, key=_ulps)
+        worst = max(cases, key=_error)
         found.append(
             Inaccuracy(
                 component=component,
@@ -61,16 +62,16 @@ def inaccuracies(rows: Iterable[dict[str, object]]) -> list[Inaccuracy]:
                 cases=len(cases),
                 overloads=tuple(sorted({str(case["overload"]) for case in cases})),
                 dtypes=tuple(sorted({str(case["dtype"]) for case in cases})),
-                largest_ulps=_ulps(worst),
-                largest_error=_number(worst["max_abs_error"]),
+                largest_error=_error(worst),
+                largest_ulps=_number(worst["max_ulp_error"]),
                 case_id=str(worst["case_id"]),
             )
         )
-    return sorted(found, key=lambda one: -one.largest_ulps)
+    return sorted(found, key=lambda one: -one.largest_error)
 
 
-def _ulps(row: dict[str, object]) -> float:
-    return _number(row["max_ulp_error"])
+def _error(row: dict[str, object]) -> float:
+    return _number(row["max_abs_error"])
 
 
 def _number(value: object) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from harness.cluster.schedule import SMALLEST
 from harness.core.plugins import UnknownName
+from harness.generate.regressions.corpus_store import LOCAL
 from harness.plan.options import UsageProblem
 from harness.record import layout
 from harness.run.backend import BACKENDS
@@ -40,6 +41,14 @@ _VARIABLES = (
 )
 
 
+#: Sources of a run on several machines: what all of them have.
+_SOURCES = ("use:common", "generated")
+
+
+def _is_this_machine(on: str) -> bool:
+    return on == "ray" and not os.environ.get("RAY_ADDRESS")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     """Of `conformance run --on`.
@@ -51,6 +60,7 @@ class ClusterOptions:
         results_dir: Where the merged run is written.
         shard_seconds: Of work in the smallest shard.
         arguments: The rest: of `pytest harness`.
+        left_out: Cases of `pytest harness` that the run leaves out, for people; "" for none.
     """
 
     on: str
@@ -59,11 +69,12 @@ class ClusterOptions:
     results_dir: Path
     shard_seconds: float
     arguments: tuple[str, ...]
+    left_out: str = ""
 
     @property
     def starts_cluster(self) -> bool:
         """Whether the cluster is one of this machine alone, for this run."""
-        return self.on == "ray" and not os.environ.get("RAY_ADDRESS")
+        return _is_this_machine(self.on)
 
     @property
     def resources(self) -> dict[str, float]:
@@ -115,9 +126,12 @@ def parse(arguments: Sequence[str]) -> ClusterOptions:
         raise UsageProblem(f"--run {name}: a name has letters, digits, '-', '_' and '.'")
     if given.on != "ray" and not given.dataset:
         raise UsageProblem("--on ray://… needs --dataset, a URL or a directory that all nodes can write")
-    # What a corpus remembers is one machine's; shards are to draw the same everywhere.
-    if not {"--source", "--replay"} & {word.partition("=")[0] for word in rest}:
-        rest += ["--source", "generated"]
+    # What a corpus remembers is one machine's, and shards are to run the same wherever they are.
+    names_sources = {"--source", "--replay"} & {word.partition("=")[0] for word in rest}
+    left_out = ""
+    if not names_sources and not _is_this_machine(given.on):
+        rest += [word for source in _SOURCES for word in ("--source", source)]
+        left_out = f"the failures in {LOCAL}, which other nodes lack; --source corpus:FILE takes a file that all have"
     if "://" not in (given.dataset or "://"):
         given.dataset = str(Path(given.dataset).absolute())
     return ClusterOptions(
@@ -127,6 +141,7 @@ def parse(arguments: Sequence[str]) -> ClusterOptions:
         results_dir=given.results_dir or layout.default_directory(name),
         shard_seconds=given.shard_seconds,
         arguments=(*rest, "--shrink", "0"),
+        left_out=left_out if LOCAL.is_dir() else "",
     )
 
 

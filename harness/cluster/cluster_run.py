@@ -125,6 +125,8 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
         raise UsageProblem("--on ray needs Ray: pip install '.[ray]'") from None
     # What a CI or a cluster sends to a job that is cancelled.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if given.left_out:
+        console.print(f"left out: {given.left_out}", soft_wrap=True)
     try:
         # Ray prints to the terminal what became of its processes; `ClusterProgress` says it in a line.
         with redirect_stdout(io.StringIO()), ThreadPoolExecutor() as aside:

@@ -58,8 +58,8 @@ class _Accountant:
         self._kept = time.monotonic()
 
 
-def _end_with_task() -> None:
-    while os.read(0, 1):
+def _end_with_task(leash: int) -> None:
+    while os.read(leash, 1):
         pass
     # The process of the shard leads a group of its own.
     os.killpg(os.getpid(), signal.SIGKILL)
@@ -67,7 +67,8 @@ def _end_with_task() -> None:
 
 def main() -> int:
     """Run the shard; pytest's exit status."""
-    threading.Thread(target=_end_with_task, daemon=True).start()
+    # Pytest's capture puts another file in place of the standard input, which looks like the end of the pipe.
+    threading.Thread(target=_end_with_task, args=(os.dup(0),), daemon=True).start()
     account, *arguments = sys.argv[1:]
     accountant = _Accountant(Path(account))
     try:

@@ -204,10 +204,16 @@ class Invocation:
 
     @property
     def dtype(self) -> str:
-        """The dtype that the matrices file this case under: the first tensor's, else the `dtype`
-        argument's, else PyTorch's default."""
-        for spec in self.tensors():
-            return spec.dtype
+        """The dtype that the matrices file this case under: that of the first tensor which is no condition, else the
+        condition's, else the `dtype` argument's, else PyTorch's default."""
+        condition = ""
+        for name, argument in self.arguments:
+            for spec in _tensors(argument):
+                if name != _CONDITION:
+                    return spec.dtype
+                condition = spec.dtype
+        if condition:
+            return condition
         for _, argument in self.arguments:
             if isinstance(argument, Enumerated) and argument.kind == "dtype":
                 return argument.name
@@ -269,6 +275,8 @@ class Invocation:
 
 #: Values up to which a tensor's are shown.
 _SHOWN = 64
+#: What `where` calls the tensor that says which of the others counts.
+_CONDITION = "condition"
 
 
 def describe(argument: Argument) -> str:

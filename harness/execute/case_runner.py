@@ -138,6 +138,8 @@ class Executor:
         # How long a runtime that has hung is waited for depends on the step that it is at.
         self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
         self._exports = DoubleCheck(BatchExport(task.settings, converter, book, self._begin))
+        #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
+        self._doubted: dict[tuple[str, int], list[int]] = {}
         #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
         self._placed: dict[tuple[str, int], str] = {}
 
@@ -293,6 +295,7 @@ class Executor:
             started = time.perf_counter()
             outputs = run_step(session, feeds)
             if isinstance(outputs, StepFailure):
+                self._confirm_alone(name, converted)
                 self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
             run_ms = 1e3 * (time.perf_counter() - started) / len(now)
@@ -300,6 +303,15 @@ class Executor:
             self._compare(name, converted, now, outputs, again, {"load_ms": load_ms, "run_ms": run_ms})
             for cases in left.values():
                 del cases[:1]
+        self._confirm_alone(name, converted)
+
+    def _confirm_alone(self, name: str, converted: Converted) -> None:
+        """Convert and run the wrong cases of an artefact that cannot be cut down by themselves: what is right then was
+        the batch's doing, which no user has."""
+        for member in converted.members:
+            cases = self._doubted.pop((name, member.group.index), [])
+            if cases:
+                self._load_part(name, converted, [member], {member.group.index: cases})
 
     def _compare(
         self,
@@ -328,6 +340,9 @@ class Executor:
                 why = why_not_right(name, self._backends[name], reference.arrays, comparison.problems)
             if why:
                 result = replace(result, outcome=Outcome.NARROWED, message=why, comparison=None)
+            elif comparison.problems and converted.graph is None and len(converted.members) > 1:
+                self._doubted.setdefault((name, index), []).append(now[index])
+                continue
             elif comparison.problems:
                 model = self._kept_model(converted, member)
                 got = [outputs[i] for i in places]

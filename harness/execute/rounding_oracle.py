@@ -192,7 +192,9 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
                 moved = tensor * self._factors(tensor)
                 if magnitude is not None and i == 0:
-                    moved += (self._factors(tensor) - 1.0) * magnitude
+                    # Stated terms include the result; those of absolute values are rounded on the way to it.
+                    size = magnitude - tensor.abs() if _states_terms(func) else magnitude
+                    moved += (self._factors(tensor) - 1.0) * size.clamp(min=0.0)
                 # A mask's lowest number has none below it.
                 tensor.copy_(torch.where(moved.isfinite(), moved, tensor))
         return result
@@ -228,6 +230,11 @@ def computes(target: OpOverload) -> bool:
 
 #: Operators without a case that move or set elements.
 _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default"})
+
+
+def _states_terms(func: OpOverload) -> bool:
+    case = OPERATOR_CASES.get(str(func))
+    return case is not None and case.judge.terms is not None
 
 
 def _magnitude_of_terms(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:

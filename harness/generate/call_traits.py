@@ -5,7 +5,7 @@ Computed from the invocation when a case is drawn, and recorded as columns; noth
 A case is **ordinary** where a model could well make its call. All of this holds:
 
 - Its tensors are float32, float16 or int64, and so is a dtype that it asks for. A mask may be bool, and so
-  may all tensors of an operator on truth values (``logical_not``, ``any``, ``where``).
+  may all tensors of an operator on truth values (``logical_not``, ``any``).
 - No tensor has a size of 0, and not every one is 0-d.
 - Each tensor is contiguous, or contiguous with its dimensions in another order.
 - Its values are finite and of everyday size: those of a recipe of an everyday style or of a domain that
@@ -42,7 +42,7 @@ _PLAIN_DTYPES = frozenset({"float32", "float16", "int64"})
 _SHORT_FLOATS = frozenset({"float32", "float16", "bfloat16"})
 #: Dtypes that a call may ask for and be ordinary.
 _RARE_DTYPE = re.compile(r"float64|bfloat16|float8\w*|complex\w*|u?int8|u?int16|u?int32|uint64|u?q\w+")
-_TRUTH = re.compile(r"aten\.(?:logical_|bitwise_(?:and|or|not|xor)|all\.|any\.|where\.|__i?(?:and|or|xor)__)")
+_TRUTH = re.compile(r"aten\.(?:logical_|bitwise_(?:and|or|not|xor)|all\.|any\.|__i?(?:and|or|xor)__)")
 #: Domains of `harness.core.values` whose values a style chooses freely.
 _FREE_DOMAINS = frozenset({"any", "finite", "at_least", "nonzero", "ascending", "descending"})
 #: Styles that hold special values, extremes or either zero.

@@ -209,9 +209,12 @@ class _Notes:
             call.places.append(place)
 
 
-#: Calls that compute nothing and that no exporter sees.
+#: Calls that no exporter sees: they compute nothing, or `torch.export` makes a guard of them.
 BOOKKEEPING = frozenset(
-    {"aten.detach.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.alias.default"}
+    {
+        *("aten.detach.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default", "aten.alias.default"),
+        "aten.is_nonzero.default",
+    }
 )
 
 

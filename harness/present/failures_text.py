@@ -100,7 +100,7 @@ def render_inaccuracies(found: Sequence[Inaccuracy], limit: int | None = 10) -> 
     """Kernels that are less exact than PyTorch, the largest error first, for a terminal."""
     lines = [Text(f"{count(len(found), 'inaccuracy', 'inaccuracies')}, not counted as failures", style="bold")]
     for one in found[:limit]:
-        size = f"up to {one.largest_ulps:,.3g} ULP ({one.largest_error:.2g})"
+        size = f"off by up to {one.largest_error:.2g} ({one.largest_ulps:,.3g} ULP)"
         lines.append(
             Text(
                 f"  {one.component}: {one.place}, {count(one.cases, 'case')}, {listed(one.dtypes, 4)}: {size}; "

@@ -59,8 +59,9 @@ def _participants(
     rest = [name for name in known if name not in chosen and name not in unavailable]
     named = (f"{name} on {notes[name]}" if name in notes else name for name in chosen)
     lines = [f"{kind}s: {', '.join(named)}" + (f" (also here: {', '.join(rest)})" if rest else "")]
-    for name, why in unavailable.items():
-        lines.append(f"  {name} unavailable: {why.reason}; to get it: {why.install}")
+    if unavailable:
+        # Why, and how to install it, is said to whoever asks for one by name.
+        lines.append(f"  not here: {', '.join(unavailable)} (--{kind} NAME says what is missing)")
     return lines
 
 

@@ -17,8 +17,8 @@ from harness_runs import ROOT, output, rows
 
 pytestmark = pytest.mark.slowest(7)
 
-CELU = (
-    *("--op", "celu", "--dtype", "float32", "--examples", "8", "--source", "generated"),
+POOL = (
+    *("--op", "avg_pool2d", "--dtype", "float32", "--examples", "8", "--source", "generated"),
     *("--shrink", "0"),
 )
 MODEL = """\
@@ -110,7 +110,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 def run(installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of an operator by a worker of pytest-xdist, started in an empty directory."""
     empty = tmp_path_factory.mktemp("empty")
-    installed.conformance("run", *CELU, "-n", "1", "--results-dir", "run", cwd=empty, status=1)
+    installed.conformance("run", *POOL, "-n", "1", "--results-dir", "run", cwd=empty, status=1)
     return empty / "run"
 
 
@@ -136,7 +136,7 @@ def test_what_runs_is_the_installed_package(installed: Installed, tmp_path: Path
 
 def test_operators_run_from_an_empty_directory(run: Path) -> None:
     recorded = rows(run, "overload", "outcome")
-    assert {row["overload"] for row in recorded} == {"aten.celu.default"}
+    assert {row["overload"] for row in recorded} == {"aten.avg_pool2d.default"}
     assert {row["outcome"] for row in recorded} == {"pass", "mismatch"}
     assert sorted(path.name for path in run.parent.iterdir() if not path.name.startswith(".")) == ["run"]
 
@@ -144,7 +144,7 @@ def test_operators_run_from_an_empty_directory(run: Path) -> None:
 def test_pytest_runs_the_harness_by_its_name_and_reads_a_baseline(installed: Installed, run: Path) -> None:
     installed.conformance("baseline", run, "--out", "expected", cwd=run.parent)
     said = installed.pytest(
-        *("--pyargs", "harness", *CELU, "--baseline", "expected", "--results-dir", "again"),
+        *("--pyargs", "harness", *POOL, "--baseline", "expected", "--results-dir", "again"),
         cwd=run.parent,
     )
     assert "Compared with the baseline: 1 of 1 cell" in said
@@ -157,7 +157,7 @@ def test_the_dashboard_is_written_with_its_page_and_libraries(installed: Install
     named = [part.split('"')[0] for part in (page / "index.html").read_text(encoding="utf-8").split('src="')[1:]]
     assert len(named) > 20
     assert all((page / name).is_file() for name in named)
-    assert "aten.celu.default" in (page / "data" / "index.js").read_text(encoding="utf-8")
+    assert "aten.avg_pool2d.default" in (page / "data" / "index.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -251,6 +251,34 @@ def test_a_driver_that_is_no_part_of_the_cluster(
     assert completeness(tmp_path / "out").complete
 
 
+def test_a_default_run_on_this_machine_has_the_rows_of_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A run leaves failures in the working directory, which the next one there begins with.
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    words = ["--op", "relu", "--op", "tanh", "--examples", "24", "--backend", "ort-cpu"]
+    for name, more in (("here", ("-n", "2", "--shrink", "0")), ("there", ("--on", "ray"))):
+        monkeypatch.chdir(tmp_path / name)
+        out = ("--results-dir", str(tmp_path / name / "run"))
+        with patch.dict(os.environ, {**environment(), "RAY_AUTH_MODE": "disabled"}):
+            done = subprocess.run(
+                [sys.executable, "-m", "harness.app.cli", "run", *words, *more, *out],
+                capture_output=True,
+                text=True,
+                timeout=400,
+                check=False,
+            )
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        assert "lost" not in done.stdout
+    named = ("case_id", "exported_invocation", "source", "converter", "backend", "stage", "outcome")
+    both = [
+        [[row[name] for name in named] for row in comparable(tmp_path / name / "run")] for name in ("here", "there")
+    ]
+    assert both[0] == both[1]
+
+
 @pytest.mark.thorough
 def test_a_driver_that_is_killed_or_interrupted_goes_on(
     nodes: Nodes, calls: Path, expected: list[dict[str, Any]], tmp_path: Path

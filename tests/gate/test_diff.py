@@ -238,7 +238,7 @@ def test_the_newest_full_runs_are_compared_by_default(tmp_path: Path, monkeypatc
     assert "there is no run in results/" in diff().output
     results = tmp_path / "results"
     run(results / "1", of(RELU, 4), op=[], converter=["dynamo"])
-    assert "results holds no run that is earlier" in diff().output
+    assert "results holds no run earlier than results/1" in diff().output
     run(results / "2", of(RELU, 4), op=[], converter=["dynamo", "torchscript"])
     run(results / "3", of(RELU, 2), op=[RELU], converter=["dynamo"])
     run(results / "4", of(RELU, 4), op=[], converter=["dynamo"])

@@ -80,11 +80,16 @@ def test_a_case_is_rerun_with_each_release(case: Path, monkeypatch: pytest.Monke
 def test_a_release_that_does_not_go_with_the_others_has_no_verdict() -> None:
     verdict = {"converter": "dynamo", "backend": "ort-cpu", "stage": "convert", "outcome": "error"}
     lacking = "ModuleNotFoundError: No module named 'onnxscript._framework_apis.torch_2_11'"
-    found = verdicts_of([verdict | {"signature": lacking}], "onnxscript", "0.5.7")
+    found = verdicts_of([verdict | {"signature": lacking, "message": lacking}], "onnxscript", "0.5.7")
     assert not found.said
     assert found.missing == f"onnxscript 0.5.7 does not go with the other packages: {lacking}"
-    found = verdicts_of([verdict | {"signature": "IndexError: none"}], "onnxscript", "0.6.0")
-    assert found == Verdicts("dynamo → ort-cpu: error at convert: IndexError: none")
+    other = {"signature": "IndexError: <n>", "message": "IndexError: 7"}
+    found = verdicts_of([verdict | other], "onnxscript", "0.6.0")
+    assert found == Verdicts(
+        "dynamo → ort-cpu: error at convert: IndexError: <n>",
+        shown="dynamo → ort-cpu: error at convert: IndexError: 7",
+        ways=(("dynamo", "ort-cpu"),),
+    )
 
 
 def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:
