@@ -401,7 +401,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for part in generator.render(surveys, excuses(), whole=not config.option.op):
             console.print(part, soft_wrap=isinstance(part, Text))
         return
-    print_summary(console, run.results_dir, regressed=follower.gate.regressed if follower else None)
+    print_summary(
+        console,
+        run.results_dir,
+        regressed=follower.gate.regressed if follower else None,
+        verbose=config.get_verbosity() > 0,
+    )
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)

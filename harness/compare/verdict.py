@@ -70,6 +70,11 @@ RUNS_AT = {
 FAILURES = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 
+def is_judged(outcome: Outcome, blame: str) -> bool:
+    """Whether a case counts in shares: it is right, or wrong and somebody's. All shares are of such cases."""
+    return outcome is Outcome.PASS or (outcome.is_failure and blame != SPEC)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One row of the record: after ``run_id``, its fields are the record's columns, in this order.

@@ -58,6 +58,7 @@ class Capture:
         calls: Kinds of call, in the order of their first. Two are of one kind that differ in nothing but the
             numbers in large tensors.
         left_out: Why calls could not be kept → how many.
+        foreign: Operators of other libraries that it calls.
         eager: Whether they are the calls of eager mode, since `torch.export` fails.
     """
 
@@ -65,6 +66,7 @@ class Capture:
     calls: tuple[CapturedCall, ...]
     left_out: Mapping[str, int]
     eager: bool = False
+    foreign: tuple[str, ...] = ()
 
     @property
     def total(self) -> int:
@@ -103,10 +105,12 @@ def capture_calls(model: LoadedModel, *, exact: bool = False) -> Capture:
     except Exception as error:
         notes.left_out[f"torch.export fails ({first_line(error)}): these are the calls of eager mode"] += 1
         _record_eager(model, notes)
-        return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out), eager=True)
+        return Capture(
+            model.name, tuple(notes.calls.values()), dict(notes.left_out), eager=True, foreign=tuple(notes.foreign)
+        )
     with torch.no_grad():
         _Interpreted(module, notes).run(*inputs, enable_io_processing=False)
-    return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out))
+    return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out), foreign=tuple(notes.foreign))
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ class _Notes:
         self._describe = describe
         self.calls: dict[tuple[Any, ...], CapturedCall] = {}
         self.left_out: Counter[str] = Counter()
+        self.foreign: dict[str, None] = {}
         self.stack: list[str] = []
         #: Every call in its order; None for one that cannot be kept.
         self.sequence: list[Invocation | None] = []
@@ -195,6 +200,8 @@ class _Notes:
     def add(self, target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         if str(target) in BOOKKEEPING:
             return
+        if target.namespace not in NAMESPACES:
+            self.foreign[str(target)] = None
         try:
             invocation = invocation_of(target, args, kwargs, self._describe)
         except CannotKeep as reason:

@@ -51,6 +51,7 @@ class Way:
         outcomes: Of its runs, the example first.
         calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
         calls_made: How many distinct calls were run by themselves.
+        foreign: Operators of other libraries that the model calls.
         optimiser: Without which all is right.
         remedies: What was tried to make it right.
         notes: What else is known, and why something could not be found out.
@@ -63,6 +64,7 @@ class Way:
     outcomes: tuple[ModelOutcome, ...]
     calls: tuple[Verdict, ...] = ()
     calls_made: int = 0
+    foreign: tuple[str, ...] = ()
     optimiser: GuiltyOptimiser = field(default_factory=GuiltyOptimiser)
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
@@ -191,6 +193,7 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             outcomes=tuple(_of(outcomes, backend)),
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
+            foreign=alone.foreign,
             notes=alone.notes if backend in failing else (),
         )
         if _is_of_the_whole(way):
@@ -208,12 +211,14 @@ class _CallsAlone:
         number: How many were run.
         notes: What follows from sizes, where none fails.
         left_out: Why some could not be run.
+        foreign: Operators of other libraries among them.
     """
 
     failing: Mapping[str, list[Verdict]] = field(default_factory=dict)
     number: int = 0
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
 
 def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor) -> _CallsAlone:
@@ -230,7 +235,7 @@ def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Superv
     for backend, verdicts in _calls_alone(pairs, unit, supervisor, "dynamic").items():
         failing.setdefault(backend, []).extend(verdicts)
     notes = () if failing else tuple(_computed(found.resized))
-    return _CallsAlone(failing, len(captured), notes, tuple(found.capture.left_out))
+    return _CallsAlone(failing, len(captured), notes, tuple(found.capture.left_out), found.capture.foreign)
 
 
 def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:

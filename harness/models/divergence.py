@@ -771,10 +771,11 @@ def find_divergence(task: DivergeTask, supervisor: Supervisor) -> Divergence:
 
 def carry_out(task: DivergeTask, worker: WorkerProcess) -> None:
     """Find the divergence in a worker, and send it."""
-    converter, _ = worker.converter(task.converter, task.settings)
-    backend = worker.start(task.backend)
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        worker.send(diverge(task, load_model(task.word, task.variant), converter, backend, worker.send))
+        # First: a rule may be for an operator that the model's file defines.
+        model = load_model(task.word, task.variant)
+        converter, _ = worker.converter(task.converter, task.settings)
+        worker.send(diverge(task, model, converter, worker.start(task.backend), worker.send))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))

@@ -73,11 +73,12 @@ def guilty_optimiser(task: OptimiserTask, supervisor: Supervisor) -> GuiltyOptim
 
 def carry_out(task: OptimiserTask, worker: WorkerProcess) -> None:
     """Try without optimisers in a worker, and send what was found."""
-    converter, _ = worker.converter(task.converter, task.settings)
-    backend = worker.start(task.backend)
     worker.send(Step(Stage.COMPARE, None, ()))
     try:
+        # First: a rule may be for an operator that the model's file defines.
         model = load_model(task.word, task.variant)
+        converter, _ = worker.converter(task.converter, task.settings)
+        backend = worker.start(task.backend)
         case = cases_of(model, task.settings.dynamic)[task.case]
         reference = run_model(model, case.invocation)
         reference.alive = partial(worker.send, Step(Stage.COMPARE, None, ()))

@@ -135,6 +135,8 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         rows.append(Row("first wrong value", words))
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
+    if failure.verdict.stage is Stage.CONVERT and not rows:
+        rows += [_foreign_row(overload, way.converter) for overload in way.foreign]
     if failure.traced is not None:
         depends = "sizes" if failure.traced.what == "sizes" else "path"
         rows.append(Row("the export", f"right for the example's {depends} only", failure.traced.evidence))
@@ -147,6 +149,13 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
     yield from rows
     yield from (Row("note", note) for note in way.notes)
+
+
+def _foreign_row(overload: str, converter: str) -> Row:
+    namespace, packet, _ = overload.split(".")
+    what = f"{converter} has no conversion of it unless you give one"
+    rule = f'a function under @{converter}("{namespace}::{packet}") in a file that --rules names'
+    return Row(f"{overload}, an operator of another library", what, rule)
 
 
 def _owner(verdict: Verdict) -> str:

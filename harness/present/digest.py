@@ -240,7 +240,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     if any(column.weighted is not None for column in found.columns):
         yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
     for use in found.use:
-        yield f"\n{markdown_cell(real_use_sentence(use))}. {markdown_cell(kinds_sentence(use))}.\n"
+        yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
     for reach in found.reach:
         yield f"\n{markdown_cell(reach.sentence)}.\n"
     if found.fallbacks:

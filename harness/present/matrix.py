@@ -8,7 +8,7 @@ Operators × (converter, backend): how many ordinary and edge cases passed, what
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -21,8 +21,8 @@ from rich.text import Text
 
 from harness.causes.priority import Pair, UseWeights, model_use, operator_priority
 from harness.causes.rows import with_ordinary
-from harness.compare.verdict import SPEC, Outcome
-from harness.core.documents import count, plain, shown
+from harness.compare.verdict import Outcome, is_judged
+from harness.core.documents import count, shown
 from harness.coverage.seen_pairs import SeenPairs
 
 _COUNTED = ("overload", "dtype", "converter", "backend", "outcome", "blame")
@@ -75,7 +75,7 @@ def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[We
     passed: defaultdict[tuple[str, str], Counter[_Cell]] = defaultdict(Counter)
     total: defaultdict[tuple[str, str], Counter[_Cell]] = defaultdict(Counter)
     for row in counted.to_pylist():
-        if row["outcome"] == Outcome.SKIP and row["blame"] != SPEC:
+        if not is_judged(Outcome(row["outcome"]), row["blame"]):
             continue
         column, cell = (row["converter"], row["backend"]), (row["overload"], row["dtype"], row["ordinary"])
         total[column][cell] += row["count_all"]
@@ -112,18 +112,6 @@ def weighted_share(counts: Iterable[tuple[Pair, int, int]], use: UseWeights) -> 
     return found / weights if weights else None
 
 
-def render_rates(rates: list[WeightedRate]) -> Iterator[Text]:
-    """A line for each column that holds operators which models call."""
-    for rate in rates:
-        parts = (("ordinary", rate.ordinary), ("edge", rate.edge))
-        shares = [f"{percent_of(share)} of {kind} cases" for kind, share in parts if share is not None]
-        if shares:
-            yield Text(
-                f"weighted by use in {count(rate.models, 'model')}, {plain(rate.converter)} → "
-                f"{plain(rate.backend)} passes {' and '.join(shares)}"
-            )
-
-
 def percent_of(share: float) -> str:
     """A share for people: 100% is exactly all, and 0% exactly none."""
     inner = min(99.9, max(0.1, 100 * share))
@@ -141,8 +129,8 @@ COLUMNS: tuple[str, ...] = (*_CELL_COLUMNS, "ordinary")
 class MatrixCell:
     """The outcomes of one operator's cases in one column.
 
-    Only `Outcome.PASS` is a pass. The total has every case except skipped ones: PyTorch rejects those, so
-    there is nothing to conform to.
+    Only `Outcome.PASS` is a pass. The total has those and failures, as `harness.compare.verdict.is_judged` says; what
+    was not judged is noted beside it.
 
     Attributes:
         outcomes: Outcome → cases, without those that are `open`.
@@ -159,9 +147,8 @@ class MatrixCell:
 
     @property
     def total(self) -> int:
-        """Cases that could have passed."""
-        drawn = sum(number for outcome, number in self.outcomes.items() if outcome is not Outcome.SKIP)
-        return drawn + self.open
+        """Cases that passed or failed."""
+        return self.passes + self.failures
 
     @property
     def failures(self) -> int:

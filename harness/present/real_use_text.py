@@ -11,8 +11,7 @@ def real_use_sentence(use: RealUse) -> str:
     shares = [_share(share, f"in {dtype}") for dtype, share in use.by_dtype.items()]
     if use.dynamic.total:
         shares.append(_share(use.dynamic, "with open sizes"))
-    way = f"{use.converter} → {use.backend}"
-    return f"{way}: of {count(use.calls, 'distinct call')} of {count(use.models, 'real model')}, {', '.join(shares)}"
+    return f"Of {count(use.calls, 'distinct call')} that {count(use.models, 'real model')} make, {', '.join(shares)}."
 
 
 def kinds_sentence(use: RealUse) -> str:

@@ -19,9 +19,10 @@ from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.causes.real_use import real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
+from harness.compare.verdict import Outcome
 from harness.core.documents import count, plain
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
-from harness.execute.models.model_task import model_word
+from harness.execute.models.model_task import PREFIX, model_word
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
@@ -34,13 +35,15 @@ from harness.present.failures_text import (
     render_no_longer_failing,
 )
 from harness.present.opset_text import opset_differences, render_opsets
-from harness.present.real_use_text import kinds_sentence, real_use_sentence
-from harness.present.run_counts import fallbacks, onnx_reach
+from harness.present.real_use_text import real_use_sentence
+from harness.present.run_counts import fallbacks
 from harness.record import layout, store
 from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info, rule_files
+from harness.reproduce.failure import find_failure
+from harness.reproduce.script import NoScript, write_script
 
 _COLUMNS: list[str] = sorted(
     {
@@ -58,10 +61,12 @@ def print_summary(
     groups: int = 10,
     cwd: Path | None = None,
     regressed: ReportedDifference | None = None,
+    verbose: bool = False,
 ) -> None:
     """Print a run's summary: at most so many operators and groups of failures, paths relative to `cwd`.
 
-    The command at its end reruns the case that has `regressed` from a baseline, where one is given.
+    The command at its end reruns the case that has `regressed` from a baseline, where one is given. With `verbose`, it
+    has the notes on how the run was made, which ``run.json`` keeps.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -69,6 +74,9 @@ def print_summary(
     for part in _parts(results_dir, operators, groups, cwd, regressed):
         # A line that people copy is never wrapped.
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
+    if verbose:
+        for note in _notes(results_dir):
+            console.print(note, soft_wrap=True)
 
 
 def summary_text(
@@ -136,12 +144,10 @@ def _parts(
     if found:
         worst = found[0]
         case = regressed or {**vars(worst), "rule": worst.rule, "overload": worst.overloads[0]}
-        yield Text(f"Reproduce the first {'regression' if regressed else 'failure'}:")
-        yield Text(f"  {_rerun(results_dir, case, cwd)}", no_wrap=True)
+        yield from _next(results_dir, case, cwd, "regression" if regressed else "failure")
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield render_no_longer_failing(gone)
-    yield from _notes(results_dir)
     cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
@@ -158,17 +164,29 @@ def _inaccuracies(results_dir: Path) -> Iterator[RenderableType]:
 
 
 def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[RenderableType]:
-    """How much passes: of each operator, weighted by use, and of the calls of real models."""
+    """What passes of each operator, and what a user of each converter and backend meets, with the figures behind it."""
     counted = matrix.matrix(rows)
     passing = [row.overload for row in counted.rows if row.passing]
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
     yield matrix.render(counted, operators, seen)
-    yield from glance.render_glances(rows)
-    yield from matrix.render_rates(matrix.weighted_rates(rows))
-    for use in real_use(results_dir):
-        yield Text(real_use_sentence(use))
-        yield Text(kinds_sentence(use))
-    yield from (Text(reach.sentence) for reach in onnx_reach(results_dir))
+    used = {(use.converter, use.backend): use for use in real_use(results_dir)}
+    weighted = {(rate.converter, rate.backend): rate for rate in matrix.weighted_rates(rows)}
+    for found in glance.glances(rows):
+        way = found.converter, found.backend
+        yield Text(_headline(found, weighted.get(way)), style="bold")
+        yield from (Text(f"  {sentence}") for sentence in found.sentences)
+        if way in used:
+            yield Text(f"  {real_use_sentence(used[way])}")
+
+
+def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
+    """What a user of a converter and a backend meets, in a sentence."""
+    way = f"{found.converter} → {found.backend}"
+    if weighted is not None and weighted.ordinary is not None:
+        share = matrix.percent_of(weighted.ordinary)
+        return f"{way}: {share} of ordinary calls are right, each operator weighted by how many models call it"
+    total = found.ordinary.total()
+    return f"{way}: {matrix.percent(found.ordinary[Outcome.PASS], total)} of ordinary calls are right"
 
 
 def _remarks(results_dir: Path) -> Iterator[Text]:
@@ -182,6 +200,38 @@ def _remarks(results_dir: Path) -> Iterator[Text]:
     if raised:
         yield Text(raised)
         yield Text()
+
+
+def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: str) -> Iterator[Text]:
+    """A failure as a script to paste, where it is one call, and the commands that look further."""
+    script = _script(results_dir, case)
+    if script:
+        yield Text(f"The first {what}, as a script:")
+        yield from (Text(f"  {line}", no_wrap=True) for line in script.rstrip().splitlines())
+        yield Text()
+    yield Text(f"Reproduce the first {what}:")
+    yield Text(f"  {_rerun(results_dir, case, cwd)}", no_wrap=True)
+    if not str(case["overload"]).startswith(PREFIX):
+        yield Text("See whose fault it is:")
+        yield Text(f"  conformance show {case['case_id']} --run {shown_path(results_dir, cwd)}", no_wrap=True)
+
+
+def _script(results_dir: Path, case: Mapping[str, Any]) -> str:
+    """The script that shows a failing case; "" where there is none, or a long one."""
+    if str(case["overload"]).startswith(PREFIX):
+        return ""
+    try:
+        failure = find_failure(
+            results_dir, case["case_id"], converter=case["converter"] or None, backend=case["backend"] or None
+        )
+        script = write_script(failure)
+    except (NoScript, ResultsError, LookupError):
+        return ""
+    return script if len(script.splitlines()) <= _LONGEST_SCRIPT else ""
+
+
+#: Lines of a script that is shown at the end of a run.
+_LONGEST_SCRIPT = 60
 
 
 def _rerun(results_dir: Path, case: Mapping[str, Any], cwd: Path | None) -> str:

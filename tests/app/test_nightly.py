@@ -55,6 +55,14 @@ def nightly(*words: str | Path, **more: str) -> WarmPopen:
     )
 
 
+def test_a_baseline_that_is_not_there_ends_the_night_at_once(tmp_path: Path) -> None:
+    done = nightly("--baseline", tmp_path / "tyop", "--out", tmp_path / "out")
+    said, _ = done.communicate(timeout=60)
+    assert done.returncode == 2
+    assert "tyop" in said
+    assert not (tmp_path / "out").exists()
+
+
 @dataclass(frozen=True)
 class Night:
     """What a night came to."""

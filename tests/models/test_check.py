@@ -332,6 +332,102 @@ def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
     assert (found["judged"], found["nodes"]) == (2, 2)
 
 
+@pytest.mark.parametrize(
+    ("node", "shape", "weights", "by"),
+    [
+        (("Reshape", ["x", "c"], {}), ["n", 4], {"c": np.array([3, 4])}, "c"),
+        (("Add", ["x", "c"], {}), ["n", 4], {"c": np.ones((3, 4), np.float32)}, "c"),
+        (
+            ("LSTM", ["x", "w", "r", "", "", "h0"], {"hidden_size": 6}),
+            ["t", "n", 4],
+            {
+                "w": np.ones((1, 24, 4), np.float32),
+                "r": np.ones((1, 24, 6), np.float32),
+                "h0": np.ones((1, 3, 6), np.float32),
+            },
+            "h0",
+        ),
+    ],
+)
+def test_a_size_that_a_constant_fixes_is_taken_and_named(
+    node: Any, shape: list[Any], weights: dict[str, Any], by: str, tmp_path: Path
+) -> None:
+    kind, inputs, attributes = node
+    nodes = [helper.make_node(kind, inputs, ["y"], **attributes)]
+    path = saved(tmp_path / "fixed.onnx", nodes, {"x": (FLOAT, shape)}, **weights)
+    (found,) = checked(path, status=0)["backends"]
+    assert [(one["name"], one["size"], by in one["by"]) for one in found["fixed"]] == [("n", 3, True)]
+
+
+def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: Path) -> None:
+    pytest.importorskip("tract")
+    pads = np.array([0, -1, 3, 0, 2, -2])
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")]
+    path = saved(tmp_path / "pad.onnx", nodes, {"x": (FLOAT, [2, 3, 4])}, pads=pads)
+    (found,) = checked(path, "--backend", "tract", status=1)["backends"]
+    assert [(run["stage"], run["outcome"]) for run in found["runs"]] == [("run", "crash")]
+    out = tmp_path / "repro.py"
+    done = CliRunner().invoke(conformance, ["repro", str(path), "--backend", "tract", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "Pad" in out.read_text()
+
+
+def test_what_helps_is_tried_and_how_much_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "elu.py"
+    file.write_text(
+        "import torch\n"
+        "class Scaled(torch.nn.Module):\n"
+        "    def forward(self, x): return torch.ops.aten.elu(x, 1.0, 1.0, 3.0)\n"
+        "def make(): return Scaled(), (torch.linspace(-3, 3, 12),)\n"
+    )
+    (way,) = checked(f"{file}:make", status=1)["ways"]
+    (output,) = way["runs"][0]["outputs"]
+    assert output["error"] > 1000 * output["allowed"]
+    assert [call["call"].split("(")[0] for call in way["calls"]] == ["aten.elu.default"]
+    assert {remedy["kind"] for remedy in way["remedies"]} >= {"converter", "opset"}
+    # A tolerance of one's own takes the place of what roundings explain.
+    assert checked(f"{file}:make", "--rtol", "0", "--atol", "9", status=0)["survives"]
+
+
+def test_a_page_that_cannot_be_written_is_found_before_the_work(models: Path, tmp_path: Path) -> None:
+    place = tmp_path / "absent" / "page.html"
+    done = CliRunner().invoke(conformance, ["check", f"{models}:rms", "--page", str(place)])
+    assert done.exit_code == 2
+    assert str(place) in done.output
+
+
+def test_what_a_model_prints_is_not_in_the_json(tmp_path: Path) -> None:
+    file = tmp_path / "loud.py"
+    file.write_text(
+        "import torch\nprint('on import')\n"
+        "class Loud(torch.nn.Module):\n"
+        "    def forward(self, x):\n        print('in forward')\n        return x + 1\n"
+        "def make():\n    print('made')\n    return Loud(), (torch.ones(2),)\n"
+    )
+    assert checked(f"{file}:make", status=0)["survives"]
+
+
+def test_a_rule_for_an_operator_that_the_model_defines(tmp_path: Path) -> None:
+    file, rules = tmp_path / "own.py", tmp_path / "rules.py"
+    file.write_text(
+        "import torch\n"
+        "@torch.library.custom_op('checked::twice', mutates_args=())\n"
+        "def twice(x: torch.Tensor) -> torch.Tensor:\n    return x * 2\n"
+        "@twice.register_fake\n"
+        "def _(x):\n    return torch.empty_like(x)\n"
+        "class Own(torch.nn.Module):\n"
+        "    def forward(self, x): return torch.ops.checked.twice(x).relu()\n"
+        "def make(): return Own(), (torch.ones(2),)\n"
+    )
+    rules.write_text(
+        "from onnxscript import opset18 as op\nfrom harness.convert.rules import dynamo\n"
+        "@dynamo('checked::twice')\ndef twice(x):\n    return op.Add(x, x)\n"
+    )
+    (way,) = checked(f"{file}:make", status=1)["ways"]
+    assert (way["runs"][0]["stage"], way["runs"][0]["outcome"]) == ("convert", "unsupported")
+    assert checked(f"{file}:make", "--rules", rules, status=0)["survives"]
+
+
 def test_a_wrong_kernel_in_a_file_is_the_runtimes(tmp_path: Path) -> None:
     resize = helper.make_node(
         "Resize",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 from click.testing import CliRunner
 from harness_runs import unary
@@ -12,7 +13,15 @@ from hypothesis import given, settings, strategies as st
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
-from harness.reproduce.releases import Verdicts, install_release, search_releases, verdicts_of
+from harness.reproduce.releases import (
+    Rerun,
+    Verdicts,
+    confirmed_verdicts,
+    control_words,
+    install_release,
+    search_releases,
+    verdicts_of,
+)
 
 OLD, NEW = Verdicts("mismatch"), Verdicts("pass")
 MISSING = Verdicts("", "no wheel")
@@ -90,6 +99,31 @@ def test_a_release_that_does_not_go_with_the_others_has_no_verdict() -> None:
         shown="dynamo → ort-cpu: error at convert: IndexError: 7",
         ways=(("dynamo", "ort-cpu"),),
     )
+
+
+def test_a_release_that_runs_not_even_the_control_has_no_verdict(tmp_path: Path) -> None:
+    # Stands before the installed package, and cannot be imported.
+    broken = tmp_path / "onnxruntime-0.0.1"
+    (broken / "onnxruntime").mkdir(parents=True)
+    (broken / "onnxruntime" / "__init__.py").write_text("import os\nos.abort()\n")
+    case = tmp_path / "case.json"
+    case.write_text(unary("aten.relu.default", [1.0]).json)
+    rerun = Rerun([str(case), "--converter=dynamo", "--backend=ort-cpu"], tmp_path)
+    found = confirmed_verdicts(rerun, str(case), "onnxruntime", "0.0.1", broken)
+    assert not found.said
+    assert found.missing
+
+
+def test_the_control_of_a_file_has_its_versions(tmp_path: Path) -> None:
+    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "abs", value[:1], value[1:])
+    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "abs.onnx")
+    word, *options = control_words(str(tmp_path / "abs.onnx"), [("", "ort-cpu")], tmp_path)
+    control = onnx.load(word)
+    assert (control.ir_version, control.opset_import[0].version) == (9, 17)
+    assert [node.op_type for node in control.graph.node] == ["Relu"]
+    assert options == ["--backend=ort-cpu"]
 
 
 def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:

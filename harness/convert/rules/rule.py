@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.core.overloads import all_overloads, near_names, normalise, packet
+from harness.core.overloads import NAMESPACES, all_overloads, near_names, normalise, packet
 from harness.core.plugins import declaring_place
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -102,6 +102,10 @@ def torchscript(*operators: str) -> Callable[[_Function], _Function]:
 def _overloads(operator: str) -> list[str]:
     from harness.core.tensors import overload as find_overload
 
+    library, colons, name = operator.partition("::")
+    if colons and library not in NAMESPACES:
+        # Whoever defines it, a model's file for one, may not have been imported yet.
+        return [f"{library}.{name}" if "." in name else f"{library}.{name}.default"]
     dotted = normalise(operator)
     known = all_overloads()
     if dotted in known:

@@ -16,7 +16,7 @@ from harness.core.dtypes import PRECISION
 from harness.core.plugins import UnknownName
 from harness.execute.models.model_cases import cases_of, export_of, feeds_of, input_names
 from harness.execute.models.model_judge import error_growth, judge_outputs, output_errors
-from harness.execute.models.model_loading import ModelProblem, load_model
+from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
 from harness.execute.models.model_task import ModelCases, ModelTask, NoModel, OutputErrors
 from harness.execute.models.traced import explanations
@@ -42,9 +42,11 @@ _QUICK = 0.5
 
 def carry_out(task: ModelTask, worker: WorkerProcess) -> None:
     """Run the model's cases; what a model cannot be had for is sent in its own words."""
-    executor = ModelExecutor(task, worker)
+    worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        executor.execute()
+        # First: a rule may be for an operator that the model's file defines.
+        model = load_model(task.word, task.variant)
+        ModelExecutor(task, worker, model).execute()
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
 
@@ -52,8 +54,9 @@ def carry_out(task: ModelTask, worker: WorkerProcess) -> None:
 class ModelExecutor:
     """Puts one model through its task's converter and backends; says each `Step` before it is taken."""
 
-    def __init__(self, task: ModelTask, worker: WorkerProcess) -> None:
+    def __init__(self, task: ModelTask, worker: WorkerProcess, model: LoadedModel) -> None:
         self._task = task
+        self._model = model
         self._converter, self._book = worker.converter(task.converter, task.settings)
         self._backends = {name: worker.start(name) for name in task.backends}
         self._send = worker.send
@@ -64,7 +67,6 @@ class ModelExecutor:
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         self._step(Step(Stage.REFERENCE, None, ()))
-        self._model = load_model(self._task.word, self._task.variant)
         cases = cases_of(self._model, self._task.settings.dynamic)
         self._send(ModelCases(cases))
         for index, case in enumerate(cases):

@@ -74,9 +74,9 @@
             el(
               "section.panel",
               el("h2", "Get the list of a model"),
-              el("p", "These commands list the operators of an ONNX file or of an exported program:"),
+              el("p", "These commands run the operators of an exported program or of a function that makes a model, and list them:"),
               controls.code(
-                "conformance supports model.onnx --json > operators.json\nconformance supports program.pt2 --json > operators.json",
+                "conformance supports program.pt2 --json > operators.json\nconformance supports my_model.py:make_model --json > operators.json",
                 "commands",
                 true,
               ),

@@ -1,0 +1,77 @@
+"""Results that an ONNX operator's own formula explains are inaccurate, and no failure; others stay one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from harness_runs import row_of
+
+from harness.app.cli._group import conformance
+from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
+from harness.compare.verdict import Outcome, Verdict, is_judged
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.execute.supervisor import Supervisor
+from harness.generate.case_library import load_cases
+from harness.generate.sources.recorded import Replayed
+from harness.plan.unit import Unit, run_unit
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
+
+
+def outcomes(call: Invocation) -> list[tuple[Outcome, str, str, str]]:
+    load_cases()
+    unit = Unit(overload=call.overload, converter="dynamo", backends=("ort-cpu",), replay=(Replayed(call, None),))
+    with Supervisor(timeout=60) as supervisor:
+        verdicts = [v for found in run_unit(unit, supervisor) for v in found]
+    return [(v.outcome, v.component, v.place, v.fault) for v in verdicts]
+
+
+def of(overload: str, values: list[float], **arguments: object) -> Invocation:
+    spec = TensorSpec((len(values),), "float32", (1,), 0, Literal(tuple(values)))
+    return Invocation(overload, (("self", spec), *arguments.items()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "place"),
+    [
+        (of("aten.elu.default", [-0.0123, -0.0313, -0.0007, 2.0]), "Elu"),
+        (of("aten.celu.default", [-0.0123, -0.0313, -0.0007, 2.0]), "Celu"),
+        (of("aten.gelu.default", [-3.9, -4.4, -4.8, -5.1], approximate="tanh"), "Gelu (approximate=tanh)"),
+    ],
+)
+def test_a_formula_rounded_step_by_step_is_no_defect(call: Invocation, place: str) -> None:
+    assert outcomes(call) == [(Outcome.INACCURATE, "ort-cpu", place, "inaccurate")]
+
+
+def test_a_dropped_argument_of_such_an_operator_is_one() -> None:
+    # torchlib leaves `input_scale` out.
+    call = of("aten.elu.default", [-0.5, -1.5, 2.0], input_scale=3.0)
+    assert [(outcome, component) for outcome, component, _, _ in outcomes(call)] == [(Outcome.MISMATCH, "torchlib")]
+
+
+def test_inaccuracies_are_listed_apart_by_their_size(tmp_path: Path) -> None:
+    def row(place: str, error: float, ulps: float, value: float) -> Verdict:
+        call = of("aten.celu.default", [value])
+        return row_of(
+            call,
+            outcome=Outcome.INACCURATE,
+            component="ort-cpu",
+            place=place,
+            fault="inaccurate",
+            max_abs_error=error,
+            max_ulp_error=ulps,
+        )
+
+    run = tmp_path / "run"
+    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row("Celu", 1e-9, 1e6, 0.1), row("Gelu", 1e-6, 10.0, 0.2)])
+    store.finish(run, 0)
+    found = inaccuracies(store.read(run, COLUMNS, INACCURATE).to_pylist())
+    assert [(one.place, one.largest_error) for one in found] == [("Gelu", 1e-6), ("Celu", 1e-9)]
+    done = CliRunner().invoke(conformance, ["failures", str(run)])
+    assert done.exit_code == 0
+    assert done.output.index("Gelu") < done.output.index("Celu")
+    assert not is_judged(Outcome.INACCURATE, "backend")
