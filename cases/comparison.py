@@ -154,14 +154,19 @@ def where(d: Draw) -> Arguments:
 ops.simple("where", dtypes=("bool",), judge=EXACT)
 
 
+def _scalar(d: Draw) -> Any:
+    """A number that the dtype holds, or any other: the result has the dtype that both promote to."""
+    return d.number(edges=True) if d.boolean() else d.fitting()
+
+
 @ops.case("where.ScalarOther", dtypes=ALL, judge=EXACT)
 def where_scalar_other(d: Draw) -> Arguments:
-    return {**_condition(d, "self"), "other": d.fitting()}
+    return {**_condition(d, "self"), "other": _scalar(d)}
 
 
 @ops.case("where.ScalarSelf", dtypes=ALL, judge=EXACT)
 def where_scalar_self(d: Draw) -> Arguments:
-    return {**_condition(d, "other"), "self": d.fitting()}
+    return {**_condition(d, "other"), "self": _scalar(d)}
 
 
 @ops.case("where.Scalar", dtypes=("bool",), judge=EXACT)

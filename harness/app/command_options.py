@@ -155,6 +155,7 @@ def _add_results(add: Callable[..., None]) -> None:
     """Where results go, and what is run again."""
     add("--results-dir", metavar="DIR", help="write the run to DIR (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures, but exit with status 0")
+    add("--github", action="store_true", help="print the worst failures as annotations of a GitHub job, too")
     add("--replay", metavar="DIR", help="rerun the cases of the run in DIR instead of drawing cases")
     add(
         "--case",

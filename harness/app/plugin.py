@@ -27,6 +27,7 @@ from harness.plan.reuse.earlier_runs import EarlierRuns
 from harness.plan.unit import Unit
 from harness.present import draw_report as generator
 from harness.present.digest import reuse_lines
+from harness.present.github_annotations import github_annotations
 from harness.present.session_lines import Afterwords, ProgressLine, header
 from harness.present.terminal_summary import print_summary
 from harness.record.layout import ResultsError
@@ -407,6 +408,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         regressed=follower.gate.regressed if follower else None,
         verbose=config.get_verbosity() > 0,
     )
+    if config.option.github:
+        for line in github_annotations(run.results_dir):
+            terminalreporter.write_line(line)
     if config.option.baseline and follower is not None:
         for part in follower.gate.rendered(config.option, run.run_info):
             console.print(part, soft_wrap=True)

@@ -185,12 +185,14 @@ class Place:
         name: An operator, a function, a pass.
         file: Of a function, relative to the folder of its package; "" where there is none.
         choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
+        ran: The function that ran, where another of its family stands for all of them.
     """
 
     component: str
     name: str
     file: str = ""
     choice: str = ""
+    ran: str = ""
 
 
 #: How a place is named where the converter decomposes the operator: the function is known to who runs it.
@@ -389,8 +391,9 @@ def _function(facts: FailureFacts, family: str) -> Place:
 def _of(facts: FailureFacts, function: ConversionFunction | None, otherwise: str) -> Place:
     if function is None:
         return Place(facts.converter, otherwise)
-    function = standing_for(facts.converter, function)
-    return Place(function.library, function.name, function.file)
+    standing = standing_for(facts.converter, function)
+    ran = function.name if function != standing else ""
+    return Place(standing.library, standing.name, standing.file, ran=ran)
 
 
 class Fault(NamedTuple):
@@ -431,6 +434,7 @@ def diagnose(result: Result, invocation: Invocation, converter: str, decision: D
             element=element,
             lossy=lossy,
             refusal=f"{result.backend}: {facts.words}" if refused else "",
+            function=place.ran,
         ),
         difference=facts.problem.difference if facts.problem else None,
         facts=decision.facts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.compare.diagnosis import Detail
@@ -27,6 +27,8 @@ class RootCause:
         symptom: What tells it from others with this fault; see `harness.compare.diagnosis.Detail`.
         choice: The algorithm of the place that calls ask for; "" for all.
         rule: The user's conversion functions that took part; "" for none.
+        function: The conversion function that ran in a row, where the place is named by another of its family. Rows of
+            one cause may differ in it.
     """
 
     blame: str
@@ -36,6 +38,7 @@ class RootCause:
     symptom: str = ""
     choice: str = ""
     rule: str = ""
+    function: str = field(default="", compare=False)
 
     @property
     def where(self) -> tuple[str, str, str, str]:
@@ -65,4 +68,5 @@ def root_cause(row: Mapping[str, Any]) -> RootCause:
         symptom=detail.symptom,
         choice=detail.choice,
         rule=row["rule"],
+        function=detail.function,
     )

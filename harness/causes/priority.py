@@ -163,7 +163,9 @@ def callers_of_failure(
     seen: Mapping[str, Sequence[int]],
     as_made: Mapping[str, Sequence[int]],
 ) -> Callers:
-    """The models that meet failures of one kind.
+    """The models that meet failures of one kind: those of which a call fails so.
+
+    Their share among models is estimated by the operator where the run has none of their calls.
 
     Args:
         cases: Ids of the cases that fail so.
@@ -181,7 +183,8 @@ def callers_of_failure(
     ordinary = set(ordinary)
     usual = use.share(len(use.callers(ordinary))) if ordinary else 0.0
     estimate = max(usual, EDGE * use.share(len(use.callers(pairs))))
-    return Callers(0, UNSEEN * estimate) if seen else Callers(len(use.callers(ordinary or pairs)), estimate)
+    # That models call the operator does not say that they make such calls.
+    return Callers(0, UNSEEN * estimate if seen else estimate)
 
 
 def failure_priority(outcome: Outcome, callers: Callers) -> float:

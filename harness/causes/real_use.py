@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 
-from harness.compare.verdict import SPEC, Outcome
+from harness.compare.verdict import Outcome, is_judged
 from harness.generate.sources.use import HALVES, callers_by_case, using_models
 from harness.record import store
 
-#: Outcomes that say nothing of a call.
-_UNJUDGED = frozenset({str(Outcome.SKIP), str(Outcome.BUILT), str(Outcome.NARROWED), str(Outcome.INACCURATE)})
 _COLUMNS = ("case_id", "overload", "dtype", "shape_mode", "converter", "backend", "outcome", "blame")
 #: The dtypes that a model may be deployed in, and the name of all others.
 DEPLOYED, OTHERS = ("float32", *HALVES), "other dtypes"
@@ -59,7 +57,7 @@ def real_use(run: Path) -> list[RealUse]:
         return []
     by_way: defaultdict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
-        if row["outcome"] not in _UNJUDGED and row["blame"] != SPEC:
+        if is_judged(Outcome(row["outcome"]), row["blame"]):
             by_way[row["converter"], row["backend"]].append(row)
     return [_of(*way, its) for way, its in sorted(by_way.items())]
 

@@ -204,6 +204,7 @@ class Detail:
         element: The kind of the wrong element, one of `harness.compare.elements`.
         lossy: Whether the result has a dtype that does not hold all values of the right one.
         refusal: Which runtime says what where a model is not loaded or not run.
+        function: The conversion function that ran, where the place is another that stands for its family.
     """
 
     symptom: str = ""
@@ -211,6 +212,7 @@ class Detail:
     element: str = ""
     lossy: bool = False
     refusal: str = ""
+    function: str = ""
 
     @property
     def text(self) -> str:

@@ -389,7 +389,8 @@ def dtypes(subject: SurveyedOperator) -> Iterator[Point]:
 @family("promotion")
 def promotion(subject: SurveyedOperator) -> Iterator[Point]:
     """Tensors of different kinds, tensors of one kind and different width, Scalars of another kind."""
-    first, *others = subject.single_tensors or ("",)
+    # The condition of `where` only selects: its dtype is not a matter of promotion.
+    first, *others = [name for name in subject.single_tensors if name != "condition"] or [""]
     if not first:
         yield from _in_lists(subject)
         return

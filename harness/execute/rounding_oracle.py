@@ -179,8 +179,8 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if not func._schema.is_mutable:
             args = pytree.tree_map(self._moved, args)
-        magnitude = None if func._schema.is_mutable else _magnitude_of_terms(func, args, kwargs)
         result = func(*args, **kwargs)
+        magnitude = None if func._schema.is_mutable else _magnitude_of_terms(func, args, kwargs, result)
         for i, tensor in enumerate(result if isinstance(result, tuple | list) else (result,)):
             if isinstance(tensor, torch.Tensor) and tensor.dtype is torch.complex128:
                 # Its parts are rounded as numbers of its own size: IEEE 754 has no complex arithmetic.
@@ -192,9 +192,7 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
             elif isinstance(tensor, torch.Tensor) and tensor.dtype is torch.float64:
                 moved = tensor * self._factors(tensor)
                 if magnitude is not None and i == 0:
-                    # Stated terms include the result; those of absolute values are rounded on the way to it.
-                    size = magnitude - tensor.abs() if _states_terms(func) else magnitude
-                    moved += (self._factors(tensor) - 1.0) * size.clamp(min=0.0)
+                    moved += (self._factors(tensor) - 1.0) * magnitude
                 # A mask's lowest number has none below it.
                 tensor.copy_(torch.where(moved.isfinite(), moved, tensor))
         return result
@@ -232,15 +230,18 @@ def computes(target: OpOverload) -> bool:
 _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tensor", "aten.zero_.default"})
 
 
-def _states_terms(func: OpOverload) -> bool:
-    case = OPERATOR_CASES.get(str(func))
-    return case is not None and case.judge.terms is not None
+def _magnitude_of_terms(
+    func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
+) -> torch.Tensor | None:
+    """The sum of the terms' magnitudes in the first result; None for an operator that sums nothing.
 
-
-def _magnitude_of_terms(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
-    """The sum of the terms' magnitudes in the first result; None for an operator that sums nothing."""
+    Terms that a case states are asked of transforms alone, from or to complex numbers: their symmetries leave exact
+    zeros, which moved inputs do not move. Elsewhere the moved inputs stand for the roundings of the terms.
+    """
     case = OPERATOR_CASES.get(str(func))
     if case is None or not (case.judge.accumulates or case.judge.terms is not None):
+        return None
+    if case.judge.terms is not None and not any(map(_is_complex, pytree.tree_leaves((args, kwargs, result)))):
         return None
     if case.judge.terms is None:
         magnitudes = func(*pytree.tree_map(_magnitude, args), **kwargs)
@@ -257,6 +258,10 @@ def _magnitude_of_terms(func: OpOverload, args: Sequence[Any], kwargs: Mapping[s
         return None
     of_first = terms[0] if isinstance(terms, tuple) else terms
     return None if of_first is None else torch.from_numpy(np.abs(np.asarray(of_first, dtype=np.float64)))
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 def _magnitude(argument: Any) -> Any:

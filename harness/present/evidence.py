@@ -347,7 +347,8 @@ def place_text(cause: RootCause, file: str = "") -> str:
     """Where a defect is: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
     choice = f" ({cause.choice})" if cause.choice else ""
     # The fault says that it is missing.
-    name = cause.place.removeprefix("no ") if cause.fault == "no-conversion" else cause.place
+    named = cause.function or cause.place
+    name = named.removeprefix("no ") if cause.fault == "no-conversion" else named
     place = f"{cause.component}: {name}" if name else cause.component
     return f"{place}{choice}" + (f" in {file}" if file else "")
 

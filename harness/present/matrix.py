@@ -167,6 +167,8 @@ class MatrixCell:
         ]
         if self.open:
             notes.append(f"{self.open} open")
+        if notes and not self.total:
+            return ", ".join(notes)
         return f"{self.passes}/{self.total}" + (f" ({', '.join(notes)})" if notes else "")
 
     @property

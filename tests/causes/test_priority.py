@@ -40,9 +40,8 @@ def test_what_models_meet_comes_before_what_fails_in_many_cases() -> None:
     found = failure_groups(to_table(rows, "run"))
     assert [group.overloads[0] for group in found] == ["aten.gelu.default", "aten.special_bessel_y1.default"]
     first, last = found
-    assert first.callers > 50
-    assert last.callers == 0
-    assert first.to_data()["callers"] == first.callers
+    # Models call gelu; whether they make this call is not known.
+    assert first.callers == last.callers == 0
     assert 1 > first.priority > last.priority > 0
 
 
@@ -88,4 +87,4 @@ def test_callers_are_the_models_whose_own_calls_fail() -> None:
     unseen = callers_of_failure(["ccc"], [pair], [pair], use, seen, as_made)
     guessed = callers_of_failure(["ccc"], [pair], [pair], use, {}, {})
     assert (unseen.number, unseen.use) == (0, UNSEEN * guessed.use)
-    assert guessed.number > 60
+    assert guessed.number == 0

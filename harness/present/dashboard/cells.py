@@ -23,7 +23,7 @@ class Tallies:
     """One number per (operator, column) pair that has rows.
 
     Attributes:
-        total: Cases that could have passed: all but those that PyTorch rejects.
+        total: Cases that passed or failed.
         failures: Cases that are failures of a component.
     """
 
@@ -46,7 +46,7 @@ def tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
     """Count a run's cases by operator and column."""
     columns = int(run.column.max()) + 1 if len(run) else 1
     pairs, inverse = np.unique(run.operator * columns + run.column, return_inverse=True)
-    judged = np.array([b.outcome != Outcome.SKIP for b in buckets], dtype=np.int64)[run.bucket]
+    judged = np.array([b.judged for b in buckets], dtype=np.int64)[run.bucket]
     passed = np.array([b.outcome == Outcome.PASS for b in buckets], dtype=np.int64)[run.bucket]
     failed = np.array([b.fails for b in buckets], dtype=np.int64)[run.bucket]
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.causes.rows import with_ordinary
-from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage
+from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage, is_judged
 from harness.gate.case_changes import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
 from harness.record import store
@@ -46,6 +46,11 @@ class Bucket:
     def fails(self) -> bool:
         """Whether an operator item fails for it."""
         return Outcome(self.outcome).is_failure and self.blame != SPEC
+
+    @property
+    def judged(self) -> bool:
+        """Whether it counts in shares."""
+        return is_judged(Outcome(self.outcome), self.blame)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ def weighted_data(built: SiteModel, number: int) -> list[list[float | None]]:
     """Of each column of a run, the weighted shares of ordinary and of edge cases that pass."""
     run, words, use = built.coded[number], built.words, model_use()
     buckets = words.buckets
-    judged = np.array([bucket.outcome != Outcome.SKIP for bucket in buckets], dtype=bool)[run.bucket]
+    judged = np.array([bucket.judged for bucket in buckets], dtype=bool)[run.bucket]
     passed = np.array([bucket.outcome == Outcome.PASS for bucket in buckets], dtype=bool)[run.bucket]
     ordinary = np.array([bucket.ordinary for bucket in buckets], dtype=bool)[run.bucket]
     pair = run.operator * len(words.dtypes.words) + run.dtype

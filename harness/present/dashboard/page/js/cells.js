@@ -32,13 +32,11 @@
       for (const [bucket, count] of pairs) {
         const [outcome, , , fails] = buckets[bucket];
         found.outcomes[outcome] = (found.outcomes[outcome] || 0) + count;
-        if (outcome === "skip") {
-          found.skipped += count;
-          continue;
-        }
-        found.total += count;
+        if (outcome === "skip") found.skipped += count;
         if (outcome === "pass") found.passes += count;
         if (fails) found.failures += count;
+        // As everywhere: shares are of what passed or failed.
+        if (outcome === "pass" || fails) found.total += count;
       }
     }
     return found;
