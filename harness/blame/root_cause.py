@@ -392,8 +392,11 @@ def _of(facts: FailureFacts, function: ConversionFunction | None, otherwise: str
     if function is None:
         return Place(facts.converter, otherwise)
     standing = standing_for(facts.converter, function)
-    ran = function.name if function != standing else ""
-    return Place(standing.library, standing.name, standing.file, ran=ran)
+    called = _own(facts)
+    # Only the function that the converter calls for the operator is known to have run: what a wrapper leaves its work
+    # to may depend on the call.
+    known = called is not None and called != standing and standing_for(facts.converter, called) == standing
+    return Place(standing.library, standing.name, standing.file, ran=called.name if called and known else "")
 
 
 class Fault(NamedTuple):

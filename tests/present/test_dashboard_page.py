@@ -24,6 +24,7 @@ from row_changes import row_changes
 
 from harness.causes.groups import GroupKind, failure_groups
 from harness.causes.priority import model_use, operator_priority
+from harness.compare.verdict import Outcome, is_judged
 from harness.coverage.seen_pairs import Tried, read_tried_pairs
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import compare_runs
@@ -91,7 +92,7 @@ def test_the_overview_says_what_the_record_says(visit: Visit, sites: Sites) -> N
     table_of = store.read(sites.after)
     ordinary = table_of["ordinary"].to_pylist()
     for row, usual in zip(table_of.to_pylist(), ordinary, strict=True):
-        if row["outcome"] == "skip":
+        if not is_judged(Outcome(row["outcome"]), row["blame"]):
             continue
         name = f"{row['converter']} → {row['backend']}"
         counted.setdefault(name, Counter())[row["overload"], row["outcome"] == "pass"] += 1
@@ -189,7 +190,7 @@ def test_the_matrix_has_ordinary_and_edge_cases_side_by_side_worst_first(visit: 
     table = store.read(sites.after)
     counted: Counter[tuple[str, str, bool, bool]] = Counter()
     for row, usual in zip(table.to_pylist(), table["ordinary"].to_pylist(), strict=True):
-        if row["outcome"] != "skip":
+        if is_judged(Outcome(row["outcome"]), row["blame"]):
             counted[row["overload"], row["converter"], usual, row["outcome"] == "pass"] += 1
 
     def of(overload: str, converter: str, usual: bool) -> str:
@@ -384,7 +385,9 @@ def test_a_model_is_told_what_survives(visit: Visit, sites: Sites, tmp_path: Pat
     usual = Counter(
         row["outcome"] == "pass"
         for row, ordinary in zip(table.to_pylist(), table["ordinary"].to_pylist(), strict=True)
-        if ordinary and (row["overload"], row["converter"]) == ("aten.celu.default", "dynamo")
+        if ordinary
+        and (row["overload"], row["converter"]) == ("aten.celu.default", "dynamo")
+        and is_judged(Outcome(row["outcome"]), row["blame"])
     )
     expect(page.locator(".tabulator-row", has_text="celu").locator(".state").first).to_have_text(
         f"{usual[True]}/{usual.total()}"
