@@ -269,6 +269,7 @@ class ConverterEntry:
         notes: What a person should know of its exports on this installation, a line each. Asked in a worker
             process when the converter is started.
         makes: The kind of artefact (`harness.run.artefact`).
+        captures: Whether it begins with `torch.export`, whose refusals are PyTorch's.
         together: How many calls it converts at once at most; None for as many as the user says. Few where a call costs
             about as much in company, since all are converted again where one fails.
     """
@@ -290,6 +291,7 @@ class ConverterEntry:
     opsets: Callable[[], range] = known_opsets
     notes: Callable[[], tuple[str, ...]] = tuple
     makes: str = ONNX
+    captures: bool = True
     together: int | None = None
 
 

@@ -7,7 +7,8 @@
    converter and backends: a call that ends as the way does is a cause, and the witnesses of single calls say whose
    fault it is. Where other sizes fail, each call is exported at the example's sizes and run at the others.
 4. Where the result is wrong, find the first value that differs by more than the largest of its tensor explains.
-5. Where no call fails alone, leave out optimisations of the runtime and of the exporter, and find the guilty pass.
+5. Where no call fails alone, leave out optimisations of the runtime and of the exporter, and find the guilty pass;
+   where that does not help either, evaluate the graph per ONNX's definitions.
 6. Try what could help: another example, converter, opset, backend, dtype.
 """
 
@@ -21,6 +22,7 @@ from typing import Any
 
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
 from harness.execute.models.model_judge import largest_element
 from harness.execute.models.model_loading import ModelProblem
@@ -52,6 +54,7 @@ class Way:
         calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
         calls_made: How many distinct calls were run by themselves.
         foreign: Operators of other libraries that the model calls.
+        is_uncaptured: Whether `torch.export`, which the converter begins with, fails on the model.
         optimiser: Without which all is right.
         remedies: What was tried to make it right.
         notes: What else is known, and why something could not be found out.
@@ -65,6 +68,7 @@ class Way:
     calls: tuple[Verdict, ...] = ()
     calls_made: int = 0
     foreign: tuple[str, ...] = ()
+    is_uncaptured: bool = False
     optimiser: GuiltyOptimiser = field(default_factory=GuiltyOptimiser)
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
@@ -97,10 +101,30 @@ class Way:
         return tuple(sorted(alike, key=_error_share, reverse=True))
 
     @property
+    def owner(self) -> str:
+        """Whose the failure of the model as a whole is: ``pytorch``, ``converter`` or ``backend``; "" for unknown.
+
+        A graph that is right per ONNX's definitions is the backend's failure. Where they have no answer, the stage
+        decides.
+        """
+        if self.failure is None:
+            return ""
+        stage = self.failure.verdict.stage
+        if self.is_uncaptured and stage is Stage.CONVERT:
+            return "pytorch"
+        if self.optimiser.is_graph_right is not None:
+            return "backend" if self.optimiser.is_graph_right else "converter"
+        return _OWNERS.get(stage, "")
+
+    @property
     def divergence(self) -> Divergence | None:
         """Where the first wrong result begins."""
         found = next((o.divergence for o in self.outcomes if o.divergence is not None), None)
         return found if isinstance(found, Divergence) else None
+
+
+#: Whose a failure at a stage is, as long as nothing else is known.
+_OWNERS = {Stage.CONVERT: "converter", Stage.CHECK: "converter", Stage.LOAD: "backend", Stage.RUN: "backend"}
 
 
 def _error_share(call: Verdict) -> float:
@@ -194,6 +218,7 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
             foreign=alone.foreign,
+            is_uncaptured=alone.is_uncaptured and find_converter(unit.converter).captures,
             notes=alone.notes if backend in failing else (),
         )
         if _is_of_the_whole(way):
@@ -212,6 +237,7 @@ class _CallsAlone:
         notes: What follows from sizes, where none fails.
         left_out: Why some could not be run.
         foreign: Operators of other libraries among them.
+        is_uncaptured: Whether `torch.export` fails on the model, so that they are the calls of eager mode.
     """
 
     failing: Mapping[str, list[Verdict]] = field(default_factory=dict)
@@ -219,6 +245,7 @@ class _CallsAlone:
     notes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
+    is_uncaptured: bool = False
 
 
 def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor) -> _CallsAlone:
@@ -235,7 +262,14 @@ def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Superv
     for backend, verdicts in _calls_alone(pairs, unit, supervisor, "dynamic").items():
         failing.setdefault(backend, []).extend(verdicts)
     notes = () if failing else tuple(_computed(found.resized))
-    return _CallsAlone(failing, len(captured), notes, tuple(found.capture.left_out), found.capture.foreign)
+    return _CallsAlone(
+        failing=failing,
+        number=len(captured),
+        notes=notes,
+        left_out=tuple(found.capture.left_out),
+        foreign=found.capture.foreign,
+        is_uncaptured=found.capture.eager,
+    )
 
 
 def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:

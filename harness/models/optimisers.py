@@ -1,9 +1,11 @@
-"""Which optimiser breaks a model that is right without it: the exporter's or the runtime's, and which pass of it.
+"""Who breaks a model of which every call is right alone: an optimiser and which pass of it, or else the exporter.
 
 1. Export the model, load it, run it, judge the result.
 2. Where it fails, leave out all of the runtime's optimisations. If it is right then, find the fewest that have to be
    left out, by halving.
 3. Else export it without the exporter's optimiser. If it is right then, find the fewest passes by halving, too.
+4. Where no optimiser is guilty, evaluate the exported graph per ONNX's definitions: the runtime is at fault where that
+   gives PyTorch's result, and else the exporter.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
+
+import onnx
 
 from harness.compare.verdict import Stage
 from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
@@ -26,20 +30,26 @@ from harness.execute.supervisor import Death, Supervisor
 from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
 from harness.run.artefact import AnyModel
-from harness.run.backend import Backend, HasGraphPasses, HasPlain
+from harness.run.backend import Backend, HasGraphPasses, HasPlain, UnsupportedModel
+
+#: The backend that evaluates a graph per ONNX's definitions.
+_DEFINITIONS = "onnx-reference"
 
 
 @dataclass(frozen=True)
 class GuiltyOptimiser:
-    """An optimiser without which a model is right.
+    """An optimiser without which a model is right; where there is none, whether the exported graph is.
 
     Attributes:
         owner: ``exporter`` or ``runtime``; "" where no optimiser is guilty.
         passes: The fewest of its passes that have to be left out; none where they cannot be left out one by one.
+        is_graph_right: Whether `onnx.reference` gives PyTorch's result for the exported graph; None where it cannot
+            evaluate the graph, and where an optimiser is guilty.
     """
 
     owner: str = ""
     passes: tuple[str, ...] = ()
+    is_graph_right: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +92,7 @@ def carry_out(task: OptimiserTask, worker: WorkerProcess) -> None:
         case = cases_of(model, task.settings.dynamic)[task.case]
         reference = run_model(model, case.invocation)
         reference.alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
-        worker.send(_Trials(model, reference, task.settings).guilty(converter, backend))
+        worker.send(_Trials(model, reference, task.settings).guilty(converter, backend, worker))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
 
@@ -95,8 +105,8 @@ class _Trials:
     reference: ModelReference
     settings: Settings
 
-    def guilty(self, converter: Converter, backend: Backend) -> GuiltyOptimiser:
-        """What has to be left out."""
+    def guilty(self, converter: Converter, backend: Backend, worker: WorkerProcess) -> GuiltyOptimiser:
+        """What has to be left out, or else whether the graph is right."""
         request = export_of(self.model, self.settings.dynamic, self.settings.opset)
         exported = converter.convert(request)
         if self.is_right(exported, backend):
@@ -107,10 +117,10 @@ class _Trials:
                 graph_passes = backend
                 passes = fewest(backend.passes(), lambda names: self.is_right(exported, graph_passes.without(names)))
             return GuiltyOptimiser("runtime", passes)
-        if not isinstance(converter, HasUnoptimised):
-            return GuiltyOptimiser()
-        if not self.is_right(converter.unoptimised().convert(request), backend):
-            return GuiltyOptimiser()
+        if not isinstance(converter, HasUnoptimised) or not self.is_right(
+            converter.unoptimised().convert(request), backend
+        ):
+            return GuiltyOptimiser(is_graph_right=self.is_right_by_definition(exported, worker))
         if not isinstance(converter, HasExporterPasses):
             return GuiltyOptimiser("exporter")
         with_passes = converter
@@ -125,7 +135,22 @@ class _Trials:
         """Whether a graph runs and gives PyTorch's result."""
         self.reference.alive()
         try:
-            outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
+            return self._gives_the_result(exported, backend)
         except Exception:
             return False
+
+    def is_right_by_definition(self, exported: AnyModel, worker: WorkerProcess) -> bool | None:
+        """Whether ONNX's reference evaluator gives PyTorch's result; None where it has no answer."""
+        if not isinstance(exported, onnx.ModelProto):
+            return None
+        self.reference.alive()
+        try:
+            return self._gives_the_result(exported, worker.start(_DEFINITIONS))
+        except UnsupportedModel:
+            return None
+        except Exception:
+            return False
+
+    def _gives_the_result(self, exported: AnyModel, backend: Backend) -> bool:
+        outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
         return judge_outputs(self.reference, outputs, self.settings.tolerance).problem is None

@@ -145,7 +145,7 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         refused = failure.verdict.outcome is not Outcome.MISMATCH
         words = informative_line(message) if refused else failure.verdict.signature
         line = raising_line(message)
-        blame = _owner(failure.verdict)
+        blame = _owner(way)
         rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
     yield from rows
     yield from (Row("note", note) for note in way.notes)
@@ -158,16 +158,21 @@ def _foreign_row(overload: str, converter: str) -> Row:
     return Row(f"{overload}, an operator of another library", what, rule)
 
 
-def _owner(verdict: Verdict) -> str:
-    """Whose the failure of a whole model is, as far as the stage says it."""
-    owners = {
-        Stage.CONVERT: verdict.converter,
-        Stage.CHECK: verdict.converter,
-        Stage.LOAD: verdict.backend,
-        Stage.RUN: verdict.backend,
-    }
-    owner = owners.get(verdict.stage)
-    return f"blame: {owner}. " if owner else ""
+def _owner(way: Way) -> str:
+    """Whose the failure of a whole model is, and what says so."""
+    if not way.owner:
+        return ""
+    blame = f"blame: {_component(way.owner, way)}. "
+    if way.owner == "pytorch":
+        return f"{blame}torch.export, which the converter begins with, fails on the model. "
+    if way.optimiser.is_graph_right is None:
+        return blame
+    return f"{blame}The graph is {'right' if way.optimiser.is_graph_right else 'wrong'} per ONNX's definitions. "
+
+
+def _component(blame: str, way: Way | Verdict) -> str:
+    """The name of what is to blame."""
+    return {"converter": way.converter, "backend": way.backend, "pytorch": "PyTorch"}.get(blame, blame)
 
 
 def _error_rows(failing: Sequence[Way]) -> Iterator[Row]:
@@ -210,8 +215,7 @@ def _call_row(verdict: Verdict) -> Row:
     cause = root_cause(row)
     sizes = ", exported at other sizes" if verdict.exported_invocation else ""
     what = f"{verdict.outcome} at {verdict.stage} when it runs alone{sizes}. {place_text(cause)} {fault_text(cause)}"
-    blame = {"converter": verdict.converter, "backend": verdict.backend, "pytorch": "PyTorch"}
-    return Row(str(call), what, f"blame: {blame.get(verdict.blame, verdict.blame)}. {evidence_of_row(row)}")
+    return Row(str(call), what, f"blame: {_component(verdict.blame, verdict)}. {evidence_of_row(row)}")
 
 
 def _optimiser_row(way: Way) -> Row:
@@ -234,7 +238,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
         return way.divergence.verdict
-    return "" if way.failure and way.failure.verdict.stage is Stage.CONVERT else "each of its calls passes alone"
+    return "" if way.failure and way.failure.verdict.stage is Stage.CONVERT else "Each of its calls passes alone."
 
 
 def _state_rows(found: ModelCheck) -> Iterator[Row]:
@@ -397,6 +401,7 @@ def _way_data(way: Way) -> dict[str, Any]:
             for v in way.guilty_calls
         ],
         "remedies": [asdict(remedy) for remedy in way.remedies],
+        "owner": way.owner,
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),
     }

@@ -101,6 +101,29 @@ def attentive():
     mask = torch.rand(6, 6)
     return Attentive(), (torch.rand(6, 1, 16), mask), ({0: length}, {0: length, 1: length})
 
+class Assigned(nn.Module):
+    """TorchScript keeps how many elements the mask of the example selects."""
+    def forward(self, x):
+        out = torch.zeros((x.shape[0], 2))
+        mask = x > 0
+        out[mask, 0] = x[mask]
+        return out
+
+def assigned():
+    return Assigned(), (torch.tensor([1.0, -1.0, 2.0]),)
+
+class Packed(nn.Module):
+    """`torch.export` has no way of packing sequences whose lengths are an input."""
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(4, 6, batch_first=True)
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+def packed():
+    return Packed(), (torch.randn(3, 5, 4), torch.tensor([5, 3, 2]))
+
 class Kept(nn.Module):
     """The same call twice gives the same, and yet it is kept."""
     def __init__(self):
@@ -258,6 +281,21 @@ def test_the_pass_of_an_exporter_is_named(models: Path) -> None:
     (way,) = checked(f"{models}:guarded", status=1)["ways"]
     assert not way["calls"]
     assert way["optimiser"] == {"owner": "exporter", "passes": ["identity of Add"]}
+
+
+def test_a_graph_that_is_wrong_per_the_definitions_is_the_converters(models: Path) -> None:
+    # https://github.com/pytorch/pytorch/issues/159295: the runtime only meets what the trace has fixed.
+    (way,) = checked(f"{models}:assigned", "--converter", "torchscript", status=1)["ways"]
+    assert not way["calls"]
+    assert way["owner"] == "converter"
+    assert {r["value"] for r in way["remedies"] if r["helps"]} == {"dynamo"}
+
+
+def test_a_model_that_cannot_be_captured_is_pytorchs(models: Path) -> None:
+    # https://github.com/pytorch/pytorch/issues/112044
+    (way,) = checked(f"{models}:packed", status=1)["ways"]
+    assert way["owner"] == "pytorch"
+    assert {r["value"] for r in way["remedies"] if r["helps"]} == {"torchscript"}
 
 
 def test_other_dtypes_and_open_sizes(models: Path) -> None:

@@ -105,7 +105,7 @@ def command(
     It is compared with the runtime's own result without optimisations, and each node with its definition.
 
     With --json: model, word, survives, left_out, state, ways. A way has converter, backend, shapes, dtype, survives,
-    compared, runs, first_wrong_value, calls, optimiser, remedies, notes.
+    compared, runs, first_wrong_value, calls, owner, optimiser, remedies, notes.
     """
     # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))

@@ -251,6 +251,7 @@ register(
         create_with_rules=TorchScriptConverter,
         version=_version,
         summary="torch.onnx.export(dynamo=False)",
+        captures=False,
         snippet=_snippet,
         tracker="pytorch/pytorch",
         witness=2,
