@@ -7,6 +7,7 @@ from .generate.case_library import load_cases as load_cases
 from .plan.options import Options as Options
 from .plan.plan import make_plan as make_plan
 from .plan.unit import Unit as Unit, run_unit as run_unit
+from .present.frames import read_failures as read_failures, read_verdicts as read_verdicts
 from .support.running import is_supported as is_supported
 
 __version__: str

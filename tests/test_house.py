@@ -50,6 +50,17 @@ def test_every_room_is_a_layer() -> None:
     assert {path.name for path in HOUSE.glob("*.py")} == {"__init__.py", "test_conformance.py"}
 
 
+def test_nothing_else_is_tracked_at_the_top() -> None:
+    found = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    if found.returncode:
+        pytest.skip("this is not a clone")
+    top = {line.partition("/")[0] for line in found.stdout.splitlines()}
+    assert {name for name in top if not name.startswith(".")} == {
+        *("LICENSE", "README.md", "pyproject.toml"),
+        *("cases", "ci", "golden", "harness", "tests"),
+    }
+
+
 def test_no_function_is_long() -> None:
     long = [
         f"{file.relative_to(ROOT)}:{node.lineno}: {node.name}"

@@ -7,14 +7,18 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.causes.cause import RootCause, root_cause
 from harness.compare.verdict import SPEC, Outcome
 from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+
+if TYPE_CHECKING:
+    import pandas
 
 
 class SupportLevel(StrEnum):
@@ -65,7 +69,7 @@ class OperatorSupport:
         return level_of(self.passing, self.cases)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Support:
     """The answer to one question.
 
@@ -91,6 +95,28 @@ class Support:
     def __bool__(self) -> bool:
         return self.level is SupportLevel.SUPPORTED
 
+    def __repr__(self) -> str:
+        passing, cases = (sum(getattr(o, name) for o in self.operators) for name in ("passing", "cases"))
+        return f"<{self.asked} by {self.converter} in {self.backend}: {self.level}, {passing} of {cases} cases pass>"
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A row for each operator and dtype; of several failures the most frequent.
+
+        Raises:
+            ModuleNotFoundError: pandas is not installed.
+        """
+        import pandas
+
+        return pandas.DataFrame([_frame_row(operator) for operator in self.operators])
+
+    def _repr_html_(self) -> str | None:
+        """How a notebook shows it; None for the plain form, where pandas is not installed."""
+        try:
+            table: str | None = self.to_frame().to_html(index=False)
+        except ModuleNotFoundError:
+            return None
+        return f"<p>{html.escape(repr(self))}</p>{table}"
+
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
         calls = [{**asdict(operator), "level": str(operator.level)} for operator in self.operators]
@@ -102,6 +128,21 @@ class Support:
             "problem": self.problem,
             "calls": calls,
         }
+
+
+def _frame_row(operator: OperatorSupport) -> dict[str, Any]:
+    first = operator.failing[0] if operator.failing else None
+    return {
+        "operator": operator.overload,
+        "dtype": operator.dtype,
+        "passing": operator.passing,
+        "cases": operator.cases,
+        "level": str(operator.level),
+        "fails_if": first.condition if first else "",
+        "outcome": first.outcome if first else "",
+        "component": first.cause.component if first else "",
+        "place": first.cause.place if first else "",
+    }
 
 
 def level_of(passing: int, cases: int) -> SupportLevel:

@@ -6,9 +6,17 @@ import importlib.metadata
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
+from harness_runs import row_of, vector
+
 import harness
+from harness.compare.verdict import Outcome
+from harness.core.invocation import Invocation
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,9 +29,23 @@ def test_importing_the_harness_does_not_import_pytorch() -> None:
 
 def test_the_facade_has_what_a_notebook_needs() -> None:
     names = {"Options", "Session", "Supervisor", "Unit", "Verdict", "load_cases", "make_plan", "run_unit"}
+    names |= {"is_supported", "read_failures", "read_verdicts"}
     assert names <= set(dir(harness))
     for name in names:
         assert getattr(harness, name).__module__.startswith("harness."), name
+
+
+def test_a_run_is_read_as_frames(tmp_path: Path) -> None:
+    celu = Invocation("aten.celu.default", (("self", vector([0.5])), ("alpha", 2.0)))
+    wrong = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong", "blame": "backend"}
+    with RunWriter(tmp_path, RunInfo.begin(seed=0, options={})) as writer:
+        writer.write([row_of(celu), row_of(replace(celu, overload="aten.elu.default"), **wrong)])
+    store.finish(tmp_path, 1)
+    verdicts = harness.read_verdicts(tmp_path)
+    assert verdicts["outcome"].value_counts().to_dict() == {"pass": 1, "mismatch": 1}
+    failures = harness.read_failures(tmp_path)
+    assert failures[["outcome", "blame", "cases"]].values.tolist() == [["mismatch", "backend", 1]]
+    assert failures["operators"].tolist() == [["aten.elu.default"]]
 
 
 def test_the_version_and_the_licence_are_stated_once() -> None:

@@ -108,11 +108,6 @@ def _with_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(shape, spec.dtype, contiguous_strides(shape), 0, values)
 
 
-def input_names(model: LoadedModel) -> tuple[str, ...]:
-    """Of the graph: the model's own, with what keeps them apart from the names of values."""
-    return tuple(f"in_{name}" for name in model.input_names)
-
-
 def export_of(
     model: LoadedModel, dynamic: bool, opset: int | None, inputs: Sequence[torch.Tensor] | None = None
 ) -> ExportRequest:
@@ -125,7 +120,7 @@ def export_of(
         program=model.program,
         call=model.call(examples, dynamic=dynamic),
         inputs=examples,
-        input_names=input_names(model),
+        input_names=model.input_names,
         output_names=tuple(f"out_{i}" for i in range(outputs)),
         opset=opset,
         dynamic_dims=model.dynamic_dims if dynamic else None,
@@ -135,4 +130,4 @@ def export_of(
 
 def feeds_of(model: LoadedModel, reference: ModelReference, exported: AnyModel) -> dict[str, Array]:
     """The inputs of a run by name, without those that the export left out."""
-    return named_feeds(exported, input_names(model), reference.feeds)
+    return named_feeds(exported, model.input_names, reference.feeds)

@@ -14,7 +14,7 @@ from harness.convert.converter import UnsupportedOperator
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION
 from harness.core.plugins import UnknownName
-from harness.execute.models.model_cases import cases_of, export_of, feeds_of, input_names
+from harness.execute.models.model_cases import cases_of, export_of, feeds_of
 from harness.execute.models.model_judge import error_growth, judge_outputs, output_errors
 from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
 from harness.execute.models.model_reference import ModelReference, run_model
@@ -135,7 +135,7 @@ class ModelExecutor:
         ranges = None
         if self._task.settings.dynamic:
             shapes = [[array.shape for array in r.feeds] for r in self._references.values()]
-            ranges = shape_ranges(model, input_names(self._model), shapes)
+            ranges = shape_ranges(model, self._model.input_names, shapes)
         started = time.perf_counter()
         session = load_step(backend, model, ranges)
         if isinstance(session, StepFailure):
