@@ -138,8 +138,11 @@ def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | N
     kinds, operators_ = count(len(captured.calls), "kind"), count(len(uses), "operator")
     yield Text(f"{captured.model}: {count(captured.total, 'call')} of {operators_}, {kinds} of call", style="bold")
     table = Table(box=None, pad_edge=False)
-    for name in ("operator", "calls", "kinds", "its own", "any of its dtype", "converter → backend"):
-        table.add_column(name, justify="right" if name in ("calls", "kinds") else "left", no_wrap=True)
+    # Nothing is cut off: in a narrow terminal a name has several lines.
+    table.add_column("operator", overflow="fold")
+    for name in ("calls", "kinds", "own fail", "dtype fail"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("route", no_wrap=True)
     reasons: dict[str, list[str]] = {}
     for use in uses:
         head = [use.overload, str(use.calls), str(use.kinds)]
@@ -158,5 +161,5 @@ def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | N
 
 
 def _cells(place: UseOutcome) -> tuple[str, str, str]:
-    own = f"{place.own_failures} of {place.own_cases} fail" if place.own_cases else "not run"
-    return own, f"{place.failures} of {place.cases} fail", f"{place.converter} → {place.backend}"
+    own = f"{place.own_failures}/{place.own_cases}" if place.own_cases else "not run"
+    return own, f"{place.failures}/{place.cases}", f"{place.converter} → {place.backend}"

@@ -1,9 +1,4 @@
-"""One case of a run: its call, its results, which component is at fault, and how to rerun it.
-
-The command that reruns one recorded case.
-
-One case of a run: the call, its verdicts, whom to blame, and its minimal case.
-"""
+"""One case of a run: its call, its results, which component is at fault, and how to rerun it."""
 
 from __future__ import annotations
 
@@ -233,22 +228,28 @@ def render(view: CaseView) -> Iterator[RenderableType]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
-    """Converter × backend: how the case ended there, and how far from PyTorch."""
+    """Each route of a case: how it ended there, and how far from PyTorch. A column without a value is left out."""
+    titles = ("route", "shapes", "outcome", "blame", "wrong", "max abs", "max rel", "max ULP")
+    rows = [_verdict_row(verdict) for verdict in verdicts]
+    filled = [place for place in range(len(titles)) if place == 0 or any(row[place] for row in rows)]
+    # Nothing is cut off: in a narrow terminal a cell has several lines.
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name in ("converter", "backend", "shapes", "opset", "outcome", "blame"):
-        table.add_column(name)
-    for name in ("wrong", "max abs", "max rel", "max ULP"):
-        table.add_column(name, justify="right")
-    for v in verdicts:
-        wrong = f"{v.mismatched_elements}/{v.total_elements}" if v.total_elements else ""
-        ended = str(v.outcome) if v.outcome in (Outcome.PASS, Outcome.MISMATCH) else f"{v.outcome} at {v.stage}"
-        errors = (v.max_abs_error, v.max_rel_error, v.max_ulp_error)
-        table.add_row(
-            *(plain(v.converter), plain(v.backend), v.shape_mode, "" if v.opset is None else str(v.opset)),
-            *(ended, v.blame, wrong, *map(number, errors)),
-            style=_FAILED if v.outcome.is_failure else _PASSED if v.outcome is Outcome.PASS else "yellow",
-        )
+    for place in filled:
+        table.add_column(titles[place], justify="right" if titles[place] in titles[4:] else "left", overflow="fold")
+    for verdict, row in zip(verdicts, rows, strict=True):
+        style = _FAILED if verdict.outcome.is_failure else _PASSED if verdict.outcome is Outcome.PASS else "yellow"
+        table.add_row(*(row[place] for place in filled), style=style)
     return table
+
+
+def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
+    opset = "" if verdict.opset is None else f"@{verdict.opset}"
+    has_result = verdict.outcome in (Outcome.PASS, Outcome.MISMATCH)
+    ended = str(verdict.outcome) if has_result else f"{verdict.outcome} at {verdict.stage}"
+    wrong = f"{verdict.mismatched_elements}/{verdict.total_elements}" if verdict.total_elements else ""
+    errors = (verdict.max_abs_error, verdict.max_rel_error, verdict.max_ulp_error)
+    route = f"{plain(verdict.converter)}{opset} → {plain(verdict.backend)}"
+    return route, verdict.shape_mode, ended, verdict.blame, wrong, *map(number, errors)
 
 
 def number(value: float | None) -> str:

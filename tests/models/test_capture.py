@@ -198,9 +198,10 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monke
     assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
     relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
     failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
-    found = CliRunner().invoke(conformance, ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl"])
-    assert "aten.relu.default" in found.stdout.splitlines()[2]
-    assert "1 of 1 fail" in found.stdout.splitlines()[2]
+    again = ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl", "--json"]
+    (model,) = json.loads(CliRunner().invoke(conformance, again).stdout)["models"]
+    (place,) = next(use["places"] for use in model["operators"] if use["overload"] == "aten.relu.default")
+    assert (place["own_failures"], place["own_cases"]) == (1, 1)
 
 
 def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:
