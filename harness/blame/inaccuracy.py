@@ -10,8 +10,9 @@ body step by step in the node's dtype does as the text says, though less exactly
 3. The backend's result is explained where it is within κ·D, and the dtype's tolerance, of the first: an error of κ·D is
    what steps add up to that are all right by rule 1 of `harness.compare.nearness`.
 
-Nothing is explained where a rounding changes an integer or a truth value on the way, which is a jump and no rounding,
-where a graph has no operator with a body, or where a result is infinite or NaN.
+Nothing is explained where a rounding changes an integer or a truth value on the way, which is a jump and no rounding;
+where a graph has no operator with a body; where a result, or what a rounding makes of it, is infinite or NaN; or where
+the result's dtype is wider than an input's: a graph that computes in float32 what PyTorch computes in float64 is wrong.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ _DOMAIN = "formula"
 _EXACT = frozenset(
     {
         *("Constant", "Cast", "CastLike", "Identity", "Where", "Neg", "Abs", "Max", "Min", "Relu", "Clip"),
+        *("ReduceMax", "ReduceMin"),
         *("Reshape", "Transpose", "Concat", "Slice", "Gather", "Squeeze", "Unsqueeze", "Expand", "Flatten"),
     }
 )
@@ -113,7 +115,10 @@ def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
     if not formulas or truth is None or len(graph.steps) > _MOST_STEPS:
         return None
     feeds = context.feeds(context.model)
-    roundoff = 2.0 ** -min((PRECISION[str(a.dtype)] for a in feeds.values() if str(a.dtype) in PRECISION), default=24)
+    bits = min((PRECISION[str(a.dtype)] for a in feeds.values() if str(a.dtype) in PRECISION), default=24)
+    if any(PRECISION.get(str(got.dtype), 0) > bits for got in context.got):
+        return None
+    roundoff = 2.0**-bits
     try:
         exact, *rounded = (
             _evaluated(graph, feeds, roundoff if seed else 0.0, np.random.default_rng(seed))
@@ -122,12 +127,14 @@ def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
     except _NotExplained:
         return None
     outputs = [o.name for o in context.model.graph.output]
+    explained = False
     for name, got, o, wrong in zip(outputs, context.got, truth, context.wrong, strict=True):
         if not wrong.any():
             continue
         if o is None or not _explains(exact[name], [run[name] for run in rounded], o, got, wrong):
             return None
-    return node_facts_of_step(formulas[0], feeds)
+        explained = True
+    return node_facts_of_step(formulas[0], feeds) if explained else None
 
 
 def _explains(exact: Array, rounded: Sequence[Array], truth: Array, got: Array, wrong: Array) -> bool:
@@ -136,9 +143,9 @@ def _explains(exact: Array, rounded: Sequence[Array], truth: Array, got: Array, 
         return False
     tolerance = tolerance_of(CLOSE, str(got.dtype))
     e, o, g = exact[wrong], truth[wrong], got[wrong].astype(np.float64)
-    if not (np.isfinite(e) & np.isfinite(g)).all():
-        return False
     moved = _SPREAD * np.sqrt(np.mean([np.square(run[wrong] - e) for run in rounded], axis=0))
+    if not (np.isfinite(e) & np.isfinite(g) & np.isfinite(o) & np.isfinite(moved)).all():
+        return False
     roundings = ROUNDINGS[str(got.dtype)] * moved
     # Float64 rounds within the formula, too.
     same = np.abs(e - o) <= tolerance.allowed(o) + roundings * 2.0 ** (PRECISION[str(got.dtype)] - PRECISION["float64"])

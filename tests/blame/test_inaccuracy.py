@@ -52,6 +52,32 @@ def test_a_dropped_argument_of_such_an_operator_is_one() -> None:
     assert [(outcome, component) for outcome, component, _, _ in outcomes(call)] == [(Outcome.MISMATCH, "torchlib")]
 
 
+#: Wrong results that a rule about roundings alone would explain.
+DEFECTS = {
+    # Softmax in float32, and its result cast to the float64 that is asked for.
+    "computed in a narrower dtype": """{"overload": "aten.softmax.int", "arguments": {"self": {"tensor": {"shape": [3],
+        "dtype": "float32", "strides": [1], "offset": 0, "values": [0.3, 1.2, -0.7]}}, "dim": 0,
+        "dtype": {"dtype": "float64"}}}""",
+    # The largest of a row has no rounding: else a difference to it is anything.
+    "a dropped argument of large numbers": """{"overload": "aten.cross_entropy_loss.default", "arguments": {
+        "self": {"tensor": {"shape": [7, 2], "dtype": "float32", "strides": [2, 1], "offset": 0,
+        "recipe": [["any"], "wide", 498568742]}}, "target": {"tensor": {"shape": [7], "dtype": "int64", "strides": [1],
+        "offset": 0, "recipe": [["index_or", 2, -100], "alternating 1", 498568743]}}, "reduction": 2,
+        "label_smoothing": 1.0}}""",
+    "NaN for a number": """{"overload": "aten.scaled_dot_product_attention.default", "arguments": {
+        "query": {"tensor": {"shape": [2, 3, 3, 8], "dtype": "float16", "strides": [72, 8, 24, 1], "offset": 0,
+        "recipe": [["any"], "one", 885060]}}, "key": {"tensor": {"shape": [2, 3, 33, 8], "dtype": "float16",
+        "strides": [792, 264, 1, 33], "offset": 0, "recipe": [["any"], "one", 330764]}}, "value": {"tensor": {
+        "shape": [2, 3, 33, 8], "dtype": "float16", "strides": [8, 528, 16, 1], "offset": 0,
+        "recipe": [["any"], "one", 292366]}}, "attn_mask": null, "scale": null}}""",
+}
+
+
+@pytest.mark.parametrize("call", DEFECTS.values(), ids=DEFECTS.keys())
+def test_what_roundings_do_not_make_is_a_defect(call: str) -> None:
+    assert [outcome for outcome, *_ in outcomes(Invocation.from_json(call))] == [Outcome.MISMATCH]
+
+
 def test_inaccuracies_are_listed_apart_by_their_size(tmp_path: Path) -> None:
     def row(place: str, error: float, ulps: float, value: float) -> Verdict:
         call = of("aten.celu.default", [value])
