@@ -54,7 +54,8 @@ class Way:
         calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
         calls_made: How many distinct calls were run by themselves.
         foreign: Operators of other libraries that the model calls.
-        is_uncaptured: Whether `torch.export`, which the converter begins with, fails on the model.
+        captures: Whether the converter begins with `torch.export`.
+        is_uncaptured: Whether `torch.export` fails on the model.
         optimiser: Without which all is right.
         remedies: What was tried to make it right.
         notes: What else is known, and why something could not be found out.
@@ -68,6 +69,7 @@ class Way:
     calls: tuple[Verdict, ...] = ()
     calls_made: int = 0
     foreign: tuple[str, ...] = ()
+    captures: bool = False
     is_uncaptured: bool = False
     optimiser: GuiltyOptimiser = field(default_factory=GuiltyOptimiser)
     remedies: tuple[Remedy, ...] = ()
@@ -110,7 +112,7 @@ class Way:
         if self.failure is None:
             return ""
         stage = self.failure.verdict.stage
-        if self.is_uncaptured and stage is Stage.CONVERT:
+        if self.captures and self.is_uncaptured and stage is Stage.CONVERT:
             return "pytorch"
         if self.optimiser.is_graph_right is not None:
             return "backend" if self.optimiser.is_graph_right else "converter"
@@ -218,7 +220,8 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
             foreign=alone.foreign,
-            is_uncaptured=alone.is_uncaptured and find_converter(unit.converter).captures,
+            captures=find_converter(unit.converter).captures,
+            is_uncaptured=alone.is_uncaptured,
             notes=alone.notes if backend in failing else (),
         )
         if _is_of_the_whole(way):

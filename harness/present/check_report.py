@@ -13,6 +13,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
 from harness.core.documents import count
 from harness.core.invocation import Invocation
+from harness.execute.models.model_task import Traced
 from harness.execute.models.quantised import WITHIN_STEPS
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
@@ -138,8 +139,7 @@ def _cause_rows(way: Way) -> Iterator[Row]:
     if failure.verdict.stage is Stage.CONVERT and not rows:
         rows += [_foreign_row(overload, way.converter) for overload in way.foreign]
     if failure.traced is not None:
-        depends = "sizes" if failure.traced.what == "sizes" else "path"
-        rows.append(Row("the export", f"right for the example's {depends} only", failure.traced.evidence))
+        rows.append(_traced_row(way, failure.traced))
     if not rows:
         message = failure.verdict.message
         refused = failure.verdict.outcome is not Outcome.MISMATCH
@@ -149,6 +149,17 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
     yield from rows
     yield from (Row("note", note) for note in way.notes)
+
+
+def _traced_row(way: Way, traced: Traced) -> Row:
+    if traced.what != "sizes":
+        return Row("the export", "right for the example's path only", traced.evidence)
+    if not traced.fixed:
+        return Row("the export", "right for the example's sizes only", traced.evidence)
+    owner = "torch.export" if way.captures else way.converter
+    sizes = ", ".join(f"dimension {dim} of {name}" for name, dim in traced.fixed)
+    blame = f"blame: {'PyTorch' if way.captures else way.converter}. "
+    return Row("the export", f"{owner} fixes {sizes} at the example's size", f"{blame}{traced.evidence}")
 
 
 def _foreign_row(overload: str, converter: str) -> Row:
@@ -238,7 +249,11 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
         return way.divergence.verdict
-    return "" if way.failure and way.failure.verdict.stage is Stage.CONVERT else "Each of its calls passes alone."
+    if not way.calls_made or (way.failure and way.failure.verdict.stage is Stage.CONVERT):
+        return ""
+    return (
+        f"Each of the {count(way.calls_made, 'call')} that {'was' if way.calls_made == 1 else 'were'} run alone passes."
+    )
 
 
 def _state_rows(found: ModelCheck) -> Iterator[Row]:
@@ -381,6 +396,7 @@ def _way_data(way: Way) -> dict[str, Any]:
                 "message": o.verdict.message,
                 "error": o.growth.error if o.growth else None,
                 "traced": o.traced.what if o.traced else None,
+                "fixed": [list(place) for place in o.traced.fixed] if o.traced else [],
                 "outputs": [asdict(error) for error in o.errors],
             }
             for o in way.outcomes

@@ -124,6 +124,14 @@ class Packed(nn.Module):
 def packed():
     return Packed(), (torch.randn(3, 5, 4), torch.tensor([5, 3, 2]))
 
+class Spaced(nn.Module):
+    """torch.export makes a number of how many steps there are."""
+    def forward(self, x):
+        return x * torch.linspace(0, 1, x.shape[2])
+
+def spaced():
+    return Spaced(), (torch.randn(2, 3, 8),), {"x": {2: torch.export.Dim("width", max=20)}}
+
 class Kept(nn.Module):
     """The same call twice gives the same, and yet it is kept."""
     def __init__(self):
@@ -296,6 +304,14 @@ def test_a_model_that_cannot_be_captured_is_pytorchs(models: Path) -> None:
     (way,) = checked(f"{models}:packed", status=1)["ways"]
     assert way["owner"] == "pytorch"
     assert {r["value"] for r in way["remedies"] if r["helps"]} == {"torchscript"}
+
+
+def test_an_open_size_that_the_export_fixes_is_named(models: Path) -> None:
+    static, dynamic = checked(f"{models}:spaced", status=1)["ways"]
+    assert static["survives"]
+    failing = next(run for run in dynamic["runs"] if run["outcome"] != "pass")
+    assert failing["fixed"] == [["x", 2]]
+    assert any(note.startswith("steps of aten.linspace.default follows from sizes") for note in dynamic["notes"])
 
 
 def test_other_dtypes_and_open_sizes(models: Path) -> None:

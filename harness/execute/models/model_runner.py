@@ -92,7 +92,7 @@ class ModelExecutor:
         # What comes now may fail as it likes: every verdict is given.
         self._step(Step(Stage.COMPARE, None, ()))
         for found in explanations(
-            self._model, cases, self._references, self._results, self._converter, self._backends, self._task
+            self._model, cases, self._references, self._results, self._converter, self._backends, self._task, model
         ):
             self._send(found)
 

@@ -161,12 +161,14 @@ class Traced:
     Attributes:
         case: Index of the failing case.
         what: ``control flow`` or ``sizes``.
+        fixed: Open sizes that the export has made numbers: input and dimension.
     """
 
     case: int
     backend: str
     what: str
     evidence: str
+    fixed: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True)

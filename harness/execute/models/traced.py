@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import onnx
 import torch
 
 from harness.compare.verdict import Outcome, Stage
@@ -25,6 +26,7 @@ from harness.execute.models.model_task import ModelCase, ModelTask, Traced
 from harness.execute.run_steps import outputs_of
 from harness.execute.task import Result
 from harness.execute.torch_call import quiet_call
+from harness.run.artefact import AnyModel
 from harness.run.backend import Backend
 
 CONTROL_FLOW, SIZES = "control flow", "sizes"
@@ -72,8 +74,9 @@ def explanations(
     converter: Converter,
     backends: Mapping[str, Backend],
     task: ModelTask,
+    exported: AnyModel | None,
 ) -> Iterator[Traced]:
-    """Which of the failures are of tracing."""
+    """Which of the failures are of tracing; `exported` is None where the export failed."""
     failed = {key: r for key, r in results.items() if r.outcome.is_failure}
     if any(r.stage is Stage.CONVERT and r.outcome is Outcome.ERROR for r in failed.values()):
         yield from _refused(model, failed)
@@ -95,7 +98,21 @@ def explanations(
                     confirmed = _passes_alone(model, references[index], converter, backends[backend], task)
                 if confirmed:
                     message = "A static export at these sizes passes."
-                    yield Traced(case=index, backend=backend, what=SIZES, evidence=message)
+                    fixed = _fixed_sizes(model, exported)
+                    yield Traced(case=index, backend=backend, what=SIZES, evidence=message, fixed=fixed)
+
+
+def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[str, int], ...]:
+    """The open sizes of inputs that are numbers in an ONNX graph."""
+    if not isinstance(exported, onnx.ModelProto):
+        return ()
+    shapes = {value.name: value.type.tensor_type.shape.dim for value in exported.graph.input}
+    return tuple(
+        (name, dim)
+        for name, dims in zip(model.input_names, model.dynamic_dims, strict=True)
+        for dim in sorted(dims)
+        if name in shapes and shapes[name][dim].HasField("dim_value")
+    )
 
 
 def _refused(model: LoadedModel, failed: Mapping[tuple[int, str], Result]) -> Iterator[Traced]:
