@@ -73,7 +73,7 @@ class Explained:
 
     Attributes:
         index: Of the failure.
-        node: The first node with a formula, as `harness.blame.nodes.kernel_fault.node_facts` has it.
+        node: The node whose formula explains most, as `harness.blame.nodes.kernel_fault.node_facts` has it.
     """
 
     index: int
@@ -102,7 +102,7 @@ def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
 
 
 def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
-    """The first node whose formula explains a wrong result; None where none does.
+    """The node whose formula explains most of a wrong result; None where formulas do not explain it.
 
     Raises:
         Exception: what backends and the evaluator raise.
@@ -134,7 +134,15 @@ def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
         if o is None or not _explains(exact[name], [run[name] for run in rounded], o, got, wrong):
             return None
         explained = True
-    return node_facts_of_step(formulas[0], feeds) if explained else None
+    if not explained:
+        return None
+
+    def share(step: NodeStep) -> float:
+        run = _evaluated(graph, feeds, roundoff, np.random.default_rng(1), only=step)
+        moved = [np.abs(run[o] - exact[o])[w] for o, w in zip(outputs, context.wrong, strict=True) if w.any()]
+        return max(float(np.max(m)) for m in moved)
+
+    return node_facts_of_step(max(formulas, key=share) if len(formulas) > 1 else formulas[0], feeds)
 
 
 def _explains(exact: Array, rounded: Sequence[Array], truth: Array, got: Array, wrong: Array) -> bool:
@@ -154,16 +162,21 @@ def _explains(exact: Array, rounded: Sequence[Array], truth: Array, got: Array, 
 
 
 def _evaluated(
-    graph: SteppedGraph, feeds: Mapping[str, Array], roundoff: float, random: np.random.Generator
+    graph: SteppedGraph,
+    feeds: Mapping[str, Array],
+    roundoff: float,
+    random: np.random.Generator,
+    only: NodeStep | None = None,
 ) -> dict[str, Array]:
-    """The values of a graph in float64, with roundings within formulas."""
+    """The values of a graph in float64, with roundings within formulas, or within the one of `only`."""
     values = {name: _wide(array) for name, array in {**graph.constant_values, **feeds}.items()}
     for step in graph.steps:
         inputs = {name: values[name] for name in step.inputs}
         model = as_wide_model(graph.alone(step, inputs, fed_with_constants=True))
         body = _formula(model) if _has_formula(graph, step) else None
         given = {step.names_alone[name]: array for name, array in inputs.items()}
-        outputs = _run(body or model, given, roundoff if body else 0.0, random)
+        rounds = body is not None and only in (None, step)
+        outputs = _run(body or model, given, roundoff if rounds else 0.0, random)
         # A cast to a narrower dtype rounds once.
         values.update(zip(step.outputs, map(_wide, outputs), strict=True))
     return values
