@@ -140,13 +140,20 @@ border-top: 1px solid var(--line); overflow-wrap: anywhere; } td:first-child { w
 """
 
 
-def page(report: Report) -> str:
-    """The report as a page of its own, with all rows: one file that needs no other."""
+def page(report: Report, date: str, versions: Mapping[str, str]) -> str:
+    """The report as a page of its own, with all rows: one file that needs no other.
+
+    Args:
+        report: What is shown.
+        date: When it was found, as ISO 8601.
+        versions: Name → version of what took part.
+    """
     body = "\n".join(_html(report))
+    about = ", ".join(f"{name} {version}" for name, version in versions.items())
     return (
         f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width">\n<title>{escape(report.title)}</title>\n'
-        f"<style>{_STYLE}</style>\n{body}\n</html>\n"
+        f'<style>{_STYLE}</style>\n{body}\n<p class="why">{escape(date[:10])}: {escape(about)}</p>\n</html>\n'
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from pathlib import Path
 from typing import Any
@@ -247,6 +248,8 @@ def test_a_page_says_the_same(models: Path, tmp_path: Path) -> None:
     assert text.startswith("<!doctype html>")
     assert '<p class="red">Does not survive</p>' in text
     assert "ignores `divisor_override`" in text
+    assert f"{datetime.date.today().isoformat()}: python " in text
+    assert f"torch {torch.__version__}" in text
 
 
 def test_the_same_function_in_two_files_makes_two_models(models: Path, tmp_path: Path) -> None:

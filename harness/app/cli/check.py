@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import shlex
 import sys
 from collections.abc import Mapping
@@ -133,6 +134,10 @@ def command(
     ctx.exit(int(not found.survives))
 
 
+#: Packages whose versions a page names beside those that change every verdict, where they are installed.
+_RUNTIMES = ("onnxruntime", "openvino", "tract", "executorch")
+
+
 @dataclass(frozen=True)
 class Checked:
     """What became of a model, in the forms that it is shown in."""
@@ -144,10 +149,12 @@ class Checked:
 
 def _show(found: Checked, page: Path | None, as_json: bool) -> None:
     from harness.present import report
+    from harness.record.run_info import installed_versions
 
     if page is not None:
         try:
-            page.write_text(report.page(found.report), encoding="utf-8")
+            today = datetime.date.today().isoformat()
+            page.write_text(report.page(found.report, today, installed_versions(_RUNTIMES)), encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"cannot write {page}: {error.strerror}") from None
     if as_json:

@@ -120,6 +120,7 @@ def _from_record(
     from harness.present import report
     from harness.present.support_report import support_table
     from harness.record import store
+    from harness.record.run_info import read_run_info
     from harness.support.recorded import recorded_support
 
     known = store.words(record, "overload")
@@ -127,7 +128,8 @@ def _from_record(
     found = recorded_support(record, converter=converter, backend=backend, dtype=dtype, overloads=overloads)
     shown: Report = support_table(found, f"{converter} → {backend}" + (f", {dtype}" if dtype else ""))
     if page is not None:
-        page.write_text(report.page(shown), encoding="utf-8")
+        info = read_run_info(record)
+        page.write_text(report.page(shown, info.started, info.versions), encoding="utf-8")
     elif table:
         click.echo(report.markdown(shown, limit=len(found)))
     else:

@@ -1,18 +1,14 @@
-"""Figures of a run's views: tolerances, and rates weighted by use.
-
-Numerical error of passing cases, per operator, dtype and column of a run.
-
-How much models use the operators of a site, and pass rates that are weighted by it.
-"""
+"""Figures of a run: the numerical error of passing cases, and pass rates weighted by how models use operators."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.causes.priority import EDGE, model_use
+from harness.causes.rows import with_ordinary
 from harness.compare.verdict import Outcome
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless, few
@@ -25,20 +21,33 @@ from harness.record import store
 BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 
-def read_distributions(built: SiteModel, run: int) -> list[ErrorDistribution]:
-    """The tolerance matrix of a run; of several kinds of shapes the worse.
+def read_distributions(built: SiteModel, run: int) -> tuple[list[ErrorDistribution], list[ErrorDistribution]]:
+    """The tolerance matrix of a run, of all cases and of the ordinary ones; of several kinds of shapes the worse.
 
     Raises:
         ResultsError: the run is damaged.
     """
-    rows = store.read(built.runs[run].directory, COLUMNS, COMPARED, encoded=True)
+    columns = (*COLUMNS, "ordinary")
+    rows = store.read(built.runs[run].directory, columns, COMPARED, encoded=True, made=with_ordinary)
     lost = {built.words.operators.words[number] for number in built.lost[run].tolist()}
-    return [d for d in distributions(rows) if d.overload not in lost]
+    every, ordinary = distributions(rows), distributions(rows.filter(rows["ordinary"]))
+    return [d for d in every if d.overload not in lost], [d for d in ordinary if d.overload not in lost]
 
 
-def tolerance_data(built: SiteModel, run: int, found: Sequence[ErrorDistribution]) -> dict[str, Any]:
-    """What the page shows of them."""
-    bins = _bins(built, built.coded[run])
+def tolerance_data(
+    built: SiteModel, run: int, every: Sequence[ErrorDistribution], ordinary: Sequence[ErrorDistribution]
+) -> dict[str, Any]:
+    """What the page shows of them: of all cases, and of the ordinary ones."""
+    return {
+        "bins": list(BINS),
+        "rows": _tolerance_rows(built, every, _bins(built, built.coded[run], only_ordinary=False)),
+        "ordinary": _tolerance_rows(built, ordinary, _bins(built, built.coded[run], only_ordinary=True)),
+    }
+
+
+def _tolerance_rows(
+    built: SiteModel, found: Sequence[ErrorDistribution], bins: Mapping[tuple[int, int, int], list[int]]
+) -> list[list[Any]]:
     place = {name: number for number, name in enumerate(built.names)}
     columns = {name: number for number, name in enumerate(built.words.column_names)}
     dtypes = {name: number for number, name in enumerate(built.dtypes)}
@@ -62,13 +71,15 @@ def tolerance_data(built: SiteModel, run: int, found: Sequence[ErrorDistribution
                 bins.get(key, []),
             ]
         )
-    return {"bins": list(BINS), "rows": rows}
+    return rows
 
 
-def _bins(built: SiteModel, run: CodedRun) -> dict[tuple[int, int, int], list[int]]:
+def _bins(built: SiteModel, run: CodedRun, *, only_ordinary: bool) -> dict[tuple[int, int, int], list[int]]:
     """(operator's place, column, dtype) → passing cases per bin."""
     passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
     keep = passed[run.state] & np.isfinite(run.ulp)
+    if only_ordinary:
+        keep &= np.array([bucket.ordinary for bucket in built.words.buckets], dtype=bool)[run.bucket]
     operator, column, dtype = built.rank[run.operator[keep]], run.column[keep], run.dtype[keep]
     bin_ = np.searchsorted(np.array(BINS), run.ulp[keep], side="left")
     found: dict[tuple[int, int, int], list[int]] = {}

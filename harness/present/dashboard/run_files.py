@@ -189,9 +189,15 @@ def _rules(built: SiteModel, found: Compared, line: dict[str, Any]) -> tuple[str
 
 @dataclass(frozen=True)
 class RunFindings:
-    """What is computed of a run's rows beside counts."""
+    """What is computed of a run's rows beside counts.
+
+    Attributes:
+        tolerances: Of all cases.
+        ordinary_tolerances: Of the ordinary ones.
+    """
 
     tolerances: Sequence[ErrorDistribution] = ()
+    ordinary_tolerances: Sequence[ErrorDistribution] = ()
     failures: Sequence[FailureGroup] = ()
 
 
@@ -207,10 +213,12 @@ def write_findings(
     for number, run in enumerate(built.runs):
         progress(f"grouping failures of {run.directory.name}")
         try:
-            found = RunFindings(read_distributions(built, number), failures_of(built, number, known))
+            found = RunFindings(*read_distributions(built, number), failures_of(built, number, known))
         except ResultsError as error:
             raise UnreadableRun(run, error) from None
-        write_script(place, f"tolerances/{number}", tolerance_data(built, number, found.tolerances))
+        write_script(
+            place, f"tolerances/{number}", tolerance_data(built, number, found.tolerances, found.ordinary_tolerances)
+        )
         write_script(place, f"failures/{number}", list(map(listed, found.failures)))
         write_script(place, f"overview/{number}", _overview(built, number, found.failures))
         if number in built.evidence.runs:

@@ -68,6 +68,8 @@ def _run(built: SiteModel, number: int, run: SiteRun) -> dict[str, Any]:
     return {
         "id": info.run_id,
         "name": run.directory.name,
+        # For commands: a path as it was typed; what is absolute on this machine is not elsewhere.
+        "place": f"results/{run.directory.name}" if run.directory.is_absolute() else str(run.directory),
         "started": info.started,
         "finished": info.finished,
         "state": run.state,
@@ -276,7 +278,7 @@ def _write_data(
 ) -> dict[str, Any]:
     found = write_findings(place, built, known, progress)
     progress("writing operators")
-    tolerances = {number: findings.tolerances for number, findings in found.items()}
+    tolerances = {number: (*run.tolerances, *run.ordinary_tolerances) for number, run in found.items()}
     for name, data in operator_files(built, known, tolerances):
         write_script(place, f"operator/{name}", data)
     progress("writing runs")

@@ -3,7 +3,7 @@
   "use strict";
   const { el, words, controls, outside, names } = Conformance;
 
-  function card(group, overload, runName, open) {
+  function card(group, overload, run, open) {
     const path =
       names.listed(group.converters, 3) +
       (group.backends.length ? ` → ${names.listed(group.backends, 3)}` : "");
@@ -22,11 +22,11 @@
         ),
         controls.blame(group.blame),
       ),
-      el("div.body", body(group, overload, runName)),
+      el("div.body", body(group, overload, run)),
     );
   }
 
-  function body(group, overload, runName) {
+  function body(group, overload, run) {
     const said = group.expected
       ? el(
           "div",
@@ -38,7 +38,7 @@
           ),
         )
       : null;
-    const at = `--run ${quoted(`results/${runName}`)}`;
+    const at = `--run ${quoted(run)}`;
     return [
       el("p", "Place: ", el("code", group.place)),
       group.matters.length ? el("p", el("strong", group.matters.join("; "))) : null,

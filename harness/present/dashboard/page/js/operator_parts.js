@@ -225,7 +225,7 @@
   }
 
   // One case in full: what became of it everywhere.
-  function oneCase(one, runName) {
+  function oneCase(one, run) {
     const quoted = Conformance.failureCard.quoted;
     return el(
       "div.panel.found",
@@ -244,7 +244,7 @@
           el("td.mono.long", [row.placement, row.message].filter(Boolean).join("; ") || "–"),
         ]),
       ),
-      controls.code(`conformance show ${one.id} --run ${quoted(`results/${runName}`)}`, "command", true),
+      controls.code(`conformance show ${one.id} --run ${quoted(run)}`, "command", true),
     );
   }
 

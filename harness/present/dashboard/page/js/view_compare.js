@@ -234,7 +234,7 @@
       const name = index.operators[line.operator];
       const kind = params.get("change") || "";
       const cases = listed.filter((one) => !kind || one.change === kind);
-      const run = (at) => failureCard.quoted(`results/${index.runs[at].name}`);
+      const run = (at) => failureCard.quoted(index.runs[at].place);
       fill(
         this.detail,
         el(

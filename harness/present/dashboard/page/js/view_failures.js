@@ -152,7 +152,7 @@
       field: "outcome",
       cell: (g) => controls.outcome(g.outcome, g.stage),
       sort: (g) => g.outcome + g.stage,
-      width: 186,
+      width: 214,
     }),
     grid.column({
       title: "operators",
@@ -168,8 +168,8 @@
       hint: "Where the defect is: an operator of a backend, a conversion function",
       cell: (g) => el("span.op", { title: g.place }, g.place.split(" in ")[0]),
       sort: (g) => g.place,
-      widthGrow: 2,
-      minWidth: 150,
+      widthGrow: 3,
+      minWidth: 220,
     }),
     grid.column({
       title: "what is wrong",
@@ -181,15 +181,15 @@
     grid.column({
       title: "dtypes",
       field: "dtypes",
-      cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 2)),
-      width: 150,
+      cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 1)),
+      width: 124,
     }),
     grid.column({
       title: "blame",
       field: "blame",
       cell: (g) => g.blame || "unknown",
       sort: (g) => g.blame,
-      width: 92,
+      width: 86,
     }),
     grid.column({
       title: "cases",
@@ -206,7 +206,7 @@
       hint: "How many of the cases are ordinary use",
       cell: (g) => (g.ordinary ? words.number(g.ordinary) : "–"),
       sort: (g) => g.ordinary,
-      width: 80,
+      width: 74,
     }),
     grid.column({
       title: "models",
@@ -215,7 +215,7 @@
       hint: "How many models call one of its operators in such a dtype",
       cell: (g) => (g.callers ? words.number(g.callers) : "–"),
       sort: (g) => g.callers,
-      width: 74,
+      width: 68,
     }),
     grid.column({
       title: "upstream",

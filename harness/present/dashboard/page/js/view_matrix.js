@@ -90,8 +90,9 @@
       if (this.table) this.table.destroy();
       const narrow = window.innerWidth < 720;
       const leaves = this.groups.flatMap((group) => group.leaves);
-      const first = narrow ? 116 : 250;
-      // As wide as there is room, within what reads well.
+      // A name has what the columns leave it; each is as wide as there is room, within what reads well.
+      const spare = this.box.clientWidth - 250 - 180 * leaves.length - 320;
+      const first = narrow ? 116 : 250 + Math.max(0, Math.min(150, spare));
       const room = this.box.clientWidth - first - 18;
       // The name of a converter and a backend stands above its columns, be it one.
       const most = leaves.length > this.groups.length ? 40 : 90;

@@ -133,14 +133,14 @@
     fill(
       spot,
       one
-        ? parts.oneCase(one, index.runs[data.run].name)
+        ? parts.oneCase(one, index.runs[data.run].place)
         : el("p.notice", `Case ${wanted} is not on this page. To see it, run: conformance show ${wanted}`),
     );
   }
 
   function sections(page) {
     const { index, data, name } = page;
-    const runName = data.run >= 0 ? index.runs[data.run].name : "";
+    const run = data.run >= 0 ? index.runs[data.run].place : "";
     const found = [];
     const section = (id, title, ...content) =>
       found.push(
@@ -161,7 +161,7 @@
           `${words.count(somebodys.length, "failure")} by cause, worst first`,
           el(
             "div",
-            somebodys.map((group, i) => failureCard.card(group, name, runName, i < 2)),
+            somebodys.map((group, i) => failureCard.card(group, name, run, i < 2)),
           ),
         );
       if (open.length)
@@ -170,7 +170,7 @@
           "Left open by the specification: nobody's defect",
           el(
             "div",
-            open.map((group) => failureCard.card(group, name, runName, false)),
+            open.map((group) => failureCard.card(group, name, run, false)),
           ),
         );
     } else if (data.run >= 0) {

@@ -112,6 +112,8 @@
       controls.table(
         [
           "converter → backend",
+          // What a user meets comes first: a narrow window cuts off the rest.
+          el("th.number", { scope: "col", title: WEIGHTED }, "ordinary, by use"),
           el("th.number", { scope: "col", title: ORDINARY }, "ordinary pass"),
           el("th.number", { scope: "col", title: EDGE }, "edge pass"),
           used.map(([kind]) =>
@@ -121,12 +123,15 @@
               `${cells.GLYPHS[kind]} ${cells.NAMES[kind].replace(" pass", "")}`,
             ),
           ),
-          el("th.number", { scope: "col", title: WEIGHTED }, "ordinary, by use"),
         ],
         rows.map(function (row, i) {
           const [passed, total, usual, usualTotal] = sums(row.counts);
           return [
             el("th", { scope: "row" }, row.name),
+            el(
+              "td.number",
+              el("b", index.weighted[i][0] === null ? "–" : words.percent(index.weighted[i][0], 1)),
+            ),
             rate(row, "ordinary", usual, usualTotal),
             rate(row, "edge", passed - usual, total - usualTotal),
             used.map(([kind, i]) =>
@@ -137,7 +142,6 @@
                   : "–",
               ),
             ),
-            el("td.number", index.weighted[i][0] === null ? "–" : words.percent(index.weighted[i][0], 1)),
           ];
         }),
       ),

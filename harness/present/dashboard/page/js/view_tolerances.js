@@ -8,7 +8,8 @@
     async create(main, { index, run }) {
       const data = await load.get(`tolerances/${run}`);
       // −1 stands for an infinite error, which JSON lacks.
-      for (const row of data.rows) for (const at of [6, 7, 8, 9, 10]) if (row[at] === -1) row[at] = Infinity;
+      for (const row of [...data.rows, ...data.ordinary])
+        for (const at of [6, 7, 8, 9, 10]) if (row[at] === -1) row[at] = Infinity;
       const view = new View(main, index, run, data);
       return { update: (asked) => view.update(asked), leave: () => view.table && view.table.destroy() };
     },
@@ -18,7 +19,8 @@
     constructor(main, index, run, data) {
       Object.assign(this, { index, data, table: null, shown: [] });
       this.columns = [...new Set(data.rows.map((row) => row[1]))].sort((a, b) => a - b);
-      this.pairs = gather(data.rows);
+      this.every = gather(data.rows);
+      this.ordinary = gather(data.ordinary);
       this.filters = el("div");
       this.chart = el("section.panel", { "aria-label": "Distribution" });
       this.count = el("p.quiet.small", { "aria-live": "polite" });
@@ -50,6 +52,8 @@
       const get = (name) => asked.params.get(name) || "";
       const { index } = this;
       const match = names.matcher(get("q"));
+      // What users meet comes first; extreme values have errors of any size.
+      this.pairs = get("cases") === "all" ? this.every : this.ordinary;
       this.shown = this.pairs.filter(
         (pair) =>
           match(index.operators[pair.operator]) &&
@@ -80,6 +84,15 @@
             params.get("dtype") || "",
             [["", "all"], ...dtypes.map((d) => [d, d])],
             set("dtype"),
+          ),
+          controls.select(
+            "cases",
+            params.get("cases") || "",
+            [
+              ["", "ordinary use"],
+              ["all", "all"],
+            ],
+            set("cases"),
           ),
           controls.check(
             "above the default tolerance",
