@@ -418,7 +418,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"ERROR: no case of the run called the rule {label}", red=True)
     if follower is not None:
         state = follower.progress.state
-        terminalreporter.write_line(f"{state.cases:,} cases in {state.elapsed:.0f} s, {state.rate:.1f}/s")
+        terminalreporter.write_line(f"{state.cases:,} verdicts in {state.elapsed:.0f} s, {state.rate:.1f}/s")
         late = time_budget.lines(config.option, follower.not_reached)
         for line in [*reuse_lines(run.run_info), *follower.afterwords.lines(), *late]:
             terminalreporter.write_line(line)

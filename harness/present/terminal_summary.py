@@ -41,6 +41,7 @@ from harness.record import layout, store
 from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
+from harness.record.progress import completeness
 from harness.record.run_info import read_run_info, rule_files
 from harness.reproduce.failure import find_failure
 from harness.reproduce.script import NoScript, write_script
@@ -148,6 +149,9 @@ def _parts(
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield render_no_longer_failing(gone)
+    missing = completeness(results_dir).said
+    if missing:
+        yield Text(f"Incomplete: {plain(missing)}", style="bold yellow")
     cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(

@@ -110,7 +110,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        raise ResultsError(f"cannot write {path}: {reason(error)}; nothing was overwritten") from None
+        raise ResultsError(f"cannot write {path}: {reason(error)}; what was written before is kept") from None
     finally:
         with suppress(OSError):
             temporary.unlink()

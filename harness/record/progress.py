@@ -116,7 +116,7 @@ class Completeness:
         lacking = self.unfinished
         if lacking:
             some = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
-            words.append(f"{len(lacking):,} of {len(self.operators):,} operators have no results ({some})")
+            words.append(f"{len(lacking):,} of {len(self.operators):,} operators lack results ({some})")
         return "; ".join(words)
 
 

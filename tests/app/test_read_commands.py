@@ -111,10 +111,10 @@ def test_an_interrupted_run_without_failures_is_not_called_free_of_them(tmp_path
             writer.done(overload, "dynamo")
     assert nothing.exit_code == some.exit_code == of_kind.exit_code == 1
     assert (
-        "No failures; the run is incomplete: it has no verdict; it did not finish; 3 of 3 operators have no results "
+        "No failures; the run is incomplete: it has no verdict; it did not finish; 3 of 3 operators lack results "
         in " ".join(nothing.stdout.split())
     )
-    assert "No failures; the run is incomplete: it did not finish; 2 of 3 operators have no results" in " ".join(
+    assert "No failures; the run is incomplete: it did not finish; 2 of 3 operators lack results" in " ".join(
         some.stdout.split()
     )
     assert json.loads(of_kind.stdout)["missing"].startswith("it did not finish; 2 of 3 operators")

@@ -123,7 +123,7 @@ def test_what_is_missing_is_red_and_counts_as_no_pass(tmp_path: Path) -> None:
     ]
     run = make_run(tmp_path / "run", rows(CELU), shards=parts, operators=[CELU, ERF], unfinished=[ERF])
     text = summary(run)
-    assert text.startswith("## Conformance is red: shard 2/2 is missing; 1 of 2 operators have no results;")
+    assert text.startswith("## Conformance is red: shard 2/2 is missing; 1 of 2 operators lack results;")
     assert "| 2/2 | missing | 1 | 1 |" in text
     assert "| dynamo → ort-cpu | 2 | 1 | 0 | 0 | 0 | 1 | 6 of 6 (100.0%) | 6 of 6 (100.0%) |" in text
     assert "no failure found in 1 of 2 operators, 1 missing" in summary(run, "--chat")

@@ -70,7 +70,7 @@ def command(
         emit(Text(f"set aside: {plain(message, 300)}", style="bold red"))
     for part in there.parts:
         if part.state is not ShardState.COMPLETE:
-            lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} have no results"
+            lacking = f"{len(part.unfinished):,} of {count(len(part.operators), 'operator')} lack results"
             names = f": {listed(part.unfinished, 6)}" if part.unfinished else ""
             message = f"shard {part.index}/{part.count} {part.state}: {lacking}{names}"
             emit(Text(message, style="bold red"))
