@@ -61,7 +61,13 @@ SAID = {
 }
 
 
-@pytest.fixture(scope="module", params=SAID)
+#: The way from each change to its note is much the same.
+ALIKE = {"other signature", "renamed error"}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=pytest.mark.thorough if name in ALIKE else ()) for name in SAID]
+)
 def change(request: pytest.FixtureRequest) -> str:
     """What `sitecustomize.CHANGES` does to PyTorch."""
     found: str = request.param

@@ -36,7 +36,17 @@ def checked(word: str, supervisor: Supervisor, converter: str = "dynamo", blame:
     return check_model(units, facts, supervisor, lambda step: None)
 
 
-@pytest.mark.parametrize("name", WAYS)
+#: Every second way is for ``--thorough``, but for those that were answered wrongly once.
+ONCE_WRONG = {"shared_open_size", "cache_of_open_length", "fourier_transform"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.thorough if place % 2 and name not in ONCE_WRONG else ())
+        for place, name in enumerate(WAYS)
+    ],
+)
 def test_ordinary_ways_to_give_a_model(name: str, supervisor: Supervisor) -> None:
     found = checked(f"{FILE}:{name}", supervisor)
     assert found.survives

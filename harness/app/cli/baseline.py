@@ -66,12 +66,12 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         return
     emit(
         Text(
-            f"{said['cells']:,} cells of {said['operators']:,} operators ({said['cases']:,} cases, "
+            f"{said['cells']:,} cells of {said['operators']:,} operators ({said['cases']:,} drawn cases, "
             f"{said['passed']:,} pass, {said['failed']:,} fail) in {out}: {said['bytes']:,} bytes"
             + (f"; {said['kept']:,} cells kept" if said["kept"] else "")
         )
     )
     if sound:
-        cases = count(sum(cell.cases for cell in cells if cell.overload in sound), "case")
+        cases = count(sum(cell.cases for cell in cells if cell.overload in sound), "drawn case")
         pairs = f", {seen}" if seen.possible else ""
         emit(Text(f"{count(len(sound), 'operator')}: no failure found in {cases}{pairs}"))
