@@ -1,8 +1,6 @@
-"""A process that may die, hang or use too much memory in place of this one.
+"""A process that may die, hang or use too much memory in place of this one: PyTorch, exporters and runtimes do.
 
-What a process says it is about to do, where it is found whatever becomes of the process.
-
-A process that may die, hang or eat memory in place of this one: PyTorch, exporters and runtimes do.
+What a process says it is about to do is found, whatever becomes of the process.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.machinery import PathFinder
 from itertools import pairwise
@@ -32,6 +30,22 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
 import psutil
 
 from harness.core.documents import describe_error
+
+
+@contextlib.contextmanager
+def _without_missing_script() -> Iterator[None]:
+    """No file for a script from standard input, which a new process would import in vain."""
+    main = vars(sys.modules["__main__"])
+    script = main.get("__file__")
+    if script is None or Path(script).exists():
+        yield
+        return
+    del main["__file__"]
+    try:
+        yield
+    finally:
+        main["__file__"] = script
+
 
 _COUNT = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
@@ -283,7 +297,8 @@ class IsolatedProcess:
             target=_run, args=(theirs, watched, str(self._log), self._environment, start), daemon=True
         )
         try:
-            self._process.start()
+            with _without_missing_script():
+                self._process.start()
         except (EOFError, OSError) as error:
             # A fork server that hangs while it imports ends itself.
             self._process = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,14 @@ def test_an_operator_is_run_and_the_condition_of_its_failure_named() -> None:
     assert failing.condition == "dim=None"
     assert operator.cases - operator.passing == failing.cases
     assert harness.is_supported("relu", dtype=torch.float32)
+
+
+def test_a_script_from_standard_input_gets_an_answer(tmp_path: Path) -> None:
+    script = 'import harness\nprint(harness.is_supported("relu", dtype="float32"))'
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False
+    )
+    assert done.stdout.startswith("<relu by dynamo in ort-cpu: supported"), done.stderr
 
 
 def test_a_model_is_answered_by_its_calls() -> None:
