@@ -24,8 +24,8 @@ ENTRY_POINT_GROUP = "harness.cases"
 FURTHER_DTYPES = "dtypes.toml"
 #: Operators that have a complex form in some converter; `ci/complex_forms.py` writes it.
 COMPLEX_FORMS = "complex.toml"
-#: Which operators are slow, quick or not converted; `ci/discovery.py` says what a budget finds. And which of those that
-#: models call need more structures than others; `ci/more_structures.py` writes that.
+#: Which operators are slow, quick or not converted; and which of those that models call need more structures than
+#: others, which `ci/more_structures.py` writes.
 BUDGET = "budget.toml"
 #: Which models call which operators, in which dtypes; `ci/operator_use.py` writes it.
 USE = "operator_use.json"

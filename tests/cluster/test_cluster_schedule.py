@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from harness_runs import ROOT, environment, output, run_harness
+from harness_runs import environment, output, run_harness
 
 from harness.cluster.cluster_options import parse
 from harness.cluster.cluster_progress import ClusterProgress
@@ -148,20 +148,6 @@ def test_a_part_of_units_is_run_and_a_wrong_division_is_refused(tmp_path: Path) 
         done = run_harness(*chosen)
         assert done.returncode == 4, output(done)
         assert "ERROR: --shard-parts has" in done.stderr, output(done)
-
-
-def test_the_simulation_says_what_ends_scaling(tmp_path: Path) -> None:
-    command = [sys.executable, str(ROOT / "ci" / "cluster_scale.py"), "--out", str(tmp_path), "--run", "10x1"]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split("|") for line in done.stdout.splitlines() if line.startswith("| ")][2:]
-    assert len(rows) == 9
-    speed_ups = [int(row[5]) for row in rows]
-    assert speed_ups[0] > 6
-    assert "the longest unit" in rows[5][-2]
-    # Nothing is missing, whatever is lost.
-    assert all(row[-3].strip() == "0" for row in rows)
-    assert (tmp_path / "cluster_scale.svg").read_text().startswith("<svg")
 
 
 def test_a_shard_takes_of_a_node_what_any_of_its_backends_needs() -> None:

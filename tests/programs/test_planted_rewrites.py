@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,14 +26,3 @@ def test_planted_rewrites_are_found_and_named(tmp_path: Path) -> None:
     composed = [row for row in rows(tmp_path / "run") if COMPOSED in getattr(Diagnosis.from_row(row), "facts", {})]
     places = {row["place"] for row in composed}
     assert places >= {f"{optimiser}, {name}" for name, optimiser in planted.items()}
-
-
-@pytest.mark.thorough
-def test_the_causes_that_are_known_fail_here() -> None:
-    """A release that mends one is noticed."""
-    done = subprocess.run(
-        [sys.executable, ROOT / "ci" / "composition_causes.py"], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    *lines, count = done.stdout.splitlines()
-    assert count == f"{len(lines)} of {len(lines)} fail here", done.stdout
