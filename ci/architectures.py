@@ -224,6 +224,7 @@ def public_export(make: Callable[[], Architecture]) -> tuple[bool, str]:
             program = torch.onnx.export(
                 model, (), kwargs=dict(inputs), dynamic_shapes=dict(open_sizes), dynamo=True, verbose=False
             )
+        assert program is not None
         session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
         errors = [_error(model, session, _grown(inputs, open_sizes, more)) for more in (0, 1, 3)]
     except Exception as error:

@@ -28,7 +28,6 @@ READING = (
     ("diff", "RUN", "RUN"),
     ("summary", "RUN"),
     ("summary", "RUN", "--against", "RUN"),
-    ("catalogue", "RUN"),
     ("baseline", "--out", "OUT"),
     ("dataset", "list", "."),
 )
@@ -88,7 +87,7 @@ FOREIGN_TEXT = {
     # Versions of CUDA, and fences of Markdown.
     "reproduce/issue.py",
     # Files of text: a baseline's, a site's, a page's anchors, names of points.
-    *("gate/baseline/cells.py", "present/dashboard/site.py", "present/catalogue.py", "coverage/points.py"),
+    *("gate/baseline/cells.py", "present/dashboard/site.py", "coverage/points.py"),
 }
 
 

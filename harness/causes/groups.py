@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -29,12 +29,11 @@ from harness.causes.priority import (
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
 from harness.causes.rules import RULES, CauseFacts, Rule, united
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
-from harness.convert.function_families import function_named
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.call_traits import CONDITIONS
 from harness.generate.sources.use import callers_by_case
 from harness.record.dictionary_encoding import Numbers
-from harness.record.json_lines import LocatedFailure, Minimal
+from harness.record.json_lines import Minimal
 
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage", "outcome"),
@@ -133,7 +132,6 @@ class FailureGroup:
     ordinary: OrdinaryFailures | None = None
     minimal: Minimal | None = None
     known: tuple[KnownIssue, ...] = ()
-    line: LocatedFailure | None = None
     callers: int = 0
     priority: float = 0.0
 
@@ -176,7 +174,6 @@ class FailureGroup:
             **{name: getattr(self.cause, name) for name in ("component", "place", "fault", "symptom", "choice")},
             **{name: getattr(self, name) for name in spread},
             "smallest": {name: getattr(self, name) for name in smallest},
-            "line": asdict(self.line) if self.line else None,
             "minimal": minimal_data(self.minimal),
             "known": [issue.to_data() for issue in self.known],
         }
@@ -200,7 +197,6 @@ def failure_groups(
     minimal: Sequence[Minimal] = (),
     known: Sequence[KnownIssue] = (),
     *,
-    located: Sequence[LocatedFailure] = (),
     by_overload: bool = False,
     rules: Sequence[Rule] = RULES,
 ) -> list[FailureGroup]:
@@ -212,7 +208,6 @@ def failure_groups(
         verdicts: Rows of the record; only `COLUMNS` are looked at.
         minimal: Shrunk cases of the same run.
         known: Known defects, to be named with the groups that they match.
-        located: Lines of converters that cases of the same runs were traced to.
         by_overload: Whether the failures of each operator are grouped as if there were no other.
         rules: What unites root causes.
     """
@@ -222,12 +217,11 @@ def failure_groups(
     rows = CodedRows(table)
     if not len(rows):
         return []
-    causes, cause, lines = _placed(rows, located)
+    causes, cause = rows.causes
     if by_overload:
         # The operator is part of the cause then.
         size = len(causes)
         packed, cause = np.unique(rows.numbers("overload") * size + cause, return_inverse=True)
-        lines = {new: lines[old % size] for new, old in enumerate(packed.tolist()) if old % size in lines}
         causes = [causes[old % size] for old in packed.tolist()]
         together = [[number] for number in range(len(causes))]
         together = _by_part(cause_facts(rows, causes, cause, origin), (packed // size).tolist())
@@ -236,7 +230,7 @@ def failure_groups(
     group_of = np.empty(len(causes), dtype=np.int64)
     for number, members in enumerate(together):
         group_of[members] = number
-    return sorted(_groups(rows, causes, cause, group_of[cause], together, lines, minimal, known), key=_badness)
+    return sorted(_groups(rows, causes, cause, group_of[cause], together, minimal, known), key=_badness)
 
 
 def _by_part(facts: Sequence[CauseFacts], parts: Sequence[int]) -> list[list[int]]:
@@ -259,7 +253,6 @@ def _groups(
     cause: Numbers,
     group: Numbers,
     together: Sequence[Sequence[int]],
-    lines: dict[int, LocatedFailure],
     minimal: Sequence[Minimal],
     known: Sequence[KnownIssue],
 ) -> list[FailureGroup]:
@@ -302,7 +295,6 @@ def _groups(
             ordinary=ordinary.get(number),
             minimal=min(shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None),
             known=tuple(dict.fromkeys(issue for n in numbers for issue in matching[n])),
-            line=next((lines[n] for n in numbers if n in lines), None),
             callers=callers[number].number,
             priority=failure_priority(Outcome(row["outcome"]), callers[number]),
         )
@@ -338,42 +330,6 @@ def _calls_of_models(rows: CodedRows, group: Numbers) -> tuple[Mapping[str, tupl
 def _file(row: Mapping[str, Any]) -> str:
     """Of the function that is wrong; "" for another place."""
     return str(json.loads(row["diagnosis"]).get("file", "")) if row["diagnosis"] else ""
-
-
-#: What tells a failure from others of a run.
-_KEY = ("case_id", "converter", "backend", "signature")
-
-
-def _placed(
-    rows: CodedRows, located: Sequence[LocatedFailure]
-) -> tuple[list[RootCause], Numbers, dict[int, LocatedFailure]]:
-    """Root causes, each row's, and the lines that some were traced to.
-
-    Where the converter decomposes the operator first, the function is not known without running it: what a
-    case was traced to is the place then.
-    """
-    causes, cause = rows.causes
-    by_case = {tuple(getattr(line, name) for name in _KEY): line for line in located if line.function}
-    words = rows.words("case_id")
-    wanted = pc.is_in(words, pa.array({case_id for case_id, *_ in by_case}, pa.string())).to_numpy(False)
-    found: dict[int, LocatedFailure] = {}
-    for place in np.flatnonzero(wanted[rows.numbers("case_id")]).tolist():
-        [row] = rows.at([place], _KEY)
-        line, number = by_case.get(tuple(row[name] for name in _KEY)), int(cause[place])
-        if line is not None and causes[number].blame == "converter":
-            found.setdefault(number, line)
-    moved = [_moved(one, found.get(number)) for number, one in enumerate(causes)]
-    numbers = {one: number for number, one in enumerate(dict.fromkeys(moved))}
-    of_old = np.array([numbers[one] for one in moved], dtype=np.int64)
-    lines = {int(of_old[number]): line for number, line in sorted(found.items(), reverse=True)}
-    return list(numbers), of_old[cause], lines
-
-
-def _moved(cause: RootCause, located: LocatedFailure | None) -> RootCause:
-    if located is None or not cause.place.startswith(UNKNOWN_FUNCTION):
-        return cause
-    known = function_named(located.converter, located.function)
-    return cause if known is None else replace(cause, component=known.library, place=known.name)
 
 
 def cause_facts(rows: CodedRows, causes: Sequence[RootCause], cause: Numbers, origin: Numbers) -> list[CauseFacts]:

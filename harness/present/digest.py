@@ -26,7 +26,7 @@ from harness.present.failures_text import kinds_text
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import Fallback, OnnxReach, fallbacks, onnx_reach
 from harness.record import store
-from harness.record.json_lines import read_located, read_minimal
+from harness.record.json_lines import read_minimal
 from harness.record.progress import Completeness, completeness
 from harness.record.run_info import RunInfo, read_run_info
 
@@ -156,7 +156,6 @@ def digest(run: Path, against: str | None = None) -> Digest:
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
         read_minimal(run),
         known_issues.read_known_issues(),
-        located=read_located(run),
     )
     own = Side(run.name, run=run)
     side = find_side(against, own) if against is not None else None

@@ -1,4 +1,4 @@
-"""The distinct failures of a run, worst first, for a terminal."""
+"""The distinct failures of a run, worst first, for a terminal or as Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.causes.groups import FailureGroup, GroupKind
 from harness.causes.inaccuracies import Inaccuracy
 from harness.causes.known_issues import NoLongerFailing
 from harness.compare.verdict import FAILURES, SPEC
-from harness.core.documents import count, listed, plain, shown
+from harness.core.documents import count, listed, markdown_cell, plain, shown
 from harness.present.evidence import SPEECHLESS, fault_text, place_text
 
 
@@ -42,6 +42,27 @@ def _blocks(groups: Sequence[FailureGroup], limit: int | None) -> Iterator[Rende
         yield Text(title, style="bold")
     shown_defects = len(defects) if limit is None else min(limit, len(defects))
     yield from _numbered(left_open, None if limit is None else limit - shown_defects, start=len(defects) + 1)
+
+
+#: Characters of a call in a table.
+_CALL = 160
+
+
+def markdown(groups: Sequence[FailureGroup], limit: int | None = None) -> str:
+    """The groups as a table of Markdown, worst first, a line each; no more than `limit`, all for None."""
+    heads = ("", "place", "what is wrong", "ends", "operators", "dtypes", "cases", "models", "smallest case")
+    lines = [f"| {' | '.join(heads)} |", f"| ---: |{' --- |' * 5} ---: | ---: | --- |"]
+    for number, group in enumerate(groups[:limit], start=1):
+        path = listed(group.converters, 3) + (f" → {listed(group.backends, 4)}" if group.backends else "")
+        ends = f"{group.outcome} at {group.stage}, {path}"
+        counts = str(group.cases), str(group.callers or "")
+        call = group.call if len(group.call) <= _CALL else f"{group.call[: _CALL - 1]}…"
+        names = listed(group.overloads, 4), listed(group.dtypes, 6)
+        said = (str(number), place_text(group.cause), fault_text(group.cause), ends, *names, *counts)
+        links = "".join(f" [known]({issue.link})" for issue in group.known[:3])
+        smallest = f"`{group.case_id}` {markdown_cell(call)}{links}"
+        lines.append(f"| {' | '.join([*map(markdown_cell, said), smallest])} |")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def kinds_text(groups: Sequence[FailureGroup]) -> str:

@@ -10,7 +10,7 @@ from harness.causes import groups
 from harness.core.invocation import Invocation
 from harness.present.evidence import fault_text, group_place
 from harness.record import store
-from harness.record.json_lines import read_located, read_minimal
+from harness.record.json_lines import read_minimal
 
 if TYPE_CHECKING:
     import pandas
@@ -42,7 +42,7 @@ def read_failures(run: str | Path) -> pandas.DataFrame:
     import pandas
 
     rows = store.read(Path(run), groups.COLUMNS, groups.FAILED, encoded=True)
-    found = groups.failure_groups(rows, read_minimal(Path(run)), located=read_located(Path(run)))
+    found = groups.failure_groups(rows, read_minimal(Path(run)))
     return pandas.DataFrame([_row(group) for group in found], columns=_COLUMNS)
 
 

@@ -3,7 +3,6 @@
 RESULTS/minimal.jsonl   `Minimal`: the smallest invocations that fail as the run's failures do
 RESULTS/graphs.jsonl    `Graph`: what a converter makes of an operator, ONNX as text
 RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
-RESULTS/places.jsonl    `LocatedFailure`: a line of a converter that causes a failure
 RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
 
 All but the last are appended to, so that whatever ends the work keeps what was found. Of two lines for the
@@ -25,7 +24,6 @@ from harness.record.layout import ResultsError, reason
 
 MINIMAL_FILE = "minimal.jsonl"
 FLAKY_FILE = "flaky.jsonl"
-PLACES_FILE = "places.jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,39 +107,15 @@ class Script:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocatedFailure:
-    """The line of a converter that most likely causes a failure, found by running the case.
-
-    Attributes:
-        signature: What the failure is known by.
-        function: That the line is in; "" where it is unknown.
-        file: Relative to the folder of its package.
-        text: The statement, in one line.
-        reason: Why, in a sentence or more.
-    """
-
-    case_id: str
-    converter: str
-    backend: str
-    signature: str
-    function: str = ""
-    file: str = ""
-    line: int = 0
-    text: str = ""
-    reason: str = ""
-
-
-_Kind = TypeVar("_Kind", Minimal, Graph, Script, LocatedFailure)
+_Kind = TypeVar("_Kind", Minimal, Graph, Script)
 _FILES: dict[type, str] = {
     Minimal: MINIMAL_FILE,
     Graph: "graphs.jsonl",
     Script: "scripts.jsonl",
-    LocatedFailure: PLACES_FILE,
 }
 
 
-def append_line(results_dir: Path, document: Minimal | Graph | Script | LocatedFailure) -> None:
+def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
     """Add one to the file of its kind."""
     path = results_dir / _FILES[type(document)]
     try:
@@ -166,11 +140,6 @@ def read_graphs(results_dir: Path) -> dict[tuple[str, str], Graph]:
 def read_scripts(results_dir: Path) -> dict[tuple[str, str, str], Script]:
     """(case id, converter, backend) → script."""
     return {(s.case_id, s.converter, s.backend): s for s in _read(results_dir, Script)}
-
-
-def read_located(results_dir: Path) -> list[LocatedFailure]:
-    """The failures whose lines were looked for."""
-    return _read(results_dir, LocatedFailure)
 
 
 def _read(results_dir: Path, kind: type[_Kind]) -> list[_Kind]:

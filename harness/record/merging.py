@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.record import layout, parquet, store
-from harness.record.json_lines import FLAKY_FILE, MINIMAL_FILE, PLACES_FILE, read_flaky, write_flaky
+from harness.record.json_lines import FLAKY_FILE, MINIMAL_FILE, read_flaky, write_flaky
 from harness.record.layout import ResultsError, reason
 from harness.record.progress import completeness
 from harness.record.run_info import (
@@ -40,7 +40,6 @@ _OF_A_RUN = {
     layout.WITHOUT_RULES_DIRECTORY,
     FLAKY_FILE,
     MINIMAL_FILE,
-    PLACES_FILE,
 }
 
 
@@ -286,8 +285,7 @@ def _write(directories: Sequence[Path], out: Path, info: RunInfo) -> None:
             ids = pa.repeat(pa.scalar(info.run_id), table.num_rows)
             file.write_table(table.set_column(place, table.schema.field(place), ids))
     write_flaky(out, frozenset().union(*map(read_flaky, runs)))
-    for name in (MINIMAL_FILE, PLACES_FILE):
-        _append(name, runs, out)
+    _append(MINIMAL_FILE, runs, out)
     # Last: from now on it is a run.
     write_run_info(out, info)
 

@@ -1,10 +1,7 @@
-"""The graphs, scripts and located lines that are written beside a run for its pages.
+"""The graphs and scripts that are written beside a run for its pages.
 
-Which exports and which failures of a run are worth writing down.
-
-Looking for the lines of a run's converter defects, which `places.jsonl` beside the run keeps.
-
-Writing the graphs and scripts of a run; each is made in a process that an operator may take down.
+Which exports and which failures of a run are worth it is chosen here. Each is made in a process that an operator may
+take down.
 """
 
 from __future__ import annotations
@@ -12,9 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -25,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
-from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
-from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
+from harness.causes.groups import FAILED, failure_groups
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import Converter, onnx_converter, split_opset
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
@@ -34,18 +30,14 @@ from harness.core.isolation import IsolatedCalls
 from harness.execute.program import Exportable, export_request
 from harness.execute.reference import run_reference
 from harness.execute.run_steps import emitted_opset
-from harness.locate.locate import can_be_placed, places_of
 from harness.locate.source_code import emitting_place
-from harness.locate.suspect import Suspect
 from harness.record import store
 from harness.record.json_lines import (
     Graph,
-    LocatedFailure,
     Minimal,
     Script,
     append_line,
     read_graphs,
-    read_located,
     read_minimal,
     read_scripts,
 )
@@ -162,71 +154,6 @@ def _of_operator(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdic
                 if (case_id, converter) == (group.case_id, group.converter) and group.backend in ("", backend)
             )
         yield next(to_verdicts(rows.slice(place, 1)))
-
-
-def locate_failures(run: Path, seconds: float, progress: Callable[[str], None] = lambda words: None) -> tuple[int, int]:
-    """Look for the lines of a case of each root cause of a converter, those that models meet first.
-
-    Args:
-        seconds: After so many, no further case is begun.
-        progress: Called with a label of what is looked at next.
-
-    Returns:
-        How many cases were looked at now, and how many causes were not looked for.
-
-    Raises:
-        ResultsError: the run cannot be read, or its directory not written.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
-    """
-    end = time.monotonic() + seconds
-    given = read_run_info(run).options.get("opset")
-    opset = given if isinstance(given, int) else None
-    done = {(one.case_id, one.converter) for one in read_located(run)}
-    left = [
-        group
-        for group in failure_groups(store.read(run, COLUMNS, FAILED, encoded=True))
-        if group.blame == CONVERTER
-        and group.outcome is not Outcome.UNSUPPORTED
-        and not group.rule
-        and (group.case_id, group.converter) not in done
-    ]
-    for looked, group in enumerate(left):
-        if time.monotonic() >= end:
-            return looked, len(left) - looked
-        verdict = next(filter(can_be_placed, _rows(run, group)), None)
-        if verdict is None:
-            continue
-        progress(f"{group.case_id}, {group.converter}")
-        suspects = places_of(run, verdict, opset=opset)
-        append_line(run, _located(verdict, *suspects[:1]))
-    return len(left), 0
-
-
-def _located(verdict: Verdict, first: Suspect | None = None) -> LocatedFailure:
-    unlocated = LocatedFailure(
-        case_id=verdict.case_id,
-        converter=verdict.converter,
-        backend=verdict.backend,
-        signature=verdict.signature,
-    )
-    if first is None:
-        return unlocated
-    return replace(
-        unlocated,
-        function=first.function,
-        file=first.file,
-        line=first.line,
-        text=first.text,
-        reason=first.reason,
-    )
-
-
-def _rows(run: Path, group: FailureGroup) -> Iterator[Verdict]:
-    """The rows of a group's smallest case; before any backend, every backend has the same."""
-    here = (pc.field("case_id") == group.case_id) & (pc.field("converter") == group.converter)
-    if group.backend:
-        here &= pc.field("backend") == group.backend
-    yield from store.verdicts(run, here)
 
 
 P = ParamSpec("P")

@@ -73,7 +73,6 @@ ASKED = (
     ("diff", "RUN", "OTHER"),
     ("diff", "OTHER", "RUN", "--fail-on", "change", "--json"),
     ("summary", "RUN", "--against", "OTHER"),
-    ("catalogue", "RUN", "--json"),
     ("tolerance", "RUN", "--out", "OUT", "--json"),
     ("baseline", "RUN", "--out", "OUT"),
 )
@@ -95,6 +94,22 @@ def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tupl
     assert finished.exit_code in (0, 1), finished.output
     assert merged.stdout == apart.stdout
     assert (merged.stdout, merged.exit_code) == (finished.stdout, finished.exit_code)
+
+
+def test_failures_are_a_table_that_words_of_a_runtime_cannot_break(tmp_path: Path) -> None:
+    words = "bad | cell <img src=x>\nsecond line"
+    calls = [unary(f"aten.{name}.default", [1.0]) for name in ("neg", "abs", "cos")]
+    failed = {"stage": Stage.RUN, "outcome": Outcome.ERROR, "blame": "backend", "signature": words, "message": words}
+    run = tmp_path / "run"
+    with RunWriter(run, RunInfo.begin(seed=1, options={})) as writer:
+        writer.write([row_of(call, fault="fails", component=words, place=call.overload, **failed) for call in calls])
+    store.finish(run, 1)
+    done = asked(run, ("failures", "RUN", "--markdown"))
+    assert done.exit_code == 1, done.output
+    heads, _, *lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert all(line.replace(r"\|", "").count("|") == heads.count("|") for line in lines)
+    assert "<img" not in done.stdout
 
 
 def test_an_interrupted_run_without_failures_is_not_called_free_of_them(tmp_path: Path) -> None:

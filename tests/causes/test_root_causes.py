@@ -22,7 +22,6 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.present.evidence import FAULTS as FAULT_WORDS, RULES as RULE_WORDS
 from harness.record import store
-from harness.record.json_lines import LocatedFailure
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
@@ -97,20 +96,6 @@ def test_a_refusal_is_of_the_kernel_that_it_names() -> None:
 def test_a_failure_that_went_through_a_users_rule_is_the_rules() -> None:
     rows = [failed("aten.celu.default", VALUES, "dynamo", rule="my_rules.py:celu")]
     assert places(*rows) == {("rule: my_rules.py:celu", "gives wrong values")}
-
-
-def test_what_was_traced_to_a_function_is_a_defect_of_that() -> None:
-    row = failed("aten.add_relu.Tensor", VALUES, "dynamo")
-    assert row.place.startswith("conversion of ")
-    line = LocatedFailure(
-        **{name: getattr(row, name) for name in ("case_id", "converter", "backend", "signature")},
-        function="aten_relu", file="a.py", line=3, text="x", reason="",
-    )  # fmt: skip
-    from harness.causes.groups import failure_groups
-    from harness.record.parquet import to_table
-
-    [group] = failure_groups(to_table([row], "run"), located=[line])
-    assert (group.cause.component, group.cause.place) == ("torchlib", "aten_relu")
 
 
 def test_a_record_of_an_earlier_version_is_grouped_by_its_messages() -> None:

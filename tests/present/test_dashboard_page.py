@@ -411,7 +411,7 @@ def test_a_model_is_told_what_survives(visit: Visit, sites: Sites, tmp_path: Pat
 def test_tolerances_lead_to_the_worst_case(visit: Visit, sites: Sites, cases: str) -> None:
     page = visit.open(f"#/tolerances?q=celu&dtype=float32{'&cases=all' if cases == 'all' else ''}")
     place = {"overload": "aten.celu.default", "converter": "torchscript", "backend": "ort-cpu"}
-    right = {**place, "dtype": "float32", "outcome": "pass"}
+    right: dict[str, object] = {**place, "dtype": "float32", "outcome": "pass"}
     right |= {"ordinary": True} if cases == "ordinary" else {}
     found = [row for row in rows(sites.after) if right.items() <= row.items()]
     worst = max(found, key=lambda row: (row["max_ulp_error"], -int(row["case_id"], 16)))

@@ -80,7 +80,7 @@ def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
     made = CliRunner().invoke(conformance, ["baseline", str(run), "--out", str(baseline)])
     assert made.exit_code == 0, made.output
     # They differ in values alone.
-    assert "1 operator: no failure found in 6 cases\n" in made.output
+    assert "1 operator: no failure found in 6 drawn cases\n" in made.output
     assert summary(run, "--against", baseline).startswith("## Conformance is green: nothing is worse\n")
     assert summary(run).startswith("## Conformance is not compared: 1 distinct failure\n")
     worse = make_run(tmp_path / "worse", rows(CELU, failing=5) + rows(ERF))

@@ -335,7 +335,7 @@ def _bent(path: Path, column: str) -> None:
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("words", [("failures",), ("tolerance",), ("catalogue",), ("summary",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("failures",), ("tolerance",), ("summary",)], ids=" ".join)
 def test_damage_in_any_column_is_told(words: tuple[str, ...], tmp_path: Path, info: RunInfo) -> None:
     written(tmp_path, info)
     store.finish(tmp_path)

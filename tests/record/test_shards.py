@@ -16,7 +16,6 @@ from harness.generate.sources.recorded import read_replay
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.sharding import Shard, distribute
-from harness.record.json_lines import LocatedFailure, append_line, read_located
 from harness.record.layout import ResultsError
 from harness.record.merging import merge
 from harness.record.progress import note
@@ -97,18 +96,6 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     assert not done.stderr
 
 
-def test_what_was_located_in_shards_is_known_of_the_whole(shards: Path, tmp_path: Path) -> None:
-    found = [
-        LocatedFailure(case_id=f"c{i}", converter="dynamo", backend="ort-cpu", signature="values", line=i)
-        for i in range(1, COUNT + 1)
-    ]
-    runs = copies(shards, tmp_path)
-    for run, one in zip(runs, found, strict=True):
-        append_line(run, one)
-    merge(runs, tmp_path / "m")
-    assert read_located(tmp_path / "m") == found
-
-
 def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     one, two = copies(shards, tmp_path)
     lost = list(read_run_info(one).operators)
@@ -130,7 +117,7 @@ def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
     done = conformance("baseline", tmp_path / "m", "--out", tmp_path / "b")
     assert done.exit_code == 2, done.output
     assert "a baseline of it would lack cases" in done.stderr, done.output
-    for words in (("failures", tmp_path / "m"), ("tolerance", tmp_path / "m"), ("catalogue", tmp_path / "m")):
+    for words in (("failures", tmp_path / "m"), ("tolerance", tmp_path / "m")):
         done = conformance(*words)
         assert done.exit_code in (0, 1), done.output
         assert done.stderr.startswith(f"warning: {tmp_path / 'm'} is incomplete: shard 1/2"), done.output

@@ -15,9 +15,9 @@ from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import SPEC
 from harness.present.case_report import shown_path
 from harness.present.evidence import group_data
-from harness.present.failures_text import render, render_inaccuracies, render_no_longer_failing
+from harness.present.failures_text import markdown, render, render_inaccuracies, render_no_longer_failing
 from harness.record import store
-from harness.record.json_lines import read_located, read_minimal
+from harness.record.json_lines import read_minimal
 from harness.record.progress import completeness
 from harness.record.store import Selection
 
@@ -34,6 +34,7 @@ SECTION = "look"
         "conformance failures",
         "conformance failures results/RUN --blame backend --backend ort-cpu",
         "conformance failures --op 'aten.upsample_*' --outcome mismatch --json",
+        "conformance failures --markdown > defects.md",
     )
     + statuses(
         "0 if nothing failed, or if the specification leaves it all open; 1 for failures, or if verdicts are missing"
@@ -44,11 +45,14 @@ SECTION = "look"
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Most entries to show; 0: all.  [default: 20; all with --json]",
+    help="Most entries to show; 0: all.  [default: 20; all with --json or --markdown]",
 )
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print a table of Markdown, a line each.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_json: bool) -> None:
+def command(
+    ctx: click.Context, run: Path, selection: Selection, limit: int | None, as_markdown: bool, as_json: bool
+) -> None:
     """List the distinct failures of a run, worst first.
 
     Failures of one defect are one entry. It has the place of the defect and what is wrong there, the
@@ -58,19 +62,19 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
 
     With --json: run, missing, failures (total, groups), inaccuracies, no_longer_failing. A group has outcome, stage,
     blame, place, cause, cases, ordinary_cases, rule, callers, priority, overloads, dtypes, converters, backends,
-    smallest, line, minimal, known. The callers are models that call its operators; priority, from 0 to 1,
+    smallest, minimal, known. The callers are models that call its operators; priority, from 0 to 1,
     orders the groups.
     """
     missing = _missing(run)
     known = known_issues.read_known_issues()
     rows = selection.read(run, failures.COLUMNS, failures.FAILED, encoded=True)
-    groups = failures.failure_groups(rows, read_minimal(run), known, located=read_located(run))
+    groups = failures.failure_groups(rows, read_minimal(run), known)
     inexact = inaccuracies(selection.read(run, COLUMNS, INACCURATE).to_pylist())
     gone = []
     if selection == Selection():
         gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, run))
     if limit is None:
-        limit = 0 if as_json else _SHOWN
+        limit = 0 if as_json or as_markdown else _SHOWN
     some = groups if limit == 0 else groups[:limit]
     if as_json:
         print_json(
@@ -82,6 +86,8 @@ def command(ctx: click.Context, run: Path, selection: Selection, limit: int | No
                 "no_longer_failing": [one.to_data() for one in gone],
             }
         )
+    elif as_markdown:
+        click.echo(markdown(some), nl=False)
     else:
         if groups:
             emit(render(groups, limit or None), Text())

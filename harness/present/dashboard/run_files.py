@@ -35,7 +35,7 @@ from harness.present.evidence import fault_text, group_place
 from harness.present.tolerance_report import ErrorDistribution
 from harness.record import store
 from harness.record.dictionary_encoding import Numbers
-from harness.record.json_lines import read_located, read_minimal
+from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
 
 #: Failures of a kind that the overview shows.
@@ -67,8 +67,7 @@ def failures_of(built: SiteModel, number: int, known: tuple[KnownIssue, ...]) ->
     lost = {built.words.operators.words[operator] for operator in built.lost[number].tolist()}
     if lost:
         rows = rows.filter(pc.invert(pc.is_in(rows["overload"].cast(pa.string()), pa.array(sorted(lost)))))
-    located = read_located(run.directory)
-    return failure_groups(rows, read_minimal(run.directory), known, located=located)
+    return failure_groups(rows, read_minimal(run.directory), known)
 
 
 def listed(group: FailureGroup) -> dict[str, Any]:
