@@ -78,7 +78,7 @@ FOREIGN_TEXT = {
     # A user's patterns in `cases/known_issues.toml`.
     "causes/known_issues.py",
     # Names of operators, sources, schemas and nodes of PyTorch, onnxscript and ONNX.
-    *("coverage/target.py", "locate/edits.py", "locate/edit_trial.py", "locate/ranking.py"),
+    *("coverage/target.py", "locate/neighbours.py", "locate/ranking.py"),
     # The short help of commands, which need not be imported for it.
     "app/cli/_group.py",
     *("explain/onnx_operator.py", "explain/operator.py", "explain/trials.py", "reproduce/attachments.py"),

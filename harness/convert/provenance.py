@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import onnx
@@ -180,10 +180,10 @@ def _torch_node(node: onnx.NodeProto) -> str:
 
 
 @contextlib.contextmanager
-def executed_lines(notice: Callable[[CodeLine, CodeType, str], None]) -> Iterator[None]:
+def executed_lines(notice: Callable[[CodeLine, str], None]) -> Iterator[None]:
     """Tell `notice` of every line of conversion functions that runs meanwhile.
 
-    It gets the line, its code, and the name of the PyTorch node that is being translated; "" for none.
+    It gets the line, and the name of the PyTorch node that is being translated; "" for none.
     """
 
     def of_call(frame: FrameType, event: str, argument: object) -> Any:
@@ -194,7 +194,7 @@ def executed_lines(notice: Callable[[CodeLine, CodeType, str], None]) -> Iterato
         def of_line(frame: FrameType, event: str, argument: object) -> Any:
             if event == "line":
                 line = CodeLine(frame.f_code.co_filename, frame.f_lineno, _function(frame))
-                notice(line, frame.f_code, node)
+                notice(line, node)
             return of_line
 
         return of_line

@@ -1,10 +1,6 @@
-"""One case exported and run again, with the converter's lines and the first wrong node.
+"""One case exported, checked and run again, with the converter's lines that took part and the first wrong node.
 
-Which PyTorch node of a translated program is the first whose value, or form, is wrong.
-
-One case exported, checked and run again, with the lines of the converter that took part.
-
-What is missing in a conversion function: an argument that nothing reads, a cast to a promised dtype.
+What is missing in a conversion function is found here, too: an argument that nothing reads, a cast to a promised dtype.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ import ast
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 import onnx
@@ -169,7 +164,6 @@ class ObservedCase:
         message: What was said; "" for a case that passes.
         executed: Lines of conversion functions that ran, in the order in which they ran first, and for which
             PyTorch node; "" for none.
-        codes: The code of each function that ran.
         graph: With the lines that emitted it, without the exporter's optimiser; None where it was not made.
         raised: Lines that an exception came through, the innermost first.
         wrong: Names of the outputs that are wrong.
@@ -182,7 +176,6 @@ class ObservedCase:
     outcome: Outcome
     message: str = ""
     executed: Executed = ()
-    codes: frozenset[CodeType] = frozenset()
     graph: EmittedGraph | None = None
     raised: tuple[CodeLine, ...] = ()
     wrong: tuple[str, ...] = ()
@@ -196,10 +189,9 @@ class ObservedCase:
 
 
 class _Trace(NamedTuple):
-    """Lines that run in an export, their code, the graph if it is made, and lines of an exception."""
+    """Lines that run in an export, the graph if it is made, and lines of an exception."""
 
     executed: Executed
-    codes: frozenset[CodeType]
     graph: EmittedGraph | None
     raised: tuple[CodeLine, ...]
 
@@ -231,7 +223,7 @@ class GraphRunner:
         reference = self.reference(invocation)
         # First, since modules that an export imports run lines that have nothing to do with the case.
         stage, outcome, message, outputs = self.outcome(invocation)
-        executed, codes, graph, raised = self._traced(invocation, converts=stage is not Stage.CONVERT)
+        executed, graph, raised = self._traced(invocation, converts=stage is not Stage.CONVERT)
         wrong: list[str] = []
         expected: dict[str, tuple[str, str]] = {}
         names = [f"c0_o{i}" for i in range(len(reference.expected))]
@@ -248,14 +240,14 @@ class GraphRunner:
             feeds = self._structure(invocation).feeds(graph.model, reference.feeds)
             first_wrong_nodes = departing_nodes(graph, invocation, feeds, self.backend)
         return ObservedCase(
-            invocation, stage, outcome, message, executed, codes, graph, raised,
+            invocation, stage, outcome, message, executed, graph, raised,
             tuple(wrong or names), expected, first_wrong_nodes,
         )  # fmt: skip
 
     def lines_of(self, invocation: Invocation) -> ObservedCase:
         """The same for a case that is known to pass: only the lines."""
-        executed, codes, graph, _ = self._traced(invocation, converts=True)
-        return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, codes, graph)
+        executed, graph, _ = self._traced(invocation, converts=True)
+        return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, graph)
 
     def _traced(self, invocation: Invocation, *, converts: bool) -> _Trace:
         """What runs in an export; `converts` is whether one is known to succeed."""
@@ -266,11 +258,9 @@ class GraphRunner:
 
     def _export(self, invocation: Invocation) -> _Trace:
         executed: dict[tuple[CodeLine, str], None] = {}
-        codes: set[CodeType] = set()
 
-        def notice(line: CodeLine, code: CodeType, node: str) -> None:
+        def notice(line: CodeLine, node: str) -> None:
             executed[line, node] = None
-            codes.add(code)
 
         graph: EmittedGraph | None = None
         raised: tuple[CodeLine, ...] = ()
@@ -281,7 +271,7 @@ class GraphRunner:
                     graph = emitted(self.plain, request)
             except Exception as error:
                 raised = raising_lines(error)
-        return _Trace(tuple(executed), frozenset(codes), graph, raised)
+        return _Trace(tuple(executed), graph, raised)
 
     @property
     def plain(self) -> Converter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import record_of, unary
 from located_mutants import drawn_calls, locate_mutation, place_of, runner
-from mutants.mutation import Mutation, find_mutation, mutations
+from mutants.mutation import Mutation, mutations
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
@@ -63,7 +62,7 @@ def test_a_node_has_the_decomposition_that_it_comes_of() -> None:
 
 def test_an_argument_that_no_line_reads_is_named() -> None:
     for converter, function in (("dynamo", "aten_avg_pool2d"), ("torchscript", "_avg_pool")):
-        found = locate(runner(converter), [DIVISOR], [NO_DIVISOR], SourceCode()).suspects[:3]
+        found = locate(runner(converter), [DIVISOR], [NO_DIVISOR], SourceCode())[:3]
         (suspect,) = [s for _, s in found if "reads the argument divisor_override" in s.reason]
         assert suspect.function == function
 
@@ -78,58 +77,36 @@ def mutation(converter: str, text: str) -> Mutation:
 
 
 @pytest.mark.parametrize(
-    ("converter", "operator", "text", "rule"),
+    ("converter", "operator", "text"),
     [
-        ("dynamo", "aten.__or__.Scalar", f"aten_bitwise_or: {OR} → {OR.replace('Or', 'And')}",
-         "BitwiseOr in place of BitwiseAnd"),
-        ("dynamo", "aten.permute.default", "aten_permute: axis < 0 → axis <= 0", "turn the comparison round"),
-        ("torchscript", "aten.one_hot.default", "one_hot: 1 → 2", "another constant"),
+        ("dynamo", "aten.__or__.Scalar", f"aten_bitwise_or: {OR} → {OR.replace('Or', 'And')}"),
+        ("dynamo", "aten.permute.default", "aten_permute: axis < 0 → axis <= 0"),
+        ("torchscript", "aten.one_hot.default", "one_hot: 1 → 2"),
     ],
-)  # fmt: skip
-def test_a_mutated_line_is_found_and_repaired(converter: str, operator: str, text: str, rule: str) -> None:
+)
+def test_a_mutated_line_is_found(converter: str, operator: str, text: str) -> None:
     wrong = mutation(converter, text)
-    calls = drawn_calls(operator, converter, seed=0)
-    found = locate_mutation(wrong, calls)
+    found = locate_mutation(wrong, drawn_calls(operator, converter, seed=0))
     assert found is not None
-    assert place_of(wrong, *found) == (1, True)
-    assert rule in [edit.rule for edit in found[0].repairs]
-    # Nothing of the search stays behind.
-    assert all(runner(converter).outcome(call)[1] is Outcome.PASS for call in calls[:3])
-
-
-def test_what_runs_only_once_it_is_optimised_is_repaired() -> None:
-    wrong = find_mutation("core._aten_convolution_onnx:2483:condition:6.0")
-    calls = drawn_calls("aten.conv3d.default", "dynamo", seed=8)
-    plain = replace(runner("dynamo"), converter=runner("dynamo").plain)
-    assert any(plain.outcome(call)[1] is not Outcome.PASS for call in calls)
-    found = locate_mutation(wrong, calls)
-    assert found is not None
-    assert place_of(wrong, *found) == (1, True)
-    assert [edit.rule for edit in found[0].repairs] == ["leave out not"]
+    place, is_first = place_of(wrong, *found)
+    assert is_first
+    assert place <= 3
 
 
 def test_a_function_that_emits_nothing_wrong_itself_is_found() -> None:
     # It returns the numbers with which another function emits Pad.
     wrong = mutation("dynamo", "_process_padding: 1 → 2")
-    found = locate_mutation(wrong, drawn_calls("aten.pad.default", "dynamo", seed=2), limits=None)
+    found = locate_mutation(wrong, drawn_calls("aten.pad.default", "dynamo", seed=2))
     assert found is not None
     place, is_first = place_of(wrong, *found)
     assert is_first
     assert place <= 3
-    assert "in 2 of 2 failing cases of other operators" in found[0].suspects[0][1].reason
-
-
-def test_a_change_that_harms_other_operators_repairs_nothing() -> None:
-    # To have `_is_none` say the opposite would repair this operator alone.
-    wrong = find_mutation("symbolic_opset9._convolution:2314:condition:4.1")
-    found = locate_mutation(wrong, drawn_calls("aten.conv_transpose1d.default", "torchscript", seed=3))
-    assert found is not None
-    assert place_of(wrong, *found) == (1, True)
+    assert "in 2 of 2 failing cases of other operators" in found[0][0][1].reason
 
 
 def test_decompositions_that_only_gave_shapes_are_not_suspected() -> None:
     wrong = mutation("dynamo", "aten_neg: op.Neg(self) → self")
-    found = locate_mutation(wrong, drawn_calls("aten.neg.default", "dynamo", seed=0), limits=None)
+    found = locate_mutation(wrong, drawn_calls("aten.neg.default", "dynamo", seed=0))
     assert found is not None
     assert place_of(wrong, *found) == (1, True)
 

@@ -17,6 +17,7 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 from mutants.applied import applied
@@ -29,17 +30,17 @@ from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.locate.locate import Located, locate
+from harness.locate.locate import locate
 from harness.locate.observed_case import GraphRunner
-from harness.locate.repair import Limits
-from harness.locate.source_code import SourceCode
+from harness.locate.source_code import SourceCode, Statement
+from harness.locate.suspect import Suspect
 from harness.run.backend import BACKENDS
 
 #: Cases of an operator, and mutations that are tried of one.
 _CASES, _TRIED = 9, 5
 #: Seconds of processor time for one operator: what is mutated may hang.
 _PATIENCE = 60
-LIMITS = Limits(tries=100, seconds=30.0)
+Located: TypeAlias = "Sequence[tuple[Statement, Suspect]]"
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ class Found:
     Attributes:
         place: Of its statement among the suspects, 1 for the first; 0 for none.
         function: Whether the first suspect is in its function.
-        repairs: Rules whose changes repair it.
     """
 
     mutation: str
@@ -57,7 +57,6 @@ class Found:
     converter: str
     place: int
     function: bool
-    repairs: tuple[str, ...]
 
 
 def runner(converter: str) -> GraphRunner:
@@ -75,9 +74,7 @@ def drawn_calls(operator: str, converter: str, seed: int) -> list[Invocation]:
     return [call for call in calls if _ended(own, call)[1] is Outcome.PASS]
 
 
-def locate_mutation(
-    mutation: Mutation, calls: Sequence[Invocation], limits: Limits | None = LIMITS
-) -> tuple[Located, SourceCode] | None:
+def locate_mutation(mutation: Mutation, calls: Sequence[Invocation]) -> tuple[Located, SourceCode] | None:
     """The suspects where a mutation makes cases fail at check or compare; None where it does not."""
     file = str(source_file(mutation.module))
     with applied(mutation):
@@ -89,14 +86,14 @@ def locate_mutation(
         tree = mutated_source(mutation.id, Path(file).read_text(encoding="utf-8"))
         source = SourceCode({file: tree})
         passing = [c for c, _, outcome in ends if outcome is Outcome.PASS]
-        return locate(own, failing, passing, source, limits), source
+        return locate(own, failing, passing, source), source
 
 
 def place_of(mutation: Mutation, located: Located, source: SourceCode) -> tuple[int, bool]:
     """Place of the mutated statement among the suspects, and whether the first is in its function."""
     file = str(source_file(mutation.module))
     truth = source.statement(CodeLine(file, mutation.line, mutation.function))
-    statements = [statement for statement, _ in located.suspects]
+    statements = [statement for statement, _ in located]
     first = bool(statements) and (statements[0].file, statements[0].function) == (file, mutation.function)
     return (statements.index(truth) + 1 if truth in statements else 0), first
 
@@ -142,9 +139,8 @@ def _try_operator(operator: str, converter: str, seed: int, send: Callable[[Foun
         found = locate_mutation(mutation, calls)
         if found is not None:
             located, source = found
-            rules = tuple(edit.rule for edit in located.repairs)
             place, first = place_of(mutation, located, source)
-            send(Found(mutation.id, operator, converter, place, first, rules))
+            send(Found(mutation.id, operator, converter, place, first))
             break
     send(None)
 
@@ -175,7 +171,6 @@ def main(count: int, seed: int, out: Path | None) -> None:
     click.echo(f"{len(found)} mutations that make a case fail")
     click.echo(f"function right: {sum(one.function for one in found) / total:.1%}")
     click.echo(f"line among the first three: {sum(0 < one.place <= 3 for one in found) / total:.1%}")
-    click.echo(f"repaired by a small change: {sum(bool(one.repairs) for one in found) / total:.1%}")
 
 
 def _answer(process: multiprocessing.process.BaseProcess, results: multiprocessing.Queue) -> Found | None:  # type: ignore[type-arg]
