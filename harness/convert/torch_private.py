@@ -427,18 +427,6 @@ def script_symbolics() -> Any:
     return PrivatePart("torch.onnx", "utils", "").find()
 
 
-def script_symbolic_calls() -> Patch | None:
-    """The function that calls the symbolic function of a node; None where PyTorch's has another form."""
-    known = PrivatePart(
-        f"{_SCRIPTING}.utils",
-        "_run_symbolic_function",
-        "(graph, block, node, inputs, env, values_in_env, new_nodes, operator_export_type=Ellipsis)",
-    )
-    if known.change():
-        return None
-    return Patch(importlib.import_module(known.module), known.path, known.find())
-
-
 def script_node_creation() -> Patch | None:
     """The function that makes nodes in a TorchScript export; None where PyTorch has it in another form."""
     known = PrivatePart(

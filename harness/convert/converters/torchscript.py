@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import onnx
 import torch
@@ -13,13 +13,10 @@ from harness.convert.converter import (
     FIRST_OPSET,
     ConverterEntry,
     ExportRequest,
-    PartialResult,
     UnsupportedOperator,
     known_opsets,
     register,
 )
-from harness.convert.fast.partial_script import ScriptParts
-from harness.convert.operator_calls import OperatorCalls
 from harness.convert.rules.rule import RuleBook
 from harness.convert.rules.template import Parameter, RuleTemplate, TemplateRequest, body
 from harness.convert.torch_private import (
@@ -27,7 +24,6 @@ from harness.convert.torch_private import (
     default_script_opset,
     last_script_opset,
     quiet,
-    script_symbolic_calls,
     script_symbolic_versions,
     script_symbolics,
 )
@@ -40,7 +36,7 @@ class TorchScriptConverter:
     """Traces the program and applies one symbolic function per operator.
 
     Args:
-        public_api: Only make the public call.
+        public_api: Has no effect: the public call is all that is made.
         book: Symbolic functions in place of the exporter's.
     """
 
@@ -48,7 +44,6 @@ class TorchScriptConverter:
 
     def __init__(self, public_api: bool, book: RuleBook | None = None) -> None:
         self.version = _version()
-        self._public_api = public_api
         self._book = book
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
@@ -63,18 +58,6 @@ class TorchScriptConverter:
             if failure is error:
                 raise
             raise failure from error
-
-    def convert_parts(
-        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
-    ) -> Iterator[PartialResult] | None:
-        """See `harness.convert.converter.ConvertsParts`."""
-        # Which rules take part in a call is known of exports of the whole program only.
-        if self._public_api or self._book or not isinstance(request.program, OperatorCalls):
-            return None
-        symbolic = script_symbolic_calls()
-        if symbolic is None:
-            return None
-        return ScriptParts(request, _export, _failure_of, begin, symbolic).run()
 
 
 def _export(request: ExportRequest) -> onnx.ModelProto:
