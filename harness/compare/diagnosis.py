@@ -307,8 +307,3 @@ def recorded_difference(diagnosis: str) -> Difference:
     """The difference in a column ``diagnosis``; an empty one where no outputs were compared."""
     found = json.loads(diagnosis).get("difference") if diagnosis else None
     return of_data(Difference, found) if found else Difference()
-
-
-def testimony_of(diagnosis: Diagnosis, statement: str) -> Testimony | None:
-    """The first testimony of a diagnosis with a statement; None where there is none."""
-    return next((t for t in diagnosis.testimony if t.statement == statement), None)

@@ -146,12 +146,6 @@ def own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
             yield from ast.walk(child)
 
 
-def parameters_of(function: ast.FunctionDef) -> list[ast.arg]:
-    """What a function takes, in its order."""
-    given = function.args
-    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
-
-
 def short_path(path: str) -> str:
     """A file's path from the folder of its package on."""
     roots = sorted((p for p in sys.path if p and path.startswith(f"{p.rstrip('/')}/")), key=len)

@@ -503,31 +503,6 @@ class Divergence:
         return data
 
 
-def divergence_lines(found: Divergence) -> Iterator[str]:
-    """What was found, a sentence or two per line."""
-    yield f"{found.model}, {found.converter} → {found.backend}" + (f", {found.change}" if found.change else "")
-    yield f"end result: {found.problem or 'right'}"
-    if found.growth is not None:
-        yield f"  {found.growth}"
-    yield f"values compared: {found.checked} of {found.checkpoints}"
-    for slice_ in found.not_run:
-        yield f"  not compared, since it cannot be run by itself: {slice_}"
-    yield found.verdict
-    if found.kind == "operator":
-        yield f"  module      {found.module or '(the model itself)'}"
-        part_of = f", part of {' ← '.join(found.operators)}" if len(found.operators) > 1 else ""
-        yield f"  operator    {found.operator}{part_of}"
-        yield f"  graph node  {found.node}"
-        if find_converter(found.converter).makes == ONNX:
-            yield f"  ONNX node   {found.onnx_node or '(folded away)'}"
-        yield f"  {found.detail}"
-    for alone in found.alone:
-        case = f", case {alone.invocation.case_id}" if alone.invocation is not None else ""
-        yield f"  alone: {alone.overload}{case}: {alone.outcome}" + (
-            f": {alone.message.splitlines()[0]}" if alone.message else ""
-        )
-
-
 def divergence_entries(found: Divergence) -> list[CorpusEntry]:
     """The operators of a departure, to be run by themselves from now on."""
     where = f" ({found.module})" if found.module else ""

@@ -217,7 +217,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     if model is not None:
         yield Text("Rerun, or find where the error begins", style="bold")
         options = ["--converter", first.converter, "--backend", first.backend]
-        for words in (["pytest", "harness", "--model", model], ["conformance", "diverge", model]):
+        for words in (["pytest", "harness", "--model", model], ["conformance", "check", model]):
             yield Text(f"  {shlex.join([*words, *options])}", no_wrap=True)
         return
     yield Text("Rerun, or export as a script", style="bold")

@@ -191,7 +191,7 @@ def test_models_are_items_and_rows_that_every_view_reads(tmp_path: Path) -> None
     assert "first divergence of llama-decoder (layers.0.mlp)" in kept
     case = wrong[0]["case_id"]
     shown = CliRunner().invoke(conformance, ["show", case, "--run", str(where)])
-    assert "conformance diverge llama-decoder" in shown.output
+    assert "conformance check llama-decoder" in shown.output
     with pytest.raises(ResultsError, match="whole model and cannot be written as a script"):
         find_failure(where, case)
     with pytest.raises(ResultsError, match="whole model and cannot be shrunk"):

@@ -13,7 +13,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.execute.models.model_loading import ModelProblem, load_model
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
-from harness.models.divergence import Divergence, diverge, divergence_entries, divergence_lines
+from harness.models.divergence import Divergence, diverge, divergence_entries
 from harness.models.divergence_task import DivergeTask
 from harness.run.backend import BACKENDS, Backend
 
@@ -78,12 +78,7 @@ def test_a_defect_in_the_decoder_is_found(converter: str, rules: tuple[str, ...]
     assert (found.kind, found.operators, found.module) == ("operator", ("aten.silu.default",), "layers.0.mlp")
     assert found.onnx_node.startswith("Mul ")
     assert [alone.outcome for alone in found.alone] == ["mismatch"]
-    said = "\n".join(divergence_lines(found))
-    assert "module      layers.0.mlp" in said
-    assert "operator    aten.silu.default" in said
-    data = found.to_data()
-    assert data["alone"][0]["case_id"] in said
-    assert data["verdict"] in said
+    assert found.to_data()["alone"][0]["case_id"]
 
 
 def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Path) -> None:
@@ -99,7 +94,6 @@ def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Pa
     assert found.operator == "aten.cos.default"
     assert found.verdict.startswith("First divergence: aten.cos.default")
     assert "part of ONNX node Mul" in found.verdict
-    assert any(line.startswith("  operator    aten.cos.default, part of ") for line in divergence_lines(found))
     assert found.to_data()["operator"] == "aten.cos.default"
 
 

@@ -20,7 +20,7 @@ from harness.record.layout import ResultsError
 #: The sections of the help, in order; each module of a subcommand names its own as `SECTION`.
 SECTIONS = ("run", "look", "dig", "gate", "store")
 #: Subcommands that run cases in worker processes of their own.
-_WITH_WORKERS = ("check", "diverge", "explain", "graphs", "replay", "shrink", "supports")
+_WITH_WORKERS = ("check", "explain", "graphs", "replay", "shrink", "supports")
 
 
 class _CannotBeDone(click.ClickException):

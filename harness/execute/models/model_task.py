@@ -204,7 +204,7 @@ def refuse_model(case_id: str, overload: str, what: str) -> None:
     if overload.startswith(PREFIX):
         raise ResultsError(
             f"case {case_id} is of a whole model and cannot be {what}: "
-            f"`conformance diverge {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
+            f"`conformance check {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
         )
 
 
