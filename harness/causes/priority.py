@@ -2,7 +2,7 @@
 
 How much an operator is used: which models call it, in which dtypes and with which attributes.
 
-The models are those of ``cases/operator_use.json``, which ``python ci/operator_use.py`` makes.
+The models are those of ``cases/operator_use.json``, which ``python ci/tables/operator_use.py`` makes.
 
 What to mend first: how many models meet a failure, how quietly it fails, how ordinary its trigger is.
 
@@ -105,7 +105,7 @@ def model_use() -> UseWeights:
         return _read(data)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultsError(
-            f"{path} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew"
+            f"{path} cannot be read: {reason(error)}; `python ci/tables/operator_use.py` makes it anew"
         ) from None
 
 

@@ -20,16 +20,16 @@ from harness.generate.promotion import Promotion
 
 #: Packages of other projects that hold family files name themselves here.
 ENTRY_POINT_GROUP = "harness.cases"
-#: Dtypes beyond those that the family files declare; `ci/further_dtypes.py` writes it.
+#: Dtypes beyond those that the family files declare; `ci/tables/further_dtypes.py` writes it.
 FURTHER_DTYPES = "dtypes.toml"
-#: Operators that have a complex form in some converter; `ci/complex_forms.py` writes it.
+#: Operators that have a complex form in some converter; `ci/tables/complex_forms.py` writes it.
 COMPLEX_FORMS = "complex.toml"
 #: Which operators are slow, quick or not converted; and which of those that models call need more structures than
-#: others, which `ci/more_structures.py` writes.
+#: others, which `ci/tables/more_structures.py` writes.
 BUDGET = "budget.toml"
-#: Which models call which operators, in which dtypes; `ci/operator_use.py` writes it.
+#: Which models call which operators, in which dtypes; `ci/tables/operator_use.py` writes it.
 USE = "operator_use.json"
-#: Conditions under which an operator is refused; `ci/refusals.py` writes it.
+#: Conditions under which an operator is refused; `ci/tables/refusals.py` writes it.
 REFUSALS = "refusals.toml"
 #: List there, "" for none → how many cases a run draws of its operators, as a share of `--examples`; and of operators
 #: that models call, whatever they cost.

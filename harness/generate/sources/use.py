@@ -155,4 +155,6 @@ def _table() -> Any:
 
 
 def _damaged(error: Exception) -> ResultsError:
-    return ResultsError(f"cases/{FILE} cannot be read: {reason(error)}; `python ci/operator_use.py` makes it anew")
+    return ResultsError(
+        f"cases/{FILE} cannot be read: {reason(error)}; `python ci/tables/operator_use.py` makes it anew"
+    )

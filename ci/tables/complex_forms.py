@@ -1,7 +1,7 @@
 """Change `cases/complex.toml`: operators that are drawn for complex dtypes, too.
 
-    python ci/complex_forms.py                    # of every operator: ten minutes
-    python ci/complex_forms.py mul 'aten.conv*'   # of some, the others staying as they are
+    python ci/tables/complex_forms.py                    # of every operator: ten minutes
+    python ci/tables/complex_forms.py mul 'aten.conv*'   # of some, the others staying as they are
 
 An operator is one of them when PyTorch takes nearly every complex draw of its case. It is in the first list when one
 of the installed converters has a complex form of it: it lists one among its conversion functions, or turns some of
@@ -16,7 +16,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import onnx
 
@@ -97,7 +97,7 @@ def main(patterns: list[str]) -> None:
                 gaps.add(overload)
     lines = [
         "# Operators that are drawn for complex dtypes, too: PyTorch takes them, a converter has a form of",
-        "# them for complex numbers. Written by `python ci/complex_forms.py`.",
+        "# them for complex numbers. Written by `python ci/tables/complex_forms.py`.",
         "overloads = [",
         *(f'    "{overload}",' for overload in sorted(kept & declared.keys())),
         "]",

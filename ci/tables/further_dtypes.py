@@ -1,7 +1,7 @@
 """Change `cases/dtypes.toml`: dtypes and promotions that PyTorch takes beyond those that cases declare.
 
-    python ci/further_dtypes.py                    # of every operator: ten minutes
-    python ci/further_dtypes.py celu 'aten.add.*'  # of some, the others staying as they are
+    python ci/tables/further_dtypes.py                    # of every operator: ten minutes
+    python ci/tables/further_dtypes.py celu 'aten.add.*'  # of some, the others staying as they are
 
 A dtype, or a pair of arguments of different kinds, is added to an operator when PyTorch takes nearly every
 draw that has it. Run it for operators that `pytest harness --generator-report` says miss dtypes or
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from harness.core.dtypes import ALL, WIDE_UNSIGNED
 from harness.core.overloads import match
@@ -100,7 +100,7 @@ def _read() -> tuple[Table, Table]:
 def _write(dtypes: Mapping[str, tuple[object, ...]], promotions: Mapping[str, tuple[object, ...]]) -> None:
     lines = [
         "# Dtypes and promotions that PyTorch's CPU kernels take beyond those that operator cases declare,",
-        "# found by asking it: written by `python ci/further_dtypes.py`. A promotion is a tensor argument,",
+        "# found by asking it: written by `python ci/tables/further_dtypes.py`. A promotion is a tensor argument,",
         "# its kind, another argument, and the kind of that.",
         *_entries("dtypes", "dtypes", dtypes),
         *_entries("promotions", "pairs", promotions),

@@ -2,10 +2,10 @@
 
 `operator_use.json` counts how often models call which operator, with which dtypes and attributes, the insides of
 composites, too. `use.parquet` has every distinct call that an exporter meets, composites whole, with sizes made small
-so that equal sizes stay equal and dividing ones divide (`ci/small_calls.py`).
+so that equal sizes stay equal and dividing ones divide (`ci/tables/small_calls.py`).
 
-    python ci/operator_use.py                    # all models: ten minutes on one core
-    python ci/operator_use.py 'timm/*' --print   # only look at some
+    python ci/tables/operator_use.py                    # all models: ten minutes on one core
+    python ci/tables/operator_use.py 'timm/*' --print   # only look at some
 
 The models are those of cases/models and of packages that people take models from. They are small, have random
 weights, and run once; nothing is downloaded. The packages are wanted beside what the harness needs, in any
@@ -33,7 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -259,7 +259,7 @@ def as_text(counted: dict[str, tuple[str, CallCounter]]) -> str:
     packages = sorted({name.split("/")[0] for name in counted} - {"cases"})
     versions = {name: version(name) for name in ("torch", *packages)}
     parts = (
-        f'"made with": {json.dumps("python ci/operator_use.py")}',
+        f'"made with": {json.dumps("python ci/tables/operator_use.py")}',
         f'"versions": {json.dumps(versions)}',
         '"models": [\n' + ",\n".join(models) + "\n]",
         '"operators": {\n' + ",\n".join(lines) + "\n}",

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Change `[more]` of `cases/budget.toml`: which operators need more structures, so that enough of them are compared.
 
-    python ci/more_structures.py RUN        # a default run
+    python ci/tables/more_structures.py RUN        # a default run
 
 Of an operator that models call in float32, 48 structures in float32 and 24 in each of float16 and bfloat16 are to reach
 the comparison. Its part of the budget grows by what the run lacks, up to two and a half times. A dtype in which hardly
@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import duckdb
 
@@ -29,7 +29,7 @@ _FEWEST = 6
 _MOST, _SLACK = 2.5, 0.02
 _HEAD = """\
 # So many times as much as the others have, so that 48 structures in float32 and 24 in each half precision are
-# compared. `ci/more_structures.py` writes it, from a default run.
+# compared. `ci/tables/more_structures.py` writes it, from a default run.
 """
 _QUERY = """
     SELECT overload, dtype, count(DISTINCT structure_id) FILTER (WHERE stage = 'compare')

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Change `cases/refusals.toml`: the conditions under which no exporter and runtime takes an operator.
 
-    python ci/refusals.py --out DIR                # of operators that models call: ten minutes on two cores
-    python ci/refusals.py --out DIR --run RUN      # of a run of both converters that is there already
+    python ci/tables/refusals.py --out DIR                # of operators that models call: ten minutes on two cores
+    python ci/tables/refusals.py --out DIR --run RUN      # of a run of both converters that is there already
 
 A call is refused where every converter's export, or every backend's loading, fails. Such calls say one thing again
 and again, and crowd out calls that are compared; so a run draws few of them.
@@ -23,7 +23,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import duckdb
 
@@ -59,7 +59,7 @@ def run(out: Path) -> Path:
     command += ["--converter", "dynamo", "--converter", "torchscript", "--backend", "ort-cpu", "--shapes", "static"]
     command += ["--source", "generated", "--values", "1", "--examples", str(_STRUCTURES), "--no-blame"]
     command += [f"--results-dir={out}", *(word for name in overloads for word in ("--op", name))]
-    subprocess.run(command, cwd=Path(__file__).parent.parent, check=False)
+    subprocess.run(command, cwd=Path(__file__).parents[2], check=False)
     return out
 
 
@@ -108,7 +108,7 @@ def main() -> None:
     found = {overload: refusals(calls) for overload, calls in sorted(calls_of(given.out).items())}
     lines = [
         "# Conditions under which no tested exporter and runtime takes an operator that models call: few draws have",
-        "# them. Written by `python ci/refusals.py`.",
+        "# them. Written by `python ci/tables/refusals.py`.",
     ]
     for overload, names in found.items():
         if names:
