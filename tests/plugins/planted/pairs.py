@@ -117,19 +117,6 @@ class _Telling:
         model: onnx.ModelProto = super().convert(request)  # type: ignore[misc]
         return self._noticed(model, request)
 
-    def convert_parts(
-        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
-    ) -> Iterator[PartialResult] | None:
-        """See `harness.convert.converter.ConvertsParts`."""
-        parts = super().convert_parts(request, begin)  # type: ignore[misc]
-        return None if parts is None else self._parts(parts, request)
-
-    def _parts(self, parts: Iterator[PartialResult], request: ExportRequest) -> Iterator[PartialResult]:
-        for part in parts:
-            if part.model is not None:
-                self._noticed(part.model, request)
-            yield part
-
     def _noticed(self, model: onnx.ModelProto, request: ExportRequest) -> onnx.ModelProto:
         for call in _calls(request):
             _exported.update(dict.fromkeys(call.outputs, call))
@@ -140,6 +127,19 @@ class Dynamo(_Telling, DynamoConverter):
     """Wrong for some calls."""
 
     name = wrong = DYNAMO
+
+    def convert_parts(
+        self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
+    ) -> Iterator[PartialResult] | None:
+        """See `harness.convert.converter.ConvertsParts`."""
+        parts = super().convert_parts(request, begin)
+        return None if parts is None else self._parts(parts, request)
+
+    def _parts(self, parts: Iterator[PartialResult], request: ExportRequest) -> Iterator[PartialResult]:
+        for part in parts:
+            if part.model is not None:
+                self._noticed(part.model, request)
+            yield part
 
 
 class TorchScript(_Telling, TorchScriptConverter):
