@@ -31,22 +31,6 @@ import psutil
 
 from harness.core.documents import describe_error
 
-
-@contextlib.contextmanager
-def _without_missing_script() -> Iterator[None]:
-    """No file for a script from standard input, which a new process would import in vain."""
-    main = vars(sys.modules["__main__"])
-    script = main.get("__file__")
-    if script is None or Path(script).exists():
-        yield
-        return
-    del main["__file__"]
-    try:
-        yield
-    finally:
-        main["__file__"] = script
-
-
 _COUNT = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
 #: Bytes that a value may take, pickled.
@@ -148,6 +132,21 @@ class ProcessDied(Exception):
     def account(self) -> str:
         """The message, and below it the last words."""
         return f"{self}\n{self.words}" if self.words else str(self)
+
+
+@contextlib.contextmanager
+def _without_missing_script() -> Iterator[None]:
+    """No file for a script from standard input, which a new process would import in vain."""
+    main = vars(sys.modules["__main__"])
+    script = main.get("__file__")
+    if script is None or Path(script).exists():
+        yield
+        return
+    del main["__file__"]
+    try:
+        yield
+    finally:
+        main["__file__"] = script
 
 
 class IsolatedProcess:

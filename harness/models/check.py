@@ -106,8 +106,8 @@ class Way:
     def owner(self) -> str:
         """Whose the failure of the model as a whole is: ``pytorch``, ``converter`` or ``backend``; "" for unknown.
 
-        A graph that is right per ONNX's definitions is the backend's failure. Where they have no answer, the stage
-        decides.
+        A graph that is right per ONNX's definitions is the backend's failure, one that they refuse as well is the
+        converter's. Where they have no answer, the stage decides.
         """
         if self.failure is None:
             return ""

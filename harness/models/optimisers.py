@@ -4,8 +4,9 @@
 2. Where it fails, leave out all of the runtime's optimisations. If it is right then, find the fewest that have to be
    left out, by halving.
 3. Else export it without the exporter's optimiser. If it is right then, find the fewest passes by halving, too.
-4. Where no optimiser is guilty, evaluate the exported graph per ONNX's definitions: the runtime is at fault where that
-   gives PyTorch's result, and else the exporter.
+4. Where no optimiser is guilty, evaluate the exported graph per ONNX's definitions. The runtime is at fault where that
+   gives PyTorch's result, and the exporter where neither takes the graph. Where both give another result, it may be
+   rounding, and is nobody's.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class GuiltyOptimiser:
     Attributes:
         owner: ``exporter`` or ``runtime``; "" where no optimiser is guilty.
         passes: The fewest of its passes that have to be left out; none where they cannot be left out one by one.
-        is_graph_right: Whether `onnx.reference` gives PyTorch's result for the exported graph; None where it cannot
-            evaluate the graph, and where an optimiser is guilty.
+        is_graph_right: Whether ONNX's definitions give PyTorch's result for the exported graph; False where they and
+            the runtime both refuse it. None where that is unknown, and where an optimiser is guilty.
     """
 
     owner: str = ""
@@ -73,11 +74,14 @@ def guilty_optimiser(task: OptimiserTask, supervisor: Supervisor) -> GuiltyOptim
         ModelProblem: that cannot be found out; the message says why.
         harness.execute.supervisor.WorkerFailed: no worker process can be started.
     """
-    for message in list(supervisor.serve_alone(task)):
+    messages = list(supervisor.serve_alone(task))
+    found = [message for message in messages if isinstance(message, GuiltyOptimiser)]
+    if found:
+        # The last one knows most; the worker may have ended on the way to another.
+        return found[-1]
+    for message in messages:
         if isinstance(message, NoModel | Death):
             raise ModelProblem(f"optimisers cannot be tried: {message.message}")
-        if isinstance(message, GuiltyOptimiser):
-            return message
     raise ModelProblem("optimisers cannot be tried")
 
 
@@ -120,7 +124,9 @@ class _Trials:
         if not isinstance(converter, HasUnoptimised) or not self.is_right(
             converter.unoptimised().convert(request), backend
         ):
-            return GuiltyOptimiser(is_graph_right=self.is_right_by_definition(exported, worker))
+            # The definitions are slow: what is known by now is not lost if they take too long.
+            worker.send(GuiltyOptimiser())
+            return GuiltyOptimiser(is_graph_right=self.is_right_by_definition(exported, backend, worker))
         if not isinstance(converter, HasExporterPasses):
             return GuiltyOptimiser("exporter")
         with_passes = converter
@@ -133,24 +139,35 @@ class _Trials:
 
     def is_right(self, exported: AnyModel, backend: Backend) -> bool:
         """Whether a graph runs and gives PyTorch's result."""
-        self.reference.alive()
         try:
-            return self._gives_the_result(exported, backend)
-        except Exception:
+            return self._gives_the_result(exported, backend) is True
+        except UnsupportedModel:
             return False
 
-    def is_right_by_definition(self, exported: AnyModel, worker: WorkerProcess) -> bool | None:
-        """Whether ONNX's reference evaluator gives PyTorch's result; None where it has no answer."""
+    def is_right_by_definition(self, exported: AnyModel, backend: Backend, worker: WorkerProcess) -> bool | None:
+        """See `GuiltyOptimiser.is_graph_right`."""
         if not isinstance(exported, onnx.ModelProto):
             return None
-        self.reference.alive()
         try:
-            return self._gives_the_result(exported, worker.start(_DEFINITIONS))
+            by_definition = self._gives_the_result(exported, worker.start(_DEFINITIONS))
+            if by_definition:
+                return True
+            refused = by_definition is None and self._gives_the_result(exported, backend) is None
         except UnsupportedModel:
             return None
-        except Exception:
-            return False
+        return False if refused else None
 
-    def _gives_the_result(self, exported: AnyModel, backend: Backend) -> bool:
-        outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
+    def _gives_the_result(self, exported: AnyModel, backend: Backend) -> bool | None:
+        """Whether a backend gives PyTorch's result; None where it refuses the graph.
+
+        Raises:
+            UnsupportedModel: it has no implementation of an operator.
+        """
+        self.reference.alive()
+        try:
+            outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
+        except UnsupportedModel:
+            raise
+        except Exception:
+            return None
         return judge_outputs(self.reference, outputs, self.settings.tolerance).problem is None

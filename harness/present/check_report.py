@@ -178,7 +178,9 @@ def _owner(way: Way) -> str:
         return f"{blame}torch.export, which the converter begins with, fails on the model. "
     if way.optimiser.is_graph_right is None:
         return blame
-    return f"{blame}The graph is {'right' if way.optimiser.is_graph_right else 'wrong'} per ONNX's definitions. "
+    if way.optimiser.is_graph_right:
+        return f"{blame}The graph is right per ONNX's definitions. "
+    return f"{blame}ONNX's reference evaluator refuses the graph, too. "
 
 
 def _component(blame: str, way: Way | Verdict) -> str:

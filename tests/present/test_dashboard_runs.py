@@ -141,7 +141,7 @@ def listed(page: Page) -> list[str]:
 def test_what_a_killed_run_planned_and_lacks_is_listed_counted_and_filtered(visit: Visit) -> None:
     lacking = ["erf", "sin", "sinc", "tanh"]
     page = visit.open("#/?run=killed")
-    expect(page.locator(".notice")).to_contain_text("4 of 7 planned operators have no results")
+    expect(page.locator(".notice")).to_contain_text("4 of 7 planned operators lack results")
     expect(page.locator(".about")).to_contain_text("4 operators missing")
     page.locator(".about a", has_text="4 operators missing").click()
     expect(page.locator(".matrix a.op")).to_have_count(4)

@@ -134,10 +134,6 @@ def command(
     ctx.exit(int(not found.survives))
 
 
-#: Packages whose versions a page names beside those that change every verdict, where they are installed.
-_RUNTIMES = ("onnxruntime", "openvino", "tract", "executorch")
-
-
 @dataclass(frozen=True)
 class Checked:
     """What became of a model, in the forms that it is shown in."""
@@ -150,11 +146,13 @@ class Checked:
 def _show(found: Checked, page: Path | None, as_json: bool) -> None:
     from harness.present import report
     from harness.record.run_info import installed_versions
+    from harness.run.backend import runtime_distributions
 
     if page is not None:
         try:
             today = datetime.date.today().isoformat()
-            page.write_text(report.page(found.report, today, installed_versions(_RUNTIMES)), encoding="utf-8")
+            versions = installed_versions(runtime_distributions())
+            page.write_text(report.page(found.report, today, versions), encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"cannot write {page}: {error.strerror}") from None
     if as_json:

@@ -129,7 +129,7 @@ class SiteRun:
             said.append("The run has not finished: it was killed or is still running.")
         if not self.info.shards and self.unfinished:
             planned = count(len(self.there.operators), "planned operator")
-            said.append(f"{len(self.unfinished):,} of {planned} have no results and are shown as missing.")
+            said.append(f"{len(self.unfinished):,} of {planned} lack results and are shown as missing.")
         return said
 
 
