@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,22 @@ RECORDED = (
 STEP_SECONDS = 60.0
 
 
-def add(add: Callable[..., None]) -> None:
-    """Declare the options; `add` takes what `argparse` takes."""
+def add(add: Callable[..., None], *, has_timeout: bool) -> None:
+    """Declare the options.
+
+    Args:
+        add: Takes what `argparse` takes.
+        has_timeout: Whether another plug-in declares ``--timeout``: pytest-timeout does, without a default.
+    """
     _add_selection(add)
     _add_draws(add)
     _add_comparison(add)
     _add_exports(add)
     _add_results(add)
     _add_reports(add)
+    if not has_timeout:
+        words = "seconds until a step is stopped (%(default)s)"
+        add("--timeout", type=float, default=STEP_SECONDS, metavar="S", help=words)
 
 
 _NAMES: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
@@ -140,15 +147,6 @@ def _add_exports(add: Callable[..., None]) -> None:
         metavar="GIB",
         help="stop a worker process that uses more memory (%(default)s)",
     )
-    # pytest-timeout has an option of that name and no default.
-    with contextlib.suppress(ValueError):
-        add(
-            "--timeout",
-            type=float,
-            default=STEP_SECONDS,
-            metavar="S",
-            help="seconds until a step is stopped (%(default)s)",
-        )
 
 
 def _add_results(add: Callable[..., None]) -> None:

@@ -44,10 +44,10 @@ _PLAN = pytest.StashKey[Plan]()
 _SESSION = pytest.StashKey[Session]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Declare the options."""
     group = parser.getgroup("conformance", "PyTorch → ONNX → runtime conformance")
-    command_options.add(group.addoption)
+    command_options.add(group.addoption, has_timeout=pluginmanager.hasplugin("timeout"))
 
 
 @pytest.hookimpl(tryfirst=True)
