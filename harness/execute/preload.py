@@ -73,8 +73,9 @@ def _warm_up() -> None:
 
 
 # The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no
-# use to any process that is forked from this one.
-with patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0):
+# use to any process that is forked from this one. Without a GPU a fake mode looks for devices once more.
+no_gpu = patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0)
+with no_gpu, patch.object(torch._C, "_ensureCUDADeviceGuardSet", lambda: None):
     _warm_up()
 # All of this lives as long as the process: collecting it again and again takes a tenth of an export's time.
 gc.freeze()

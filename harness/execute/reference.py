@@ -236,7 +236,10 @@ def _decided(found: Array | None, signs: Array | None) -> Array | None:
 
 
 def _marked(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.where(tensor.isfinite(), 1, _absolute(tensor))
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # Before 2.12 PyTorch has no `where` for most unsigned dtypes.
+        return torch.ones_like(tensor)
+    return torch.where(tensor.isfinite(), 1, tensor.abs())
 
 
 def _in_float64(
