@@ -207,7 +207,7 @@ class GpuChecks:
 
     def _memory(self, name: str) -> str:
         """Whether what a session takes is given back."""
-        count = 20 if self._quick else 200
+        count = 40 if self._quick else 200
         with IsolatedCalls(timeout=LONG) as process:
             device, host = process.call(gpu_faults.sessions, name, count)
         mebibytes = f"{device / 2**20:.0f} MiB on the device and {host / 2**20:.0f} MiB on the host"

@@ -56,6 +56,8 @@ from harness.run.backend import BACKENDS, REFERENCE, Backend, BackendSession, Ha
 
 #: Loaded models that are kept: of what a witness loads, most is loaded again soon or never.
 _KEPT = 256
+#: The same on another device than the CPU, where a model of one node takes tens of megabytes.
+_KEPT_ON_DEVICE = 16
 #: Bytes of a model above which it is not kept.
 _LARGE = 2**20
 
@@ -88,7 +90,7 @@ class LoadedModels:
         if key not in self._kept:
             self._kept[key] = backend, backend.load(model, None)
         self._kept.move_to_end(key)
-        if len(self._kept) > _KEPT:
+        if len(self._kept) > (_KEPT if backend.device == "cpu" else _KEPT_ON_DEVICE):
             self._kept.popitem(last=False)
         return self._kept[key][1]
 

@@ -84,6 +84,9 @@ class WorkerProcess:
         else:
             self._send_notes()
             self.send(Finished())
+        if any(backend.device != "cpu" for backend in self._backends.values()):
+            # What failed is part of cycles with the models that were loaded, whose memory a device has little of.
+            gc.collect()
 
     def _send_notes(self) -> None:
         """What has been learned of a converter's fast lane; the supervisor drops what it knows."""

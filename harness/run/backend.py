@@ -71,7 +71,7 @@ class BackendFailure(_AboutNodes):
 
 
 class DeviceLost(Exception):
-    """The device is unusable for the rest of this process (a CUDA fault that sticks).
+    """The device is unusable for the rest of this process: a CUDA fault that sticks, or no memory left.
 
     The pipeline treats it as a crash: the process is replaced and the batch is split.
     """

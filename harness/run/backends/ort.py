@@ -115,12 +115,12 @@ class OrtSession:
 class SplitSession(OrtSession):
     """A model loaded for another provider, which may leave some of its nodes to the CPU's.
 
-    `pulse` is a session that works as long as the device does.
+    `check_device` raises `DeviceLost` if the device does not work any more.
     """
 
-    def __init__(self, session: Any, model: onnx.ModelProto, pulse: OrtSession | None) -> None:
+    def __init__(self, session: Any, model: onnx.ModelProto, check_device: Callable[[Exception], None]) -> None:
         super().__init__(session, model)
-        self._pulse = pulse
+        self._check_device = check_device
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
@@ -128,7 +128,7 @@ class SplitSession(OrtSession):
             return super().run(feeds)
         except BackendFailure as error:
             # A library such as cuDNN may report in words of its own that the device has failed.
-            _ask_whether_lost(self._pulse, error)
+            self._check_device(error)
             raise
 
     def placed(self) -> Sequence[PlacedNode] | None:
@@ -173,14 +173,11 @@ class OrtBackend:
         self._left_out: tuple[str, ...] = ()
         onnxruntime.set_default_logger_severity(4)
         self._options = self._session_options()
-        #: Of another provider; kept, so that it can be asked when the device may be lost.
-        self._pulse: OrtSession | None = None
         if provider == _CUDA_PROVIDER and hasattr(onnxruntime, "preload_dlls"):
             # CUDA's libraries from pip's packages.
             onnxruntime.preload_dlls()
         if provider != _CPU_PROVIDER:
-            self._pulse = self.load(negation(), None)
-            try_negating(self._pulse)
+            try_negating(self._open(negation()))
 
     def plain(self) -> OrtBackend:
         """See `harness.run.backend.HasPlain`."""
@@ -207,6 +204,26 @@ class OrtBackend:
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OrtSession:
         """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
+        try:
+            return self._open(model)
+        except BackendFailure as error:
+            self._check_device(error)
+            raise
+
+    def _check_device(self, error: Exception) -> None:
+        """Raise `DeviceLost` if a small model cannot be loaded and run after `error`.
+
+        It fails after a fault that sticks, and where the device has no memory left: neither is about the model
+        that failed with `error`.
+        """
+        if self._provider == _CPU_PROVIDER:
+            return
+        try:
+            try_negating(self._open(negation()))
+        except Exception as lost:
+            raise DeviceLost(f"{error}; then {lost}") from error
+
+    def _open(self, model: onnx.ModelProto) -> OrtSession:
         import onnxruntime
 
         # A random node without a seed takes its own from here: a case's verdict is the same wherever it runs.
@@ -222,14 +239,11 @@ class OrtBackend:
                 disabled_optimizers=self._left_out or None,
             )
         except Exception as error:
-            problem = translated(error, model, loading=True)
-            if isinstance(problem, BackendFailure):
-                _ask_whether_lost(self._pulse, problem)
-            raise problem from error
+            raise translated(error, model, loading=True) from error
         if self._provider == _CPU_PROVIDER:
             return OrtSession(session, model)
         self._check_provider(session)
-        return SplitSession(session, model, self._pulse)
+        return SplitSession(session, model, self._check_device)
 
     def _session_options(self) -> Any:
         import onnxruntime
@@ -253,16 +267,6 @@ class OrtBackend:
             f"{self.name}: ONNX Runtime {self.version} could not load its {self._provider}, "
             f"and fell back to the CPU{remedy}"
         )
-
-
-def _ask_whether_lost(pulse: OrtSession | None, error: BackendFailure) -> None:
-    """Raises `DeviceLost` if what works as long as the device does works no more since `error`."""
-    if pulse is None:
-        return
-    try:
-        try_negating(pulse)
-    except Exception as lost:
-        raise DeviceLost(f"{error}; then {lost}") from error
 
 
 def _as_bits(array: Array) -> Array:
