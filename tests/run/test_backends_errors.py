@@ -9,7 +9,6 @@ import onnxruntime
 import psutil
 import pytest
 from backend_models import BF16, DET, DET_IO, F32, I64, info, model_of, node, start, unary
-from onnx import helper
 
 from harness.run import cuda as _cuda
 from harness.run.backend import Backend, BackendFailure, DeviceLost, InvalidModel, UnsupportedModel
