@@ -115,14 +115,6 @@ def _add_comparison(add: Callable[..., None]) -> None:
     )
     add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
     add("--shard-parts", metavar="FILE", help="with --shard: FILE has the units of every part, as JSON")
-    add(
-        "--reuse",
-        metavar="DIR",
-        action="append",
-        default=[],
-        help="take verdicts over from earlier runs, if nothing behind them has changed; DIR is a run or a "
-        "directory of runs; repeatable",
-    )
     add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
     add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
 

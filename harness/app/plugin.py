@@ -23,10 +23,8 @@ from harness.generate.sources.recorded import read_replay
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import Plan, make_plan
-from harness.plan.reuse.earlier_runs import EarlierRuns
 from harness.plan.unit import Unit
 from harness.present import draw_report as generator
-from harness.present.digest import reuse_lines
 from harness.present.github_annotations import github_annotations
 from harness.present.session_lines import Afterwords, ProgressLine, header
 from harness.present.terminal_summary import print_summary
@@ -140,7 +138,6 @@ def _options(given: Any) -> Options:
         shard=given.shard,
         parts=command_options.shard_parts(given.shard_parts),
         models=command_options.model_words(given),
-        reuses=bool(given.reuse),
     )
 
 
@@ -169,7 +166,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
             baseline=baseline_option.expected(given),
             joins=RunInfo.from_json(joined["run"]) if joined else None,
             worker=config.workerinput["workerid"] if joined else "main",  # type: ignore[attr-defined]
-            library=EarlierRuns([Path(directory) for directory in given.reuse]) if given.reuse else None,
         )
     except ResultsError as error:
         raise pytest.UsageError(str(error)) from None
@@ -420,5 +416,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         state = follower.progress.state
         terminalreporter.write_line(f"{state.cases:,} verdicts in {state.elapsed:.0f} s, {state.rate:.1f}/s")
         late = time_budget.lines(config.option, follower.not_reached)
-        for line in [*reuse_lines(run.run_info), *follower.afterwords.lines(), *late]:
+        for line in [*follower.afterwords.lines(), *late]:
             terminalreporter.write_line(line)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +29,9 @@ from harness.generate.sources.corpus import FromCorpus
 from harness.generate.sources.source import Notice
 from harness.models.divergence import Divergence, divergence_entries, find_divergence
 from harness.models.divergence_task import DivergeTask
+from harness.plan.basis import basis
 from harness.plan.model_unit import ModelUnit, run_model_unit, write_details
 from harness.plan.plan import Plan
-from harness.plan.reuse.earlier_runs import EarlierRuns, conclude, notes, run_reusing
-from harness.plan.reuse.fingerprint import basis
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
@@ -109,7 +108,6 @@ class Session:
         baseline: What to compare with; failures that it expects are none.
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
-        library: Earlier runs, whose verdicts are taken over where running again could give no other.
         rule_files: Of the user's rules, for whoever looks into the run later.
 
     Raises:
@@ -128,7 +126,6 @@ class Session:
         baseline: Baseline | None = None,
         joins: RunInfo | None = None,
         worker: str = "main",
-        library: EarlierRuns | None = None,
         rule_files: Sequence[Path] = (),
     ) -> None:
         self.run_info = joins or RunInfo.begin(
@@ -138,7 +135,7 @@ class Session:
             runtimes=runtime_distributions(),
             shard=dataclasses.asdict(plan.shard) if plan.shard else None,
             planned=plan.whole,
-            basis=basis(plan.units, plan.sources, timeout, memory_limit),
+            basis=basis(plan.units, plan.sources),
         )
         self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
         if rule_files and joins is None:
@@ -151,9 +148,6 @@ class Session:
         if plan.rules:
             self._without = RunWriter(self.without_rules, self.run_info, worker)
         self._baseline = baseline
-        self._library = library
-        #: Why not more is reused, for a person.
-        self._notes = notes(library, self.run_info, plan.units) if library and self._owns_run else []
         #: Labels of the rules that took part in a case so far.
         self.fired: set[str] = set()
 
@@ -188,7 +182,8 @@ class Session:
         # What is run beside the run proper is not remembered.
         memory = _memory(unit) if writer is self._writer else None
         try:
-            for verdicts in self._verdicts(unit, summary.notices.append, lambda v: writer.hold(in_words(v))):
+            notice = summary.notices.append
+            for verdicts in run_unit(unit, self._supervisor, notice, lambda rows: writer.hold(in_words(rows))):
                 writer.write(in_words(verdicts))
                 summary.add(verdicts)
                 if memory is not None:
@@ -206,13 +201,6 @@ class Session:
             found = expecting(self.run_info, {})
             summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
         return summary
-
-    def _verdicts(
-        self, unit: Unit, notice: Callable[[Notice], None], hold: Callable[[list[Verdict]], None]
-    ) -> Iterator[list[Verdict]]:
-        if self._library is None:
-            return run_unit(unit, self._supervisor, notice, hold)
-        return run_reusing(unit, self._supervisor, notice, self._library, self.run_info, hold)
 
     def leave_out(self, units: Iterable[Unit]) -> None:
         """Note that planned units were deselected: the run lacks nothing without them."""
@@ -263,8 +251,6 @@ class Session:
                 store.finish(self.without_rules, exit_status)
         if self._owns_run:
             self.run_info = store.finish(self.results_dir, exit_status, said)
-            if self._library is not None:
-                self.run_info = conclude(self.results_dir, self._library, self._notes)
 
 
 def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:

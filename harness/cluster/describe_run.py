@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from harness.cluster.node_environment import Described, environment_here
+from harness.cluster.node_environment import Described, environment_here, packages_behind
 from harness.core.documents import as_json
 from harness.plan.pytest_session import pytest_main
-from harness.plan.reuse.fingerprint import packages_behind
 from harness.plan.unit import Unit
 
 

@@ -116,7 +116,7 @@ class Verdict:
     needed_rtol: Annotated[float | None, "rtol of the smallest pair that accepts all elements"] = None
     needed_atol: Annotated[float | None, "atol of that pair, in the values' unit"] = None
     exported_id: Annotated[str, "case id of what was exported"] = ""
-    reused_from: Annotated[str, "run id of the earlier run that found this; empty for this run"] = ""
+    reused_from: Annotated[str, "run id that older versions took this from; empty otherwise"] = ""
     placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
     excused: Annotated[str, "elements that only a rule accepts or leaves out, as in '3: why; 1: why'"] = ""
     problems: Annotated[str, "all that is wrong, JSON; empty for no more than the outcome"] = ""

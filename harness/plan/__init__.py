@@ -1,1 +1,1 @@
-"""From options to units of work, and running a unit: selection, sharding, reuse, blame."""
+"""From options to units of work, and running a unit: selection, sharding, blame."""

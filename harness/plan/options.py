@@ -40,7 +40,6 @@ class Options:
         parts: With `shard`: the units of every part, ``aten.celu.default dynamo``; None to balance operators
             by how long they usually take.
         models: Whole models to run in place of operators; none for operators.
-        reuses: Whether verdicts of earlier runs are taken over.
         runs: How often a case that draws at random is run at most, to find a failure that is known of.
     """
 
@@ -63,5 +62,4 @@ class Options:
     shard: str | None = None
     parts: tuple[tuple[str, ...], ...] | None = None
     models: tuple[str, ...] = ()
-    reuses: bool = False
     runs: int = 1

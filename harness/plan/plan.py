@@ -444,7 +444,6 @@ _OF_OPERATORS = {
     "dtypes": "--dtype",
     "replay": "--replay",
     "shard": "--shard",
-    "reuses": "--reuse",
 }
 
 

@@ -213,10 +213,6 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
         f" [Dashboard]({link})" if link else ""
     )
-    what, *why = reuse_lines(found.info) or [""]
-    if what:
-        yield f"\n{markdown_cell(what[0].upper() + what[1:])}."
-    yield from (f"- {markdown_cell(line)}" for line in why)
     if not found.there.complete:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
         yield from _parts(found)
@@ -250,20 +246,6 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     elif isinstance(found.found, Diff):
         yield "\n" + reports.markdown(changes.report(found.found, f"Conformance: {found.against} → this run"), _ROWS)
     yield from _failures(found)
-
-
-def reuse_lines(info: RunInfo) -> list[str]:
-    """What to say at the end of a run; empty where nothing was to be reused."""
-    report: Any = info.reused
-    if not report:
-        return []
-    runs = report["runs"]
-    words = f"reused: {report['verdicts']:,} of {count(report['of'], 'verdict')}"
-    if runs:
-        newest = max(runs)
-        more = f" and {count(len(runs) - 1, 'earlier run')}" if len(runs) > 1 else ""
-        words += f", found in {newest}{more}"
-    return [words, *(f"  {plain(note, 300)}" for note in report["notes"])]
 
 
 def _parts(found: Digest) -> Iterator[str]:
@@ -370,7 +352,6 @@ def as_json(found: Digest) -> dict[str, Any]:
         "onnx_operators": [reach.to_data() for reach in found.reach],
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
         "real_use": [asdict(use) for use in found.use],
-        "reused": found.info.reused,
         "against": found.against,
         "worse": found.worse,
         "differences": found.differences,

@@ -6,7 +6,6 @@ import dataclasses
 import hashlib
 import json
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,7 +229,6 @@ def _combined(first: RunInfo, infos: Sequence[RunInfo], parts: Sequence[MergedPa
         host=_shared([info.host for info in infos]),
         basis=_shared([info.basis for info in infos], own=True),
         notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
-        reused=_reused([info.reused for info in infos if info.reused]),
         # A run that lacks something has not succeeded.
         exit_status=_worst(statuses if whole else [*statuses, 1]),
         shard=None,
@@ -264,17 +262,6 @@ def _shared(facts: Sequence[Mapping[str, Any]], own: bool = False) -> dict[str, 
         if all(value == said[0] for value in said) and (own or len(said) == len(facts)):
             found[name] = said[0]
     return found
-
-
-def _reused(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    if not reports:
-        return None
-    runs: Counter[str] = Counter()
-    for report in reports:
-        runs.update(report["runs"])
-    notes = dict.fromkeys(note for report in reports for note in report["notes"])
-    of = sum(report["of"] for report in reports)
-    return {"verdicts": runs.total(), "of": of, "runs": dict(runs), "notes": list(notes)}
 
 
 def _write(directories: Sequence[Path], out: Path, info: RunInfo) -> None:

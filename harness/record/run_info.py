@@ -39,7 +39,7 @@ DISTRIBUTIONS = (
 
 #: Names in `RunInfo.basis`: of the harness's own source, of the user's rules.
 SOURCE, RULES = "harness source", "rules"
-#: In the basis of a run: which kernels computed; see `harness.plan.reuse.fingerprint`.
+#: In the basis of a run: which kernels computed; see `harness.plan.basis`.
 KERNELS = "kernels"
 
 
@@ -98,9 +98,7 @@ class RunInfo:
             `harness.record.progress.Planned`. A shard knows those of all.
         operators: Operators of which something was to be run, once the run has finished.
         unfinished: Those of them whose verdicts are not all there.
-        basis: What verdicts rest on beside versions: `harness.plan.reuse.fingerprint`.
-        reused: ``verdicts`` that were taken over, ``of`` how many, ``runs`` (run id → how many it found) and
-            ``notes`` (why not more); None where nothing was to be reused.
+        basis: What verdicts rest on beside versions: `harness.plan.basis`.
         notes: What a person should know of how the run was made, a line each.
         shards: Of a run that was merged; empty for others.
     """
@@ -118,7 +116,6 @@ class RunInfo:
     operators: tuple[str, ...] = ()
     unfinished: tuple[str, ...] = ()
     basis: Mapping[str, str] = field(default_factory=dict)
-    reused: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
     shards: tuple[MergedPart, ...] = ()
 

@@ -252,7 +252,6 @@ def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> No
 def test_every_command_line_that_we_show_is_one(name: str) -> None:
     text = (ROOT / "ci" / name).read_text().replace("\\\n#", "")
     text = re.sub(r"\$\{\{.*?\}\}", "1", text)
-    text = re.sub(r"\$\{FRESH[^}]*\}", "--fresh", text)
     # Of a container, what stands after its name.
     found = re.findall(r"(?:ci/nightly|--rm [^\n]*? conformance-(?:cpu|gpu)) +(--[^\n]*)", text)
     assert found

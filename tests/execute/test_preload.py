@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from harness_runs import environment, output
 
-from harness.plan.reuse.fingerprint import VIEWS
+from harness.plan.basis import VIEWS
 
 PROGRAM = """
 import json, sys, torch
@@ -53,6 +53,6 @@ def test_no_gpu_is_asked_for_before_processes_are_forked(preloaded: dict[str, An
 
 
 def test_what_a_worker_imports_counts_as_source(preloaded: dict[str, Any]) -> None:
-    """Verdicts of a run are only reused where none of it has changed."""
+    """Shards are only merged where none of it differs."""
     assert len(preloaded["modules"]) > 60
     assert {name.split(".")[1] for name in preloaded["modules"]}.isdisjoint(VIEWS)

@@ -12,7 +12,7 @@ from harness_runs import row_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.record import layout, store
+from harness.record import store
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 from harness.record.writer import RunWriter
 
@@ -135,11 +135,3 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
     assert "| 4 of 6 (66.7%) | 7 of 9 (77.8%) |" in summary(run)
     [column] = json.loads(summary(run, "--json"))["columns"]
     assert column["ordinary"] == {"passed": 4, "total": 6}
-
-
-def test_what_was_reused_is_said(tmp_path: Path) -> None:
-    reused = {"verdicts": 5, "of": 6, "runs": {"20260101T1-x": 5}, "notes": ["torch 1 → 2"]}
-    run = make_run(tmp_path / "run", rows(CELU), reused=reused)
-    text = summary(run)
-    assert "\nReused: 5 of 6 verdicts, found in 20260101T1-x.\n- torch 1 → 2\n" in text
-    assert (run / layout.RUN_FILE).exists()

@@ -199,17 +199,6 @@ def test_a_wrong_shard_is_a_usage_error() -> None:
         make_plan(Options(shard="9/8"))
 
 
-def test_a_run_takes_over_what_its_shards_found(shards: Path, tmp_path: Path) -> None:
-    done = run_harness(*OPTIONS, "--reuse", shards / "1", "--reuse", shards / "2", "--results-dir", tmp_path / "r")
-    assert done.returncode == 0, output(done)
-    assert "reused: 24 of 24 verdicts" in done.stdout, output(done)
-    assert keys(tmp_path / "r") == keys(shards / "whole")
-    assert all(row["reused_from"] for row in rows(tmp_path / "r", "reused_from"))
-    reused = read_run_info(tmp_path / "r").reused
-    assert reused is not None
-    assert reused["runs"].keys() == {read_run_info(shards / name).run_id for name in ("1", "2")}
-
-
 def test_operators_are_spread_evenly_and_stay_where_they_are() -> None:
     names = [f"aten.op{i}.default" for i in range(200)] + ["aten.lstm.input", "aten.gradient.array"]
     parts = distribute(names, 8, names)

@@ -39,7 +39,7 @@ def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, l
     alone do not make it red.
 
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, fallbacks,
-    reused, against, worse, differences.
+    against, worse, differences.
     """
     from harness.present import digest
 

@@ -1,1 +1,0 @@
-"""Verdicts of earlier runs in place of the same work, where running again could give nothing else."""
