@@ -7,7 +7,6 @@ One item per operator overload, converter and shape mode; with ``--models`` one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +15,7 @@ from harness.app.session import Session
 from harness.core.documents import as_data
 from harness.coverage.asker import Asker
 from harness.coverage.exceptions import excuses
-from harness.coverage.pair_survey import TIMES, survey_pairs
 from harness.coverage.survey import survey
-from harness.generate.draws import VALUES
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.plan.model_unit import ModelUnit
 from harness.plan.unit import Unit
@@ -89,16 +86,6 @@ def test_generator(
     given = pytestconfig.option
     case = OPERATOR_CASES[surveyed]
     found = survey(case, asker, seed=given.seed, draws=given.generator_report, excuses=excuses())
-    pairs = survey_pairs(
-        case,
-        asker,
-        seed=given.seed,
-        examples=given.examples,
-        values=given.values,
-        at_ten=given.generator_report >= TIMES * (given.examples // (given.values or VALUES)),
-        excuses=excuses(),
-    )
-    found = replace(found, pairs=pairs)
     record_property("survey", as_data(found))
     record_property("cases", found.draws)
     record_property("failures", len(found.defects))

@@ -1,4 +1,4 @@
-"""The exceptions: points, and pairs, that PyTorch takes and that are not drawn, with the reason of each."""
+"""The exceptions: points that PyTorch takes and that are not drawn, with the reason of each."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ class Excuse:
         overloads: Globs of dotted names.
         points: Globs of names of points that are not drawn.
         reason: Why.
-        pairs: Globs of names of pairs, ``dtype uint8 × keepdim=*``, in either order.
     """
 
     overloads: tuple[str, ...]
     points: tuple[str, ...]
     reason: str
-    pairs: tuple[str, ...] = ()
 
     def concerns(self, overload: str) -> bool:
         """Whether it excuses points of that operator."""
@@ -39,11 +37,6 @@ class Excuse:
     def covers(self, point: str) -> bool:
         """Whether it excuses that point, of the operators that it concerns."""
         return any(fnmatch.fnmatchcase(point, glob) for glob in self.points)
-
-    def covers_pair(self, first: str, second: str) -> bool:
-        """Whether it excuses two conditions together, of the operators that it concerns."""
-        names = (f"{first} × {second}", f"{second} × {first}")
-        return any(fnmatch.fnmatchcase(name, glob) for glob in self.pairs for name in names)
 
 
 @cache
@@ -60,15 +53,7 @@ def read(path: Path) -> tuple[Excuse, ...]:
     """
     try:
         entries: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("unreachable", [])
-        found = tuple(
-            Excuse(
-                tuple(e["overloads"]),
-                tuple(e.get("points", ()) if "pairs" in e else e["points"]),
-                str(e["reason"]).strip(),
-                tuple(e.get("pairs", ())),
-            )
-            for e in entries
-        )
+        found = tuple(Excuse(tuple(e["overloads"]), tuple(e["points"]), str(e["reason"]).strip()) for e in entries)
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise BadExceptions(f"{path.name}: {error}: an entry has overloads, points and a reason") from None
     for entry in found:

@@ -1,12 +1,11 @@
 """How many pairs of conditions the recorded cases of an operator have, and what became of them.
 
-Conditions are those of `harness.generate.pairs`, as far as they are of the structure: a dtype, a rank, a
-layout, a flag. The generator report counts the same pairs, of those that PyTorch takes. A record cannot ask
-it: any two conditions that it has of two different things count as possible here, so that its share is the
-smaller one. "No failure found" says the more, the more of these pairs some case has that got as far as to be
-compared: one that failed before says nothing of the numbers.
+Conditions are those of `harness.generate.pairs`: a dtype, a rank, a layout, a flag. A record cannot ask PyTorch
+which pairs it takes: any two conditions of two different things count as possible here. "No failure found" says
+the more, the more of these pairs some case has that got as far as to be compared: one that failed before says
+nothing of the numbers.
 
-What `pytest harness --coverage --op NAME` says: what a run has tried, condition by condition.
+`pytest harness --coverage --op NAME` prints what a run has tried, condition by condition.
 """
 
 from __future__ import annotations
@@ -130,12 +129,12 @@ def tried_pairs(ends: Iterable[RecordedEnd]) -> TriedPairs:
     calls, marked = [], []
     for text, marks in together.values():
         try:
-            calls.append([Invocation.from_json(text)])
+            calls.append(Invocation.from_json(text))
         except InvalidInvocation:
             # It is not a call of an operator, but a whole model.
             continue
         marked.append(marks)
-    return _of_table(pair_table(calls, values=False), np.array(marked, bool).reshape(-1, 4))
+    return _of_table(pair_table(calls), np.array(marked, bool).reshape(-1, 4))
 
 
 def _of_table(table: PairTable, marked: npt.NDArray[np.bool_]) -> TriedPairs:

@@ -19,7 +19,6 @@ from harness.core.invocation import Invocation
 # Each registers its families of points.
 from harness.coverage.asker import Asker
 from harness.coverage.exceptions import Excuse
-from harness.coverage.pair_survey import PairSurvey
 from harness.coverage.points import FAMILIES, Acceptance, Point, PointFamily, SurveyedOperator
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
@@ -64,7 +63,6 @@ class Survey:
         missed: Reachable points that are not, nor excused.
         excused: Points not hit that an exception covers, each with its place among the exceptions.
         ranks: Rank of the first tensor → draws.
-        pairs: Of the conditions of its calls, where those were surveyed.
     """
 
     overload: str
@@ -77,7 +75,6 @@ class Survey:
     missed: list[Missed] = field(default_factory=list)
     excused: list[tuple[str, int]] = field(default_factory=list)
     ranks: dict[int, int] = field(default_factory=dict)
-    pairs: PairSurvey | None = None
 
     @property
     def defects(self) -> list[str]:

@@ -18,7 +18,7 @@ The overloads that are to have an operator case: computed, never listed by hand.
 
 An operator is in the set if any source names one of its overloads, and it is in with all its functional
 overloads: a model that calls ``stft`` calls whichever overload fits its arguments. Sources that cost little
-are asked here; the lists that `slow_sources` writes are read.
+are asked here; the lists that `ci/tables/called_overloads.py` writes are read.
 
 Why some overloads of the target set have no operator case: `cases/not_covered.toml`, read and checked.
 """
@@ -59,7 +59,7 @@ def functional_overloads() -> frozenset[str]:
     )
 
 
-_HEADER = "# Made by `python -m harness.coverage.slow_sources` with torch "
+_HEADER = "# Made by `python ci/tables/called_overloads.py` with torch "
 #: Recorded source → its file, which is in the directory of the operator cases.
 FILES = {name: cases_directory() / f"{name}.txt" for name in ("opinfo", "exported")}
 
@@ -156,7 +156,7 @@ def outdated() -> list[str]:
     """One line per recorded source that was made with another PyTorch than this."""
     return [
         f"{path.name} was made with torch {made_with(name)}, this is torch {release()}: "
-        "python -m harness.coverage.slow_sources makes it again"
+        "python ci/tables/called_overloads.py makes it again"
         for name, path in FILES.items()
         if made_with(name) != release()
     ]

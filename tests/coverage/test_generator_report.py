@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +13,9 @@ from pathlib import Path
 import pytest
 from harness_runs import output, run_harness, vector
 
-from harness.core.invocation import Enumerated, Invocation
+from harness.core.invocation import Invocation
 from harness.coverage.asker import Asker
-from harness.coverage.exceptions import BadExceptions, Excuse, excuses, read
-from harness.coverage.pair_survey import PairShare, PairSurvey, survey_pairs
+from harness.coverage.exceptions import BadExceptions, excuses, read
 from harness.coverage.survey import DRAWS, DYNAMIC, Survey, survey
 from harness.generate.case_library import load_cases
 from harness.generate.draw import OMIT, Draw
@@ -158,50 +156,12 @@ def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> N
         ["aten.celu.default", "120", "100.0%"],
     ]
     assert "2 have no defect" in done.stdout
-    assert re.search(r"^aten.celu.default +\d+ +\d+/\d+ +\d+% +– +\d+/\d+ +\d+% +–$", done.stdout, re.MULTILINE)
-    assert re.search(
-        r"^\d+.\d% of [\d,]+ structural pairs are drawn in the default budget; ", done.stdout, re.MULTILINE
-    )
-    assert "Structural pairs not drawn, most frequent first: " in done.stdout
 
 
 def test_the_command_refuses_what_it_cannot_do() -> None:
     done = run_harness("--generator-report", "0", "--op", "celu")
     assert done.returncode == 4
     assert "--generator-report N needs a positive N" in done.stderr
-
-
-def pairs_of(case: OperatorCase, asker: Asker, excused: tuple[Excuse, ...] = ()) -> PairSurvey:
-    return survey_pairs(case, asker, seed=0, examples=128, values=4, at_ten=True, excuses=excused)
-
-
-def test_pairs_that_pytorch_takes_and_that_are_not_drawn_are_counted(asker: Asker) -> None:
-    def apart(d: Draw) -> Arguments:
-        spec = d.tensor((d.size(2, 9), 3), contiguous=True)
-        return {"self": spec, "dim": [0], "keepdim": d.boolean() and d.dtype != "float64"}
-
-    case = planted("aten.amax.default", arguments=apart, dtypes=("float32", "float64"))
-    poor = pairs_of(case, asker)
-    assert poor.structural == PairShare(reachable=4, drawn=3, drawn_at_ten=3)
-    assert poor.examples == ["keepdim=True × dtype float64"]
-    assert poor.undrawn == {"attribute × dtype": 1}
-    assert 30 < poor.with_values.drawn <= (poor.with_values.drawn_at_ten or 0) <= poor.with_values.reachable
-
-    excuse = Excuse(("aten.amax.*",), (), "it is planted", ("keepdim=True × dtype float64",))
-    excused = pairs_of(case, asker, (excuse,))
-    assert excused.excused == [("keepdim=True × dtype float64", 0)]
-    assert excused.structural == PairShare(reachable=3, drawn=3, drawn_at_ten=3)
-
-
-def test_pairs_that_pytorch_refuses_or_that_follow_are_none(asker: Asker) -> None:
-    def arguments(d: Draw) -> Arguments:
-        spec = d.tensor((d.size(2, 9), 3), contiguous=True)
-        given = d.boolean() or d.dtype == "int64"
-        return {"self": spec, "dim": [0], "dtype": Enumerated("dtype", "float32") if given else OMIT}
-
-    # Integers have a mean in a floating-point dtype alone, so that who draws them draws the argument.
-    found = pairs_of(planted("aten.mean.dim", arguments=arguments, dtypes=("float32", "int64")), asker)
-    assert found.structural == PairShare(reachable=1, drawn=1, drawn_at_ten=1)
 
 
 def test_an_exception_without_a_reason_is_refused(tmp_path: Path) -> None:

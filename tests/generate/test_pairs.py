@@ -9,12 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec, contiguous_strides
 from harness.generate.pairs.table import PairTable, pair_table
-
-
-def tensor(shape: tuple[int, ...], values: Sequence[float], dtype: str = "float32") -> TensorSpec:
-    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
 
 
 def ordinary(shape: tuple[int, ...], dtype: str = "float32") -> TensorSpec:
@@ -43,7 +39,7 @@ def test_conditions_say_what_a_call_is() -> None:
         keepdim=True,
     )
     second = call("aten.amax.default", self=ordinary((), "uint32"))
-    table = pair_table([[first], [second]], values=False)
+    table = pair_table([first, second])
     assert names(table) >= {
         *("dtype float16", "self rank 3", "self size 1", "self offset", "keepdim=True"),
         *("dim several", "dim out of order", "dim of both signs", "dim is last", "dim of size 2+"),
@@ -53,7 +49,7 @@ def test_conditions_say_what_a_call_is() -> None:
 
 def test_a_number_is_seen_beside_the_dtype() -> None:
     def fit(dtype: str, value: float) -> set[str]:
-        made = [[call("aten.eq.Scalar", self=ordinary((2,), dtype), other=value)]]
+        made = [call("aten.eq.Scalar", self=ordinary((2,), dtype), other=value)]
         return {name for name in names(pair_table(made)) if name.endswith("the dtype")}
 
     assert fit("float32", 2**24 + 1) == fit("float32", 0.1) == {"other rounded in the dtype"}
@@ -65,7 +61,7 @@ def test_a_number_is_seen_beside_the_dtype() -> None:
 
 def test_parts_of_a_complex_number_are_seen() -> None:
     def said(dtype: str, alpha: complex) -> set[str]:
-        made = [[call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)]]
+        made = [call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)]
         found = {name for name in names(pair_table(made)) if name.startswith("alpha ")}
         return {name.removeprefix("alpha ") for name in found} - {"given", "complex"}
 
@@ -79,7 +75,7 @@ def test_parts_of_a_complex_number_are_seen() -> None:
     assert said("complex64", complex(0.5, nan)) == {"with a part NaN"}
     assert said("complex64", complex(-inf, 1)) == {"with a part infinite"}
     calls = [
-        [call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)]
+        call("aten.sub.Scalar", self=ordinary((2,), dtype), other=1, alpha=alpha)
         for dtype in ("complex64", "float32")
         for alpha in (2, 2j)
     ]
@@ -96,52 +92,11 @@ def test_windows_and_sizes_are_seen_together() -> None:
         ceil_mode=True,
     )
     resized = call("aten.upsample_nearest2d.default", self=ordinary((1, 1, 4, 6)), output_size=(2, 4))
-    assert names(pair_table([[pooled]])) >= {
+    assert names(pair_table([pooled])) >= {
         *("window smaller than input", "stride larger than window", "last window cut", "ceil_mode=True"),
         "padding one",
     }
-    assert "output does not divide input" in names(pair_table([[resized]]))
-
-
-def test_values_count_as_a_pair_where_they_face_each_other() -> None:
-    nan, inf = float("nan"), float("inf")
-    apart = call("aten.add.Tensor", self=tensor((2,), (nan, 1.5)), other=tensor((2,), (1.5, inf)))
-    facing = call("aten.add.Tensor", self=tensor((2,), (nan, 1.5)), other=tensor((1,), (inf,)))
-    unlike = call("aten.mm.default", self=tensor((3, 1), (nan, 2, 3)), mat2=tensor((1, 2), (2, inf)))
-    plain = call("aten.add.Tensor", self=tensor((2,), (2, 3)), other=tensor((2,), (2, 3)))
-    table = pair_table([[apart], [facing], [plain]])
-    wanted = frozenset(("self NaN", "other +inf"))
-    assert wanted not in pairs(table, [0])
-    assert frozenset(("self half", "other +inf")) in pairs(table, [0])
-    assert wanted in pairs(table, [1])
-    # No two tensors that are not broadcast have elements that face each other.
-    three = call("aten.mm.default", self=tensor((3, 2), (nan, *[2] * 5)), mat2=tensor((2, 4), (inf, *[2] * 7)))
-    calm = call("aten.mm.default", self=ordinary((3, 2)), mat2=ordinary((2, 4)))
-    assert frozenset(("self NaN", "mat2 +inf")) in pairs(pair_table([[three], [unlike], [calm]]), [0])
-
-
-@pytest.mark.parametrize(
-    ("indices", "said"),
-    [
-        ((0, 1, 2), {"distinct", "ascending"}),
-        ((2, -1, 2), {"negative", "repeated", "out of order"}),
-        ((1, 1, 1), {"repeated", "all equal"}),
-    ],
-)
-def test_patterns_of_indices_and_masks_are_conditions(indices: tuple[int, ...], said: set[str]) -> None:
-    # Drawn indices have a recipe; the harness's own seeds give these among many.
-    found: set[str] = set()
-    for seed in range(2000):
-        index = TensorSpec((3,), "int64", (1,), 0, Recipe(("signed_index", 3), "mixed", seed))
-        table = pair_table([[call("aten.take.default", self=ordinary((3,)), index=index)]])
-        words = {c.removeprefix("index ") for c in names(table) if c.startswith("index ")}
-        if said <= words:
-            found = words
-            break
-    assert said <= found, indices
-    mask = tensor((4,), (False, True, False, False), "bool")
-    masked = call("aten.masked_fill.Scalar", self=ordinary((4,)), mask=mask, value=1)
-    assert "mask one true" in names(pair_table([[masked]]))
+    assert "output does not divide input" in names(pair_table([resized]))
 
 
 def test_what_follows_or_never_changes_makes_no_pair() -> None:
@@ -150,10 +105,10 @@ def test_what_follows_or_never_changes_makes_no_pair() -> None:
         for dtype in ("float32", "float64")
         for low in (0.5, -2)
     ]
-    found = {name for pair in pairs(pair_table([[one] for one in calls], values=False)) for name in pair}
+    found = {name for pair in pairs(pair_table(calls)) for name in pair}
     assert not {name for name in found if name.startswith(("max", "self rank"))}
     assert {"min positive", "min negative", "min int", "dtype float64"} <= found
-    made = pairs(pair_table([[one] for one in calls], values=False))
+    made = pairs(pair_table(calls))
     assert frozenset(("min int", "min negative")) not in made
     assert frozenset(("min int", "dtype float32")) in made
 
@@ -174,5 +129,5 @@ def test_pairs_are_read_without_pytorch() -> None:
     ],
 )
 def test_a_later_tensor_has_a_shape_beside_the_first(shape: tuple[int, ...], words: str) -> None:
-    table = pair_table([[call("aten.add.Tensor", self=ordinary((2, 3)), other=ordinary(shape))]])
+    table = pair_table([call("aten.add.Tensor", self=ordinary((2, 3)), other=ordinary(shape))])
     assert f"other {words}" in names(table)

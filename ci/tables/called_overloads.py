@@ -1,6 +1,6 @@
-"""The sources that cost minutes to ask, written down: what OpInfo calls, and what torch.export sees.
+"""Write down which overloads OpInfo calls and torch.export sees, which costs minutes to ask.
 
-    python -m harness.coverage.slow_sources            # both; minutes on one core
+    python ci/tables/called_overloads.py            # both; minutes on one core
 
 rewrites ``opinfo.txt`` and ``exported.txt`` in `cases`, one overload a line, sorted, with the version of
 PyTorch that they were made with in the first line. `target` reads them.
@@ -19,10 +19,14 @@ Both keep what is functional (`harness.coverage.target`).
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 
