@@ -14,7 +14,6 @@ import onnx
 import torch
 
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import RuleTemplate, TemplateRequest
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.torch_operators import pytree
@@ -264,7 +263,6 @@ class ConverterEntry:
             one that is not asked.
         conversions: The converter's own conversion functions for an overload, a line each, none for none;
             None where it cannot tell.
-        skeleton: Code of a rule to be filled in; None where there is none.
         opsets: Those that it can be asked for; none where it makes no ONNX models.
         notes: What a person should know of its exports on this installation, a line each. Asked in a worker
             process when the converter is started.
@@ -287,7 +285,6 @@ class ConverterEntry:
     decomposes: bool = False
     witness: int | None = None
     conversions: Callable[[str], tuple[str, ...]] | None = None
-    skeleton: Callable[[TemplateRequest], RuleTemplate] | None = None
     opsets: Callable[[], range] = known_opsets
     notes: Callable[[], tuple[str, ...]] = tuple
     makes: str = ONNX

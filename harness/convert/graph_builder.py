@@ -20,7 +20,6 @@ import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, UnsupportedOperator, register
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import RuleTemplate, TemplateRequest, body
 from harness.convert.torch_private import quiet
 from harness.core.plugins import Unavailable, importable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
@@ -76,24 +75,6 @@ class Exporter:
         with contextlib.redirect_stdout(io.StringIO()):
             found = functions.find_function(overload(name))[0]
         return () if found is None else (str(found.__name__),)
-
-    def skeleton(self, wanted: TemplateRequest) -> RuleTemplate:
-        """A rule to be filled in."""
-        functions = []
-        for signature in wanted.signatures:
-            names = [p.declaration for p in signature.parameters]
-            own = f"{signature.function_name}_{self.package}"
-            functions += [
-                f'@rule("{self.name}", "{signature.torch_name}")',
-                f'def {own}(g, sts, outputs, {", ".join(names)}, name="{signature.function_name}"):',
-                "    # The last node is made with `outputs=outputs`: return g.op.Relu(self, outputs=outputs)",
-                *body(wanted, signature),
-                "",
-                "",
-            ]
-        return RuleTemplate(
-            code="\n".join(functions).rstrip() + "\n", imports=("from harness.convert.rules import rule",)
-        )
 
     def snippet(self, wanted: ExportWanted) -> ExportSnippet:
         """See `harness.convert.converter.ConverterEntry`."""
@@ -193,6 +174,5 @@ def plug_in(exporter: Exporter, *, tracker: str) -> None:
             snippet=exporter.snippet,
             tracker=tracker,
             conversions=exporter.conversions,
-            skeleton=exporter.skeleton,
         )
     )

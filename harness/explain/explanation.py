@@ -1,52 +1,73 @@
-"""All that is known of one operator on its way to ONNX, put together.
+"""All that can be found out about one operator on its way to ONNX.
 
-The arguments of an ATen schema beside the inputs and attributes of an ONNX operator.
-
-All that is found out about one operator, put together.
+PyTorch's schema and decomposition, ONNX's counterpart and its arguments, each converter's function, and what becomes
+of some drawn calls in every converter and backend.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import textwrap
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
-from harness.compare.verdict import Verdict
-from harness.convert.converter import CONVERTERS, find_converter
-from harness.convert.rules.template import Parameter, Signature, TemplateRequest
-from harness.convert.torch_private import PrivatePartMissing
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.convert.converter import CONVERTERS, find_converter, onnx_converter
+from harness.convert.provenance import emitted
+from harness.convert.torch_private import PrivatePartMissing, quiet
 from harness.core.documents import plain
 from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.execute.program import Exportable, export_request
+from harness.execute.run_steps import emitted_opset
 from harness.execute.supervisor import Supervisor
-from harness.explain import onnx_operator, trials, trials as trial
+from harness.execute.task import Settings
+from harness.execute.torch_call import call_invocation
+from harness.explain import onnx_operator
 from harness.explain.onnx_operator import Candidate, Meaning, OnnxOperator, Slot, same_name, synonyms
-from harness.explain.operator import Operator, OperatorDecomposition, Overload, decompose, find_operator
-from harness.explain.trials import Emitted
+from harness.explain.operator import (
+    Operator,
+    OperatorDecomposition,
+    Overload,
+    Parameter,
+    Signature,
+    decompose,
+    find_operator,
+    signature,
+)
 from harness.generate.case_library import load_cases
+from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.record import store
-from harness.record.run_info import read_run_info
+from harness.generate.sources.recorded import Replayed
+from harness.locate.source_code import emitting_place
+from harness.plan.unit import Unit, run_unit
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
+
+#: Calls among which the one that shows most is chosen.
+_CHOICE = 32
+#: Exports in which a node is looked for: an optimiser may leave none of a trivial call.
+_LOOKED_AT = 4
+#: Stages that a case gets to only with a model.
+_CONVERTED = (Stage.LOAD, Stage.RUN, Stage.COMPARE)
+#: What converters put around the operator that does the work.
+_GLUE = frozenset(
+    {"Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Concat", "Shape", "Gather", "Slice"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """One line of the comparison.
+    """An argument of an ATen schema and its counterpart in ONNX.
 
     Attributes:
         aten: Argument of the schema with its type and default; "" where ONNX alone has such a thing.
         onnx: Input or attribute; "" where PyTorch alone has it.
         kind: ``input`` or ``attribute``; "" without `onnx`.
         type: Of the ONNX side, with its default.
-        why: Why they are beside each other, or what to do where one side is empty.
-        emitted: Converter → what it gave the ONNX side in the tried call.
+        why: Why they correspond, or what to do where one side is empty.
     """
 
     aten: str
@@ -54,42 +75,373 @@ class Pair:
     kind: str
     type: str
     why: str
-    emitted: dict[str, str]
 
 
-def align(
-    signature: Signature, operator: OnnxOperator, candidate: Candidate, emitted: Iterable[Emitted] = ()
-) -> tuple[Pair, ...]:
-    """Each argument with its counterpart, then what of the ONNX operator is left."""
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A node of an exported model.
+
+    Attributes:
+        domain: ``ai.onnx`` for the default one.
+        line: The line of the converter's source that emitted it, with its function; "" where it is unknown.
+    """
+
+    operator: str
+    domain: str
+    line: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emitted:
+    """What a converter made of one call: the model's opset, and its nodes without constants."""
+
+    converter: str
+    call: str
+    opset: int | None
+    nodes: tuple[Node, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """Whether and how a converter converts one overload.
+
+    Attributes:
+        how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for all that it
+            is decomposed into), ``otherwise`` (a case got a model although it tells of neither), ``none``.
+        functions: Its own conversion functions, in its words.
+    """
+
+    overload: str
+    converter: str
+    how: str
+    functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """How the cases of one overload ended with one converter and one backend.
+
+    Attributes:
+        counts: Outcome → how many cases.
+        converted: How many got a model.
+        refusal: The message of the commonest failure; "" for none.
+    """
+
+    overload: str
+    converter: str
+    backend: str
+    counts: dict[str, int]
+    converted: int
+    refusal: str = ""
+
+    @property
+    def cases(self) -> int:
+        """All of them, but those that PyTorch rejects."""
+        return sum(n for outcome, n in self.counts.items() if outcome != Outcome.SKIP)
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """One overload.
+
+    Attributes:
+        case: Family of its operator case; "" for none.
+        decomposition: What it is made of; None where it is not functional.
+        emitted: What converters made of one call.
+        pairs: Its arguments and ONNX's; none without ONNX operator.
+    """
+
+    overload: Overload
+    case: str
+    decomposition: OperatorDecomposition | None
+    conversions: tuple[Conversion, ...]
+    outcomes: tuple[Outcomes, ...]
+    emitted: tuple[Emitted, ...]
+    pairs: tuple[Pair, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """One operator.
+
+    Attributes:
+        overloads: Each of its functional overloads.
+        onnx: ONNX's operator for it; None where none is known.
+        candidate: What is known of the two.
+        emits: Operators that converters emit for it, by converter.
+        unavailable: Converter or backend → why it is not available.
+        missing: Converters without a conversion of some overload → those overloads.
+    """
+
+    operator: Operator
+    overloads: tuple[About, ...]
+    onnx: OnnxOperator | None
+    candidate: Candidate | None
+    emits: dict[str, tuple[str, ...]]
+    unavailable: dict[str, str]
+    missing: dict[str, tuple[str, ...]]
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        data = dataclasses.asdict(self)
+        for about, plain_about in zip(self.overloads, data["overloads"], strict=True):
+            if about.decomposition is not None:
+                plain_about["decomposition"]["reaches"] = about.decomposition.reaches
+        if self.onnx is not None:
+            data["onnx"]["first_opset"] = self.onnx.first_opset
+        return data
+
+
+def explain_operator(
+    word: str, *, examples: int = 10, backend_names: Sequence[str] = (), converter_names: Sequence[str] = ()
+) -> Explanation:
+    """Find out all about an operator.
+
+    Args:
+        word: As a user writes it.
+        examples: Calls to draw and run.
+        backend_names: To run on; none for all of ONNX that can run here.
+        converter_names: To ask; none for all that can run here.
+
+    Raises:
+        harness.core.overloads.UnknownOperator: PyTorch has no such operator.
+        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+    """
+    operator = find_operator(word)
+    load_cases()
+    unavailable = _unavailable()
+    converters, backends = _who_is_asked(converter_names, backend_names, unavailable)
+    calls = {o.name: draw_calls(o.name, examples) for o in operator.functional}
+    candidate = onnx_operator.candidate(operator.name)
+    outcomes, exports = _run(calls, converters, backends, candidate.onnx if candidate else None)
+    candidate = candidate or _only_emitted(exports)
+    standard = onnx_operator.find(candidate.onnx) if candidate else None
+    abouts = tuple(
+        _about(
+            o,
+            calls[o.name],
+            converters,
+            [found for found in outcomes if found.overload == o.name],
+            exports[o.name],
+            align(o.signature, standard, candidate) if standard and candidate else (),
+        )
+        for o in operator.functional
+    )
+    lacking = [c for about in abouts for c in about.conversions if c.how == "none"]
+    return Explanation(
+        operator=operator,
+        overloads=abouts,
+        onnx=standard,
+        candidate=candidate,
+        emits=_operators_by_converter(exports),
+        unavailable=unavailable,
+        missing={
+            name: tuple(c.overload for c in lacking if c.converter == name)
+            for name in converters
+            if any(c.converter == name for c in lacking)
+        },
+    )
+
+
+# Running drawn calls
+
+
+def draw_calls(name: str, count: int) -> list[Invocation]:
+    """Draw different calls of an overload, the one that shows most first; none where no case covers it."""
+    case = OPERATOR_CASES.get(name)
+    if case is None:
+        return []
+    structures = draw_cases(case, seed=0, structures=max(count, _CHOICE), values=1)
+    calls = [d.invocations[0] for d in structures if _is_accepted(d.invocations[0])]
+    defaults = {p.name: p.default for p in signature(name).parameters}
+
+    def shows(call: Invocation) -> tuple[bool, bool, int]:
+        # The plainest dtype, something to compute, and arguments that are not their defaults.
+        given = sum(repr(value) != defaults.get(name) for name, value in call.arguments)
+        return call.dtype != case.dtypes[0], any(t.numel < 2 for t in call.tensors()), -given
+
+    best = min(calls, key=shows, default=None)
+    return [] if best is None else [best, *(call for call in calls if call is not best)][:count]
+
+
+def _is_accepted(invocation: Invocation) -> bool:
+    try:
+        call_invocation(invocation, build_tensors(invocation))
+    except Exception:
+        return False
+    return True
+
+
+def _run(
+    calls: Mapping[str, Sequence[Invocation]],
+    converters: Sequence[str],
+    backends: Sequence[str],
+    counterpart: str | None,
+) -> tuple[list[Outcomes], dict[str, list[Emitted]]]:
+    """How the calls end, and by overload what converters emit for one of them, if possible a `counterpart`."""
+    outcomes: list[Outcomes] = []
+    exports: dict[str, list[Emitted]] = {name: [] for name in calls}
+    with Supervisor() as supervisor:
+        for name, drawn in calls.items():
+            for converter in converters if drawn else ():
+                unit = Unit(
+                    overload=name,
+                    converter=converter,
+                    backends=tuple(backends),
+                    replay=tuple(Replayed(call, None) for call in drawn),
+                    settings=Settings(blame=False),
+                )
+                verdicts = [verdict for rows in run_unit(unit, supervisor) for verdict in rows]
+                outcomes += [_outcomes([v for v in verdicts if v.backend == backend]) for backend in backends]
+                got = {v.case_id for v in verdicts if v.stage in _CONVERTED}
+                export = _emit_one([call for call in drawn if call.case_id in got], converter, counterpart)
+                exports[name] += [export] if export is not None else []
+    return outcomes, exports
+
+
+def _outcomes(verdicts: Sequence[Verdict]) -> Outcomes:
+    """Count the verdicts of one overload, converter and backend."""
+    failures = Counter(v.signature for v in verdicts if v.outcome.is_failure)
+    message = ""
+    if failures:
+        commonest = failures.most_common(1)[0][0]
+        first = next(v for v in verdicts if v.signature == commonest)
+        message = plain(f"{first.outcome} at {first.stage}: {first.message}", 240)
+    return Outcomes(
+        overload=verdicts[0].overload,
+        converter=verdicts[0].converter,
+        backend=verdicts[0].backend,
+        counts=dict(Counter(str(v.outcome) for v in verdicts)),
+        converted=sum(v.stage in _CONVERTED for v in verdicts),
+        refusal=message,
+    )
+
+
+def _emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) -> Emitted | None:
+    """Export the first of some calls that becomes a node of `operator`, else the first; None for no call."""
+    exports = []
+    for call in calls[:_LOOKED_AT]:
+        exports.append(_emit(call, converter))
+        if operator is None or any(node.operator == operator for node in exports[-1].nodes):
+            return exports[-1]
+    return exports[0] if exports else None
+
+
+def _emit(call: Invocation, converter: str) -> Emitted:
+    structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
+    with quiet():
+        graph = emitted(onnx_converter(converter), export_request([structure], opset=None, dynamic=False))
+    nodes = tuple(
+        Node(operator=node.op_type, domain=node.domain or "ai.onnx", line=emitting_place(lines))
+        for node, lines in zip(graph.model.graph.node, graph.lines, strict=True)
+        if node.op_type != "Constant"
+    )
+    return Emitted(converter=converter, call=str(call), opset=emitted_opset(graph.model), nodes=nodes)
+
+
+def _operators_by_converter(exports: Mapping[str, Sequence[Emitted]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, dict[str, None]] = {}
+    for export in chain.from_iterable(exports.values()):
+        found.setdefault(export.converter, {}).update(dict.fromkeys(n.operator for n in export.nodes))
+    return {converter: tuple(operators) for converter, operators in found.items()}
+
+
+def _only_emitted(exports: Mapping[str, Sequence[Emitted]]) -> Candidate | None:
+    """Where no name tells, the one ONNX operator that a converter needs besides glue."""
+    for export in chain.from_iterable(exports.values()):
+        found = {n.operator for n in export.nodes if n.domain == "ai.onnx"} - _GLUE
+        if len(found) == 1:
+            return Candidate(onnx=found.pop(), why=f"what {export.converter} emits for it")
+    return None
+
+
+# Converters and backends
+
+
+def _about(
+    overload: Overload,
+    calls: Sequence[Invocation],
+    converters: Sequence[str],
+    outcomes: Sequence[Outcomes],
+    exports: Sequence[Emitted],
+    pairs: tuple[Pair, ...],
+) -> About:
+    case = OPERATOR_CASES.get(overload.name)
+    decomposition = decompose(overload.name, calls)
+    return About(
+        overload=overload,
+        case=case.family if case else "",
+        decomposition=decomposition,
+        conversions=tuple(_conversion(overload.name, name, decomposition, outcomes) for name in converters),
+        outcomes=tuple(outcomes),
+        emitted=tuple(exports),
+        pairs=pairs,
+    )
+
+
+def _conversion(
+    overload: str, converter: str, decomposition: OperatorDecomposition, outcomes: Sequence[Outcomes]
+) -> Conversion:
+    entry = find_converter(converter)
+    try:
+        functions = entry.conversions(overload) if entry.conversions else ()
+    except PrivatePartMissing:
+        # What became of its cases says enough.
+        functions = ()
+    if functions:
+        how = "own"
+    elif entry.decomposes and decomposition.reaches:
+        how = "decomposition"
+    elif any(o.converter == converter and o.converted for o in outcomes):
+        how = "otherwise"
+    else:
+        how = "none"
+    return Conversion(overload=overload, converter=converter, how=how, functions=functions)
+
+
+def _who_is_asked(
+    converters: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str]
+) -> tuple[list[str], list[str]]:
+    """The converters and backends that a user names, or all of ONNX that can run here."""
+    makers = [e.name for e in CONVERTERS.entries() if e.makes == ONNX]
+    takers = [e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")]
+    makers, takers = ([name for name in known if name not in unavailable] for known in (makers, takers))
+    return list(converters) or makers, list(backends) or takers
+
+
+def _unavailable() -> dict[str, str]:
+    found = {e.name: why.reason for e in CONVERTERS.entries() if (why := e.probe())}
+    found |= {e.name: why.reason for e in BACKENDS.entries() if not e.name.endswith(":") and (why := e.probe(""))}
+    return {name: plain(reason) for name, reason in found.items()}
+
+
+# Arguments and their counterparts
+
+
+def align(schema: Signature, operator: OnnxOperator, candidate: Candidate) -> tuple[Pair, ...]:
+    """Each argument with its counterpart, then what is left of the ONNX operator."""
     slots = {slot.name: slot for slot in operator.node_slots}
-    given = {one.converter: _given(one, operator) for one in emitted}
     pairs: list[Pair] = []
     taken: set[str] = set()
-    for place, parameter in enumerate(signature.parameters):
+    for place, parameter in enumerate(schema.parameters):
         meaning = candidate.arguments.get(parameter.name) or _meaning(parameter, place, slots.values(), taken)
         slot = slots.get(meaning.onnx)
         if slot is not None:
             taken.add(slot.name)
-        pairs.append(_pair(_aten(parameter), slot, meaning.why, given))
+        default = "" if parameter.default is None else f"={parameter.default}"
+        pairs.append(_pair(f"{parameter.type} {parameter.name}{default}", slot, meaning.why))
     for slot in slots.values():
         if slot.name not in taken:
-            pairs.append(_pair("", slot, candidate.others.get(slot.name, _left_over(slot)), given))
+            pairs.append(_pair("", slot, candidate.others.get(slot.name, _left_over(slot))))
     return tuple(pairs)
 
 
-def _pair(aten: str, slot: Slot | None, why: str, given: dict[str, dict[str, str]]) -> Pair:
+def _pair(aten: str, slot: Slot | None, why: str) -> Pair:
     if slot is None:
-        return Pair(aten=aten, onnx="", kind="", type="", why=why, emitted={})
+        return Pair(aten=aten, onnx="", kind="", type="", why=why)
     default = f" = {slot.default}" if slot.default else ""
     optional = "" if slot.required or default else ", optional"
-    seen = {name: values[slot.name] for name, values in given.items() if slot.name in values}
-    kind = f"{slot.type}{default}{optional}"
-    return Pair(aten=aten, onnx=slot.name, kind=slot.kind, type=kind, why=why, emitted=seen)
-
-
-def _aten(parameter: Parameter) -> str:
-    default = "" if parameter.default is None else f"={parameter.default}"
-    return f"{parameter.type} {parameter.name}{default}"
+    return Pair(aten=aten, onnx=slot.name, kind=slot.kind, type=f"{slot.type}{default}{optional}", why=why)
 
 
 def _meaning(parameter: Parameter, place: int, slots: Iterable[Slot], taken: set[str]) -> Meaning:
@@ -116,314 +468,3 @@ def _left_over(slot: Slot) -> str:
     if slot.required:
         return "required, and no argument is known to stand for it"
     return f"left at its default, {slot.default}" if slot.default else "may be left out"
-
-
-def _given(one: Emitted, operator: OnnxOperator) -> dict[str, str]:
-    """What the first node of that operator was given, by the names of the specification."""
-    for node in one.nodes:
-        if node.operator == operator.name and node.domain == operator.domain:
-            inputs = [slot.name for slot in operator.slots if slot.kind == "input"]
-            named = {name: text for name, text in zip(inputs, node.inputs, strict=False) if text}
-            return {**named, **node.attributes}
-    return {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conversion:
-    """Whether and how a converter converts one overload.
-
-    Attributes:
-        how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for all that it
-            is decomposed into), ``otherwise`` (a case got a model although it tells of neither), ``none``.
-        functions: Its own conversion functions, in its words.
-    """
-
-    overload: str
-    converter: str
-    how: str
-    functions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class About:
-    """One overload.
-
-    Attributes:
-        case: Family of its operator case; "" for none.
-        decomposition: What it is made of; None where it is not functional.
-        emitted: What converters made of one call.
-        pairs: Its arguments beside ONNX's; none without ONNX operator.
-    """
-
-    overload: Overload
-    case: str
-    decomposition: OperatorDecomposition | None
-    conversions: tuple[Conversion, ...]
-    outcomes: tuple[trial.Outcomes, ...]
-    emitted: tuple[trial.Emitted, ...]
-    pairs: tuple[Pair, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """One operator.
-
-    Attributes:
-        overloads: Each of its functional overloads.
-        onnx: ONNX's operator for it; None where none is known.
-        candidate: What is known of the two.
-        emits: Operators that converters emit for it, by converter.
-        spec: How backends do in the specification's own tests of the ONNX operator.
-        source: Where `About.outcomes` are from, in words.
-        unavailable: Converter or backend → why it is not available.
-        missing: Converters without a conversion of some overload → those overloads.
-        skeleton: A file of rules to be filled in; "" for none.
-    """
-
-    operator: Operator
-    overloads: tuple[About, ...]
-    onnx: onnx_operator.OnnxOperator | None
-    candidate: onnx_operator.Candidate | None
-    emits: dict[str, tuple[str, ...]]
-    spec: tuple[trials.SpecResult, ...]
-    source: str
-    unavailable: dict[str, str]
-    missing: dict[str, tuple[str, ...]]
-    skeleton: str
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain JSON data."""
-        data = dataclasses.asdict(self)
-        for about, plain_about in zip(self.overloads, data["overloads"], strict=True):
-            for one, plain_one in zip(about.emitted, plain_about["emitted"], strict=True):
-                plain_one["invocation"] = one.invocation.to_data()
-                plain_one["call"] = str(one.invocation)
-            if about.decomposition is not None:
-                plain_about["decomposition"]["reaches"] = about.decomposition.reaches
-        if self.onnx is not None:
-            data["onnx"]["first_opset"] = self.onnx.first_opset
-        return data
-
-
-def explain_operator(
-    word: str,
-    *,
-    run: Path | None,
-    examples: int = 8,
-    backend_names: Sequence[str] = (),
-    converter_names: Sequence[str] = (),
-    skeleton: bool = False,
-) -> Explanation:
-    """Find out all about an operator.
-
-    Args:
-        word: As a user writes it.
-        run: A recorded run to take outcomes from; what it has none of is tried.
-        examples: Calls to try.
-        backend_names: To try on; none for all that can run here.
-        converter_names: To ask; none for all that can run here.
-        skeleton: Also write a skeleton where nothing is missing.
-
-    Raises:
-        harness.core.overloads.UnknownOperator: PyTorch has no such operator.
-        harness.record.layout.ResultsError: the run cannot be read.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
-    """
-    operator = find_operator(word)
-    load_cases()
-    unavailable = _unavailable()
-    names, targets = _who_is_asked(converter_names, backend_names, unavailable)
-    overloads = [o.name for o in operator.functional]
-    recorded = _recorded(run, overloads)
-    candidate = onnx_operator.candidate(operator.name)
-    calls = {name: trial.drawn(name, examples) for name in overloads}
-    tried, emitted = _tried(calls, names, targets, recorded, candidate.onnx if candidate else None)
-    outcomes = trial.outcomes([*recorded, *tried])
-    candidate = candidate or _only_emitted(emitted)
-    standard = onnx_operator.find(candidate.onnx) if candidate else None
-    abouts = tuple(
-        _about(o, calls[o.name], names, outcomes, emitted[o.name], standard, candidate) for o in operator.functional
-    )
-    lacking = [c for about in abouts for c in about.conversions if c.how == "none"]
-    missing = {
-        name: tuple(c.overload for c in lacking if c.converter == name)
-        for name in names
-        if any(c.converter == name for c in lacking)
-    }
-    wanted = names if skeleton else list(missing)
-    hints = _hint(standard, candidate.why if candidate else "", abouts[0].pairs if abouts else ())
-    return Explanation(
-        operator=operator,
-        overloads=abouts,
-        onnx=standard,
-        candidate=candidate,
-        emits=_emits(emitted),
-        spec=tuple(trials.run_spec_tests(standard.name, targets)) if standard else (),
-        source=_source(run, recorded, tried, examples),
-        unavailable=unavailable,
-        missing=missing,
-        skeleton=_rules_file(operator, wanted, hints),
-    )
-
-
-def _tried(
-    calls: Mapping[str, Sequence[Invocation]],
-    converters: Sequence[str],
-    backends: Sequence[str],
-    recorded: Sequence[Verdict],
-    counterpart: str | None,
-) -> tuple[list[Verdict], dict[str, list[trial.Emitted]]]:
-    """Verdicts on the calls of overloads that nothing is recorded of, and the nodes that converters emit for them."""
-    tried: list[Verdict] = []
-    emitted: dict[str, list[trial.Emitted]] = {name: [] for name in calls}
-    with Supervisor() as supervisor:
-        for name, drawn in calls.items():
-            for converter in converters if drawn else ():
-                verdicts = trial.try_calls(drawn, converter, backends, supervisor)
-                if not any(v.overload == name and v.converter == converter for v in recorded):
-                    tried += verdicts
-                emission = trial.emit_one(trial.convertible(drawn, verdicts, converter), converter, counterpart)
-                if emission is not None:
-                    emitted[name].append(emission)
-    return tried, emitted
-
-
-def _about(
-    overload: Overload,
-    calls: Sequence[Any],
-    names: Sequence[str],
-    outcomes: Sequence[trial.Outcomes],
-    emitted: Sequence[trial.Emitted],
-    standard: onnx_operator.OnnxOperator | None,
-    candidate: onnx_operator.Candidate | None,
-) -> About:
-    case = OPERATOR_CASES.get(overload.name)
-    decomposition = decompose(overload.name, calls)
-    own = [o for o in outcomes if o.overload == overload.name]
-    return About(
-        overload=overload,
-        case=case.family if case else "",
-        decomposition=decomposition,
-        conversions=tuple(_conversion(overload.name, name, decomposition, own) for name in names),
-        outcomes=tuple(own),
-        emitted=tuple(emitted),
-        pairs=align(overload.signature, standard, candidate, emitted) if standard and candidate else (),
-    )
-
-
-def _conversion(
-    overload: str, converter: str, decomposition: OperatorDecomposition, outcomes: Sequence[trial.Outcomes]
-) -> Conversion:
-    entry = find_converter(converter)
-    try:
-        functions = entry.conversions(overload) if entry.conversions else ()
-    except PrivatePartMissing:
-        # What became of its cases says enough.
-        functions = ()
-    if functions:
-        how = "own"
-    elif entry.decomposes and decomposition.reaches:
-        how = "decomposition"
-    elif any(o.converter == converter and o.converted for o in outcomes):
-        how = "otherwise"
-    else:
-        how = "none"
-    return Conversion(overload=overload, converter=converter, how=how, functions=functions)
-
-
-def _recorded(run: Path | None, overloads: Sequence[str]) -> list[Verdict]:
-    """The run's verdicts; a finished run alone, as one that goes on may hold half of them."""
-    if run is None or not overloads:
-        return []
-    return [v for v in store.verdicts(run, pc.field("overload").isin(overloads)) if not v.rule]
-
-
-def _source(run: Path | None, recorded: Sequence[Verdict], tried: Sequence[Verdict], examples: int) -> str:
-    parts = []
-    if run is not None and recorded:
-        parts.append((f"the run {read_run_info(run).run_id}", recorded))
-    if tried:
-        parts.append((f"up to {examples} drawn calls tried now", tried))
-    return " and ".join(f"{what} ({', '.join(sorted({v.converter for v in of}))})" for what, of in parts)
-
-
-def _who_is_asked(
-    converters: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str]
-) -> tuple[list[str], list[str]]:
-    """The converters and backends that a user names, or all of ONNX that can run here."""
-    makers = [e.name for e in CONVERTERS.entries() if e.makes == ONNX]
-    takers = [e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")]
-    makers, takers = ([name for name in known if name not in unavailable] for known in (makers, takers))
-    return list(converters) or makers, list(backends) or takers
-
-
-def _unavailable() -> dict[str, str]:
-    found = {e.name: why.reason for e in CONVERTERS.entries() if (why := e.probe())}
-    found |= {e.name: why.reason for e in BACKENDS.entries() if not e.name.endswith(":") and (why := e.probe(""))}
-    return {name: plain(reason) for name, reason in found.items()}
-
-
-def _emits(emitted: dict[str, list[trial.Emitted]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
-    for one in chain.from_iterable(emitted.values()):
-        found.setdefault(one.converter, {}).update(dict.fromkeys(n.operator for n in one.nodes))
-    return {converter: tuple(operators) for converter, operators in found.items()}
-
-
-#: What converters put around the operator that does the work.
-_GLUE = frozenset(
-    {"Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Concat", "Shape", "Gather", "Slice"}
-)
-
-
-def _only_emitted(emitted: dict[str, list[trial.Emitted]]) -> onnx_operator.Candidate | None:
-    """Where no name tells, the one ONNX operator that a converter needs beside glue."""
-    for one in chain.from_iterable(emitted.values()):
-        found = {n.operator for n in one.nodes if n.domain == "ai.onnx"} - _GLUE
-        if len(found) == 1:
-            return onnx_operator.Candidate(onnx=found.pop(), why=f"what {one.converter} emits for it")
-    return None
-
-
-def _hint(operator: onnx_operator.OnnxOperator | None, why: str, pairs: Sequence[Pair]) -> tuple[str, ...]:
-    """Comments on the ONNX operator that may serve."""
-    if operator is None:
-        return ()
-    lines = [f"ONNX {operator.name}, since opset {operator.first_opset}: {why}"]
-    for pair in pairs:
-        one = pair.aten or "(no argument)"
-        other = f"{pair.onnx} ({pair.kind})" if pair.onnx else "(no counterpart)"
-        lines.append(f"  {one} -> {other}: {pair.why}")
-    return tuple(part for line in lines for part in textwrap.wrap(line, 100, subsequent_indent="      "))
-
-
-def _rules_file(operator: Operator, names: Sequence[str], hints: Sequence[str]) -> str:
-    """A file for ``--rules`` to be filled in, of converters' skeletons; "" where nothing is functional."""
-    signatures = tuple(o.signature for o in operator.functional)
-    imports: dict[str, None] = {}
-    functions: list[str] = []
-    for name in names if signatures else ():
-        entry = find_converter(name)
-        if entry.skeleton is None:
-            continue
-        # A hint once is enough.
-        wanted = TemplateRequest(signatures=signatures, hint=tuple(hints) if not functions else ())
-        skeleton = entry.skeleton(wanted)
-        imports.update(dict.fromkeys(skeleton.imports))
-        functions.append(skeleton.code.rstrip())
-    if not functions:
-        return ""
-    title = f'"""Rules for {operator.name}: fill in, then `pytest harness --rules THIS_FILE`."""'
-    return "\n\n".join([title, _imports(tuple(imports))]) + "\n\n\n" + "\n\n\n".join(functions) + "\n"
-
-
-def _imports(lines: Sequence[str]) -> str:
-    """Other packages first; what is imported from one module on one line."""
-    together: dict[str, list[str]] = {}
-    for line in lines:
-        module, _, names = line.removeprefix("from ").partition(" import ")
-        together.setdefault(module, []).append(names)
-    texts = [f"from {module} import {', '.join(sorted(names))}" for module, names in together.items()]
-    theirs = sorted(text for text in texts if not text.startswith("from harness"))
-    ours = sorted(text for text in texts if text.startswith("from harness"))
-    return "\n\n".join("\n".join(part) for part in (theirs, ours) if part)

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 
-from harness.convert.rules.template import Parameter, Signature
 from harness.convert.torch_private import (
     PrivatePartMissing,
     decomposition_functions,
@@ -31,6 +30,38 @@ from harness.core.torch_operators import OpOverload, is_composite, is_dispatched
 from harness.coverage.target import functional_overloads
 from harness.execute.program import Exportable, export_request
 from harness.execute.torch_call import call_invocation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """An argument of an operator's schema.
+
+    Attributes:
+        name: The schema's.
+        type: As the schema prints it: ``Tensor``, ``Tensor[]``, ``Scalar``, ``SymInt[2]``, ``float?``.
+        default: As Python code; None where the argument is required.
+        keyword: Whether it is given by keyword alone.
+    """
+
+    name: str
+    type: str
+    default: str | None = None
+    keyword: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The type without what makes it optional and without sizes: ``Tensor``, ``SymInt[]``."""
+        plain = self.type.removesuffix("?")
+        return plain.partition("[")[0].removesuffix("?") + ("[]" if "[" in plain else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signature:
+    """An overload as its schema states it; `overload` is its dotted name."""
+
+    overload: str
+    schema: str
+    parameters: tuple[Parameter, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +160,6 @@ def signature(name: str) -> Signature:
             )
             for argument in schema.arguments
         ),
-        outputs=len(schema.returns),
     )
 
 

@@ -13,9 +13,8 @@ from rich.text import Text
 from harness.compare.verdict import Outcome
 from harness.convert.converter import find_converter
 from harness.core.documents import plain, shown
-from harness.explain.explanation import About, Explanation
+from harness.explain.explanation import About, Emitted, Explanation, Outcomes
 from harness.explain.onnx_operator import OnnxOperator
-from harness.explain.trials import Emitted, Outcomes
 
 _HOW = {
     "own": "own conversion",
@@ -123,17 +122,9 @@ def _pairs(about: About) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for name, ratio in (("ATen", 3), ("ONNX", 3), ("how", 5)):
         table.add_column(name, ratio=ratio, overflow="fold")
-    emitting = [e.converter for e in about.emitted if any(e.converter in p.emitted for p in about.pairs)]
-    for converter in emitting:
-        table.add_column(f"{converter} emitted", ratio=2, overflow="fold")
     for pair in about.pairs:
         onnx = f"{pair.onnx} ({pair.kind}: {pair.type})" if pair.onnx else "–"
-        table.add_row(
-            shown(pair.aten or "–"),
-            shown(onnx),
-            shown(pair.why),
-            *(shown(pair.emitted.get(converter, "")) for converter in emitting),
-        )
+        table.add_row(shown(pair.aten or "–"), shown(onnx), shown(pair.why))
     return table
 
 
@@ -153,45 +144,28 @@ def _converters(found: Explanation) -> Iterator[RenderableType]:
 
 
 def _emitted(one: Emitted) -> Iterator[RenderableType]:
-    call = f"{one.converter}, opset {one.opset}, {one.invocation}"
+    call = f"{one.converter}, opset {one.opset}, {one.call}"
     yield _indented(shown(call, style="cyan", limit=240), 4)
     for node in one.nodes[:12]:
-        attributes = ", ".join(f"{name}={value}" for name, value in sorted(node.attributes.items()))
         domain = "" if node.domain == "ai.onnx" else f"{node.domain}."
-        inputs = ", ".join(text or "–" for text in node.inputs)
-        parts = "; ".join(part for part in (inputs, attributes) if part)
-        yield _indented(shown(f"{domain}{node.operator}({parts})"), 6)
-        if node.line:
-            yield _indented(shown(node.line, style="dim"), 8)
+        yield _indented(Text.assemble(f"{domain}{node.operator}  ", (plain(node.line), "dim")), 6)
     if len(one.nodes) > 12:
         yield Text(f"      and {len(one.nodes) - 12} more nodes")
 
 
 def _backends(found: Explanation) -> Iterator[RenderableType]:
     yield Text("Backends", style="bold")
-    if found.spec and found.onnx:
-        yield Text(f"  {found.onnx.name} in the specification's own tests")
-        for result in found.spec:
-            opsets = f", opset {', '.join(map(str, result.opsets))}" if result.opsets else ""
-            words = f"{result.backend:<16} {result.agreed} of {result.tests} agree, {result.built} load"
-            yield _indented(Text(words + opsets, style="" if result.built else "red"), 4)
-            if result.problem:
-                yield _indented(shown(result.problem, style="dim"), 6)
-    elif found.onnx:
-        yield Text(f"  the specification has no test of {found.onnx.name}")
-    if not found.source:
+    if not any(about.outcomes for about in found.overloads):
         yield Text("  no call of the operator was tried: no operator case draws one")
-        return
-    yield Text(f"  the operator itself, from {found.source}")
     for about in found.overloads:
         for converter in dict.fromkeys(outcome.converter for outcome in about.outcomes):
-            yield Text(f"    {about.overload.name} → {converter}")
-            said = ""
+            yield Text(f"  {about.overload.name} → {converter}")
+            shown_last = ""
             for one in (o for o in about.outcomes if o.converter == converter):
-                yield Text("      ").append(f"{one.backend:<16} ").append(_counts(one))
-                if one.refusal and one.refusal != said:
-                    yield _indented(shown(one.refusal, style="dim"), 8)
-                said = one.refusal
+                yield Text("    ").append(f"{one.backend:<16} ").append(_counts(one))
+                if one.refusal and one.refusal != shown_last:
+                    yield _indented(shown(one.refusal, style="dim"), 6)
+                shown_last = one.refusal
 
 
 def _counts(one: Outcomes) -> Text:

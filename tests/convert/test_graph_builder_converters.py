@@ -151,10 +151,3 @@ def test_pytest_harness_runs_it_and_its_failures_have_scripts(
     assert again.exit_code == 0, again.output
     (script,) = tmp_path.glob("repro_*.py")
     assert "to_onnx(" in script.read_text()
-
-
-def test_a_skeleton_is_a_rule_for_it(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "my_rules.py"
-    words = ["explain", "celu", "--out", str(file), "--try", "--examples", "2", "--backend", "ort-cpu"]
-    CliRunner().invoke(conformance, words)
-    assert set(RuleBook.for_converter([str(file)], name).rules) == {"aten.celu.default"}

@@ -17,7 +17,6 @@ from harness.convert.fast.exporter_check import exporter_check, exporter_notes
 from harness.convert.fast.fast_export import FastExport
 from harness.convert.fast.trust import Trust
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import RuleTemplate, TemplateRequest, body
 from harness.convert.torch_private import quiet, torchlib_functions
 from harness.core.plugins import Unavailable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
@@ -167,27 +166,6 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
     )
 
 
-def _skeleton(wanted: TemplateRequest) -> RuleTemplate:
-    functions = []
-    for signature in wanted.signatures:
-        # Numbers and lists come as Python values; what stays dynamic comes as a value of the graph.
-        names = [p.declaration for p in signature.parameters]
-        first_keyword = next((i for i, p in enumerate(signature.parameters) if p.keyword), None)
-        if first_keyword is not None:
-            names.insert(first_keyword, "*")
-        functions += [
-            f'@dynamo("{signature.torch_name}")',
-            f"def {signature.function_name}({', '.join(names)}):",
-            *body(wanted, signature),
-            "",
-            "",
-        ]
-    return RuleTemplate(
-        code="\n".join(functions).rstrip() + "\n",
-        imports=("from onnxscript import opset18 as op", "from harness.convert.rules import dynamo"),
-    )
-
-
 register(
     ConverterEntry(
         name="dynamo",
@@ -210,6 +188,5 @@ register(
         witness=1,
         conversions=torchlib_functions,
         notes=exporter_notes,
-        skeleton=_skeleton,
     )
 )

@@ -18,7 +18,6 @@ from harness.convert.converter import (
     register,
 )
 from harness.convert.rules.rule import RuleBook
-from harness.convert.rules.template import Parameter, RuleTemplate, TemplateRequest, body
 from harness.convert.torch_private import (
     PrivatePartMissing,
     default_script_opset,
@@ -190,42 +189,6 @@ def _conversions(name: str) -> tuple[str, ...]:
     return tuple(f"symbolic_opset{version}" for version in script_symbolic_versions(_packet(name)))
 
 
-#: What `symbolic_helper.parse_args` makes of the value of an argument; a value of the graph otherwise.
-_PARSED = {
-    **dict.fromkeys(("int", "SymInt", "bool"), "i"),
-    **dict.fromkeys(("float", "Scalar"), "f"),
-    **dict.fromkeys(("int[]", "SymInt[]"), "is"),
-    "float[]": "fs",
-    "str": "s",
-}
-
-
-def _parsed(parameter: Parameter) -> str:
-    return "v" if parameter.optional else _PARSED.get(parameter.kind, "v")
-
-
-def _skeleton(wanted: TemplateRequest) -> RuleTemplate:
-    signature = wanted.signatures[0]
-    imports: tuple[str, ...] = ("from harness.convert.rules import torchscript",)
-    if len(wanted.signatures) > 1:
-        # One function gets the calls of all overloads.
-        lines = [
-            f'@torchscript("{signature.packet}")',
-            f"def {signature.packet.partition('::')[2]}_symbolic(g, *args):",
-            *(f"    # {other.schema}" for other in wanted.signatures[1:]),
-        ]
-    else:
-        imports = ("from torch.onnx import symbolic_helper", *imports)
-        kinds = ", ".join(f'"{_parsed(p)}"' for p in signature.parameters)
-        names = ", ".join(p.python_name for p in signature.parameters)
-        lines = [
-            f'@torchscript("{signature.packet}")',
-            f"@symbolic_helper.parse_args({kinds})",
-            f"def {signature.function_name}_symbolic(g, {names}):",
-        ]
-    return RuleTemplate(code="\n".join([*lines, *body(wanted, signature)]) + "\n", imports=imports)
-
-
 register(
     ConverterEntry(
         name="torchscript",
@@ -240,6 +203,5 @@ register(
         witness=2,
         conversions=_conversions,
         opsets=_opsets,
-        skeleton=_skeleton,
     )
 )
