@@ -7,51 +7,33 @@ counts as reached.
 from __future__ import annotations
 import __future__
 
-import ast
-import builtins
 import contextlib
 import gc
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, lru_cache
 from types import CodeType, FunctionType
 
-from mutants.mutation import MODULES, Mutation, mutated, raising, source_file, watched
-
-_HOOK = "__mutants_reached__"
+from mutants.mutation import MODULES, Mutation, mutated, source_file
 
 #: A function's file, first line and qualified name.
 _Home = tuple[str, int, str]
 
 
 @contextlib.contextmanager
-def applied(mutation: Mutation, *, raises: bool = False) -> Iterator[None]:
-    """The mutation in this process; with `raises` an exception in place of the expression."""
-    with _replaced(mutation.module, _changed(mutation, raises)):
+def applied(mutation: Mutation) -> Iterator[None]:
+    """The mutation in this process."""
+    with _replaced(mutation.module, _changed(mutation)):
         yield
 
 
-@contextlib.contextmanager
-def reached(notice: Callable[[str], None]) -> Iterator[None]:
-    """Tell `notice` of each site of the converters' functions that is run in this process."""
-    setattr(builtins, _HOOK, notice)
-    try:
-        with contextlib.ExitStack() as stack:
-            for module in (module for modules in MODULES.values() for module in modules):
-                stack.enter_context(_replaced(module, _watched(module)))
-            yield
-    finally:
-        delattr(builtins, _HOOK)
-
-
 @lru_cache(maxsize=4)
-def _changed(mutation: Mutation, raises: bool) -> CodeType:
-    return _compiled(mutation.module, raising(mutation) if raises else mutated(mutation))
-
-
-@cache
-def _watched(module: str) -> CodeType:
-    return _compiled(module, watched(module, _HOOK))
+def _changed(mutation: Mutation) -> CodeType:
+    # Annotations name what modules import for a type checker only.
+    flags = __future__.annotations.compiler_flag
+    file = str(source_file(mutation.module))
+    code: CodeType = compile(mutated(mutation), file, "exec", flags=flags, dont_inherit=True)
+    return code
 
 
 @contextlib.contextmanager
@@ -71,13 +53,6 @@ def _replaced(module: str, changed: CodeType) -> Iterator[None]:
     finally:
         for function, code in reversed(before):
             function.__code__ = code
-
-
-def _compiled(module: str, tree: ast.Module) -> CodeType:
-    # Annotations name what modules import for a type checker only.
-    flags = __future__.annotations.compiler_flag
-    code: CodeType = compile(tree, str(source_file(module)), "exec", flags=flags, dont_inherit=True)
-    return code
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

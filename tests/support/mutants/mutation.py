@@ -104,26 +104,6 @@ def mutations(converter: str) -> tuple[Mutation, ...]:
     return tuple(m for module in MODULES[converter] for m in _of_module(converter, module))
 
 
-def find_mutation(name: str) -> Mutation:
-    """The mutation with an id; raises `LookupError`."""
-    module = module_of(name)
-    for converter, modules in MODULES.items():
-        for mutation in _of_module(converter, module) if module in modules else ():
-            if mutation.id == name:
-                return mutation
-    raise LookupError(f"no mutation is called {name}")
-
-
-def module_of(name: str) -> str:
-    """The module that a mutation's id is about; raises `LookupError`."""
-    short = name.partition(".")[0]
-    for modules in MODULES.values():
-        for module in modules:
-            if _short(module) == short:
-                return module
-    raise LookupError(f"no module of conversion functions is called {short}")
-
-
 def mutated_source(name: str, text: str) -> ast.Module:
     """The whole module of a mutation with it, from the module's source."""
     function, _, rest = name.partition(".")[2].partition(":")
@@ -146,27 +126,6 @@ def mutated(mutation: Mutation) -> ast.Module:
     return _module(statement)
 
 
-def raising(mutation: Mutation) -> ast.Module:
-    """The same with a raise in place of the expression."""
-    statement, place = _copy_of(mutation)
-    place.put(ast.parse("(_ for _ in ()).throw(RuntimeError('planted'))", mode="eval").body)
-    return _module(statement)
-
-
-def watched(module: str, hook: str) -> ast.Module:
-    """A module's functions with a call of the builtin function `hook`, with the site, before each place."""
-    statements = []
-    for index, original in _functions(module):
-        statement = copy.deepcopy(original)
-        # From within: what is put in place of an outer expression holds the inner ones.
-        for number, place in reversed(list(enumerate(_places(statement)))):
-            site = ast.Constant(f"{module}:{index}:{number}")
-            pair = ast.Tuple([ast.Call(ast.Name(hook, ast.Load()), [site], []), place.node], ast.Load())
-            place.put(ast.Subscript(pair, ast.Constant(1), ast.Load()))
-        statements.append(statement)
-    return _module(*statements)
-
-
 def _short(module: str) -> str:
     name = module.rpartition(".")[2]
     return f"torch-{name}" if module.startswith("torch.onnx._internal.exporter") else name
@@ -177,8 +136,8 @@ def _copy_of(mutation: Mutation) -> tuple[ast.FunctionDef, _Place]:
     return statement, _places(statement)[mutation.number]
 
 
-def _module(*statements: ast.stmt) -> ast.Module:
-    return ast.fix_missing_locations(ast.Module(list(statements), []))
+def _module(statement: ast.stmt) -> ast.Module:
+    return ast.fix_missing_locations(ast.Module([statement], []))
 
 
 def _of_module(converter: str, module: str) -> Iterator[Mutation]:

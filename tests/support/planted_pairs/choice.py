@@ -7,15 +7,16 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, zip_longest
 
-from mutants.ends import case_ends
 from planted.pair_conditions import Condition, Conjunction, Seen, conditions_of, seen
 from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
 
 from harness.compare.comparison import compare
+from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation
 from harness.core.tensors import overload
 from harness.execute.reference import run_reference
-from harness.execute.task import Group
+from harness.execute.supervisor import Supervisor
+from harness.execute.task import Group, Settings, Task
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
 from planted_pairs.made_calls import made_calls
@@ -119,12 +120,14 @@ def _meets(call: Invocation, pair: Conjunction) -> bool:
 
 def passing(calls: Sequence[Invocation], wrong: str, most: int = _EXPORTED) -> list[Invocation]:
     """Those of the first few calls which pass without the defect, and would not with it."""
+    if not calls:
+        return []
+    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls[:most]))
+    task = Task(groups, "torchscript" if wrong == TORCHSCRIPT else "dynamo", ("ort-cpu",), Settings(blame=False))
     # PyTorch is asked in another process, too: it may die of a call.
-    groups = [Group(i, call, ((0, call),)) for i, call in enumerate(calls[:most])]
-    converter = "torchscript" if wrong == TORCHSCRIPT else "dynamo"
-    ends = case_ends(groups, converter)
-    passes = [call for call in calls[:most] if ends.get(call.case_id, "").startswith("compare pass")]
-    return [call for call in passes if would_show(call)]
+    with Supervisor(timeout=30.0) as supervisor:
+        passed = {r.case[0] for results in supervisor.run(task) for r in results if r.outcome is Outcome.PASS}
+    return [call for i, call in enumerate(calls[:most]) if i in passed and would_show(call)]
 
 
 def would_show(call: Invocation) -> bool:

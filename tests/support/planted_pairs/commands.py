@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from mutants.ends import warm_up
 from planted.pair_list import FILE, PlantedPair, read_pairs
 
 from harness.generate.case_library import load_cases
@@ -36,7 +35,6 @@ def main() -> None:
 @click.option("--to", "file", default=FILE, show_default=False, type=click.Path(path_type=Path))
 def choose(count: int, seed: int, file: Path) -> None:
     """Choose COUNT pairs of conditions at random; adds to the file, whose operators have theirs."""
-    warm_up()
     have = read_pairs(file) if file.exists() else []
     done = {pair.conjunction.overload for pair in have}
     with file.open("a", encoding="utf-8") as out:
@@ -69,8 +67,6 @@ def _line(pair: PlantedPair) -> dict[str, object]:
 @click.option("--part", default="0/1", show_default=True, help="Every Nth pair, from the first: 0/4.")
 def measure(examples: int, more: int, seeds: Sequence[int], file: Path, drawn_only: bool, part: str) -> None:
     """Say which share of the pairs a run's draws meet, in a case that would pass."""
-    if not drawn_only:
-        warm_up()
     start, step = map(int, part.split("/"))
     totals: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
     for seed in seeds:

@@ -1,5 +1,0 @@
-"""See `mutants`."""
-
-from mutants.commands import main
-
-main()
