@@ -30,7 +30,6 @@ from harness.causes.rows import PROBLEMS, CodedRows, each_problem
 from harness.causes.rules import RULES, CauseFacts, Rule, united
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import InvalidInvocation, Invocation
-from harness.generate.call_traits import CONDITIONS
 from harness.generate.sources.use import callers_by_case
 from harness.record.dictionary_encoding import Numbers
 from harness.record.json_lines import Minimal
@@ -38,14 +37,12 @@ from harness.record.json_lines import Minimal
 COLUMNS = (
     *("case_id", "overload", "family", "dtype", "converter", "backend", "stage", "outcome"),
     *("signature", "message", "invocation", "structure_id", "evidence", "diagnosis", "ordinary", "elements"),
-    *("conditions", "source", *CAUSE_COLUMNS, PROBLEMS),
+    *("source", *CAUSE_COLUMNS, PROBLEMS),
 )
 FAILURES = [str(outcome) for outcome in Outcome if outcome.is_failure]
 FAILED = pc.field("outcome").isin(FAILURES)
 #: How a place is named where the function is known only to a run of the converter.
 UNKNOWN_FUNCTION = "conversion of "
-#: Up to this share of an operator's failing calls, a condition says something of one of its defects.
-_RARE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -334,45 +331,24 @@ def _file(row: Mapping[str, Any]) -> str:
 
 def cause_facts(rows: CodedRows, causes: Sequence[RootCause], cause: Numbers, origin: Numbers) -> list[CauseFacts]:
     """What the rows of each root cause have in common; `origin` is the row of the record that each is about."""
-    numbers = {name: rows.numbers(name) for name in ("case_id", "structure_id", "overload", "converter", "detail")}
-    words, details = rows.words("conditions").to_pylist(), rows.details
-    met = np.array([[name in text.split() for name in CONDITIONS] for text in words]).reshape(-1, len(CONDITIONS))
-    met = met[rows.numbers("conditions")]
-    failing = np.bincount(numbers["overload"])
-    by_overload = np.stack([np.bincount(numbers["overload"], column, len(failing)) for column in met.T], axis=1)
+    cases, structures, details = (rows.numbers(name) for name in ("case_id", "structure_id", "detail"))
+    kinds = [detail.element for detail in rows.details]
     worst = np.array([Outcome(word).severity for word in rows.words("outcome").to_pylist()])
     with_it = _with_it(cause, origin, len(causes))
     order = np.argsort(cause, kind="stable")
-    found = []
-    for number, part in enumerate(np.split(order, np.searchsorted(cause[order], np.arange(1, len(causes))))):
-        own: dict[str, frozenset[int]] = {n: frozenset(values[part].tolist()) for n, values in numbers.items()}
-        operators = np.array(sorted(own["overload"]))
-        share = by_overload[operators].sum(axis=0) / failing[operators].sum()
-        common = np.logical_and.reduce(met[part])
-        lossy = np.array([detail.lossy for detail in details])[numbers["detail"][part]]
-        theirs = [details[n] for n in own["detail"]]
-        found.append(
-            CauseFacts(
-                cause=causes[number],
-                rows=len(part),
-                severity=int(worst[rows.numbers("outcome")[part]].min()),
-                cases=own["case_id"],
-                structures=own["structure_id"],
-                overloads=own["overload"],
-                converters=own["converter"],
-                lossy_cases=frozenset(numbers["case_id"][part[lossy]].tolist()),
-                with_it=with_it[number],
-                conditions=_named(common),
-                rare=_named(common & (share < _RARE)),
-                elements=frozenset(detail.element for detail in theirs if detail.element),
-                refusals=frozenset(detail.refusal for detail in theirs if detail.refusal),
-            )
+    parts = np.split(order, np.searchsorted(cause[order], np.arange(1, len(causes))))
+    return [
+        CauseFacts(
+            cause=causes[number],
+            rows=len(part),
+            severity=int(worst[rows.numbers("outcome")[part]].min()),
+            cases=frozenset(cases[part].tolist()),
+            structures=frozenset(structures[part].tolist()),
+            with_it=with_it[number],
+            elements=frozenset(filter(None, (kinds[n] for n in np.unique(details[part]).tolist()))),
         )
-    return found
-
-
-def _named(conditions: Any) -> frozenset[str]:
-    return frozenset(name for name, holds in zip(CONDITIONS, conditions.tolist(), strict=True) if holds)
+        for number, part in enumerate(parts)
+    ]
 
 
 def _with_it(cause: Numbers, origin: Numbers, count: int) -> list[frozenset[int]]:
