@@ -11,7 +11,7 @@ import numpy as np
 from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import Evidence, Mask, OutputRule
 from harness.compare.tolerances import DEFAULT
-from harness.core.dtypes import PRECISION, Array
+from harness.core.dtypes import INT_RANGE, PRECISION, Array
 
 #: Standard deviations; a normal number is as far from its mean with a probability of 1e-32.
 _FARTHEST = 12.0
@@ -138,7 +138,11 @@ def bernoulli(probability: str) -> OutputRule:
 
 
 def integers(low: str = "low", high: str = "high") -> OutputRule:
-    """Integers in [low, high), each as likely; `high` names a number or a 0-d tensor."""
+    """Integers in [low, high), each as likely.
+
+    `high` names a number or a 0-d tensor. Where it is None, the largest is that of the dtype of `self`, of a floating
+    one 2 to the bits of its significand (ATen/native/DistributionTemplates.h, random_from_to).
+    """
 
     def distribution(a: Mapping[str, Any], x: Array, spacing: Array) -> tuple[Array, Array, Mask]:
         start, end = ends(a)
@@ -147,6 +151,10 @@ def integers(low: str = "low", high: str = "high") -> OutputRule:
         return (x - start) / count, (x - start + 1) / count, impossible
 
     def ends(a: Mapping[str, Any]) -> tuple[float, float]:
+        if a[high] is None:
+            dtype = str(a["self"].dtype)
+            largest = 2 ** PRECISION[dtype] if dtype in PRECISION else INT_RANGE[dtype][1]
+            return float(a.get(low, 0)), float(largest) + 1
         return float(a.get(low, 0)), float(_number(a[high]))
 
     return distributed(distribution, ends)

@@ -239,6 +239,9 @@ def _allowed(numbers: tuple[Number, ...], dtype: str, limits: Limits) -> Values:
     """Those of `numbers` that lie within the limits, which are among them."""
     if limits is not None:
         low, high = limits
+        if dtype == "uint64":
+            # Of narrower dtypes a negative number is another one; this one is the widest that there is.
+            low = max(low, 0)
         middle = (low + high) / 2 if is_float(dtype) else (int(low) + int(high)) // 2
         ends = (low, high) if is_float(dtype) else (int(low), int(high))
         numbers = (*(n for n in numbers if low <= n <= high), *ends, middle)

@@ -18,6 +18,11 @@ from harness.generate.operator_case import judge_of
 
 BERNOULLI = Invocation("aten.bernoulli.p", (("self", vector([0.0] * 200)), ("p", 0.75)))
 RAND_LIKE = Invocation("aten.rand_like.default", (("self", vector([0.0] * 200, "float16")),))
+#: Up to the largest number of the dtype.
+WITHOUT_END = [
+    Invocation("aten.random.from", (("self", vector([0.0] * 200, dtype)), ("from", 5), ("to", None)))
+    for dtype in ("float16", "uint32", "int8")
+]
 
 
 def judged(call: Invocation, got: Array) -> OutputComparison:
@@ -44,7 +49,7 @@ def test_a_number_that_is_never_drawn_is_named() -> None:
     assert found.mismatched_elements == 1
 
 
-@pytest.mark.parametrize("call", [BERNOULLI, RAND_LIKE])
+@pytest.mark.parametrize("call", [BERNOULLI, RAND_LIKE, *WITHOUT_END])
 def test_pytorch_itself_draws_rightly(call: Invocation) -> None:
     load_cases()
     assert draws(judge_of(call))

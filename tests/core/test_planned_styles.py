@@ -111,6 +111,10 @@ def test_indices_stay_inside_and_keep_their_pattern(style: str, size: int) -> No
     assert distinct == list(range(size))[::-1]
 
 
+def test_the_widest_unsigned_integers_have_no_negative_number() -> None:
+    assert min(drawn("equal 11", "uint64", 4, "range", -9, 9)) >= 0
+
+
 def test_both_ends_and_all_places_come_in_turn() -> None:
     assert set(drawn("alternating 0", "int32", 12, "signed_index", 7)) == {0, 6, -7}
     assert drawn("facing 0", "int64", 9, "index", 7) == [0, 1, 2, 3, 4, 5, 6, 0, 1]
