@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -65,26 +65,6 @@ class UseWeights:
     def share(self, callers: float) -> float:
         """How likely a further model is to be among the callers, if so many are; never 0 nor 1."""
         return (callers + 0.5) / (len(self.models) + 1)
-
-    def pairs_of(self, model: int) -> set[Pair]:
-        """What one model calls."""
-        return {
-            (overload, dtype)
-            for overload, dtypes in self.calls.items()
-            for dtype, models in dtypes.items()
-            if model in models
-        }
-
-    def without(self, model: int) -> UseWeights:
-        """What the other models call, as if this one had never been looked at."""
-        calls = {
-            overload: {
-                dtype: {number: times for number, times in models.items() if number != model}
-                for dtype, models in dtypes.items()
-            }
-            for overload, dtypes in self.calls.items()
-        }
-        return replace(self, models=tuple(m for n, m in enumerate(self.models) if n != model), calls=calls)
 
 
 @cache

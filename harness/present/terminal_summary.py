@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -78,24 +77,6 @@ def print_summary(
     if verbose:
         for note in _notes(results_dir):
             console.print(note, soft_wrap=True)
-
-
-def summary_text(
-    results_dir: Path,
-    *,
-    width: int,
-    colour: bool = False,
-    operators: int = 20,
-    groups: int = 10,
-    cwd: Path | None = None,
-) -> str:
-    """What `print_summary` prints, `width` columns wide; escape sequences only with `colour`."""
-    console = Console(
-        file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
-    )
-    with console.capture() as capture:
-        print_summary(console, results_dir, operators=operators, groups=groups, cwd=cwd)
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
 
 def _parts(

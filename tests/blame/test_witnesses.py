@@ -12,6 +12,7 @@ import pytest
 from failure_contexts import start, trial_of, words_of
 from harness_runs import record_of, unary, vector
 from onnx import TensorProto, helper
+from recorded_run import summary_text
 
 from harness.blame import witness as witness_list
 from harness.blame.examine import examine
@@ -29,7 +30,6 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.present.evidence import sentence
-from harness.present.terminal_summary import summary_text
 from harness.run.backend import BackendSession, ShapeRange
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from harness_runs import row_of, vector
+from recorded_run import summary_text
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import SPEC, Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.present.github_annotations import github_annotations
-from harness.present.terminal_summary import summary_text
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from harness_runs import row_of
+from recorded_run import summary_text
 from rich.console import Console, RenderableType
 
 from harness.causes import groups as failures
@@ -19,7 +20,7 @@ from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_
 from harness.present import matrix, run_counts, session_lines as progress
 from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render
-from harness.present.terminal_summary import print_summary, summary_text
+from harness.present.terminal_summary import print_summary
 from harness.record import store
 from harness.record.layout import ResultsError
 from harness.record.parquet import to_table

@@ -1,13 +1,11 @@
-"""The tolerance matrix, and where numerics moved between two runs."""
+"""The tolerance matrix."""
 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +19,7 @@ from recorded_run import NAME, make
 
 from harness.app.cli._group import conformance as group
 from harness.compare.tolerances import DEFAULT, needed_tolerance
-from harness.compare.verdict import Outcome, Verdict
-from harness.record import store
-from harness.record.run_info import RunInfo, read_run_info
-from harness.record.writer import RunWriter
+from harness.record.run_info import read_run_info
 
 pytestmark = pytest.mark.slowest(30)
 
@@ -135,78 +130,3 @@ def test_where_it_cannot_write_it_says_so(run: Path, tmp_path: Path) -> None:
     done = typed(run, "--out", file / "below")
     assert done.exit_code == 2
     assert "choose another place with --out" in done.output
-
-
-def moved_copy(run: Path, directory: Path, change: Callable[[Verdict], Verdict], **versions: str) -> Path:
-    """The record of the same cases, with other numbers, as another version of a runtime would leave it."""
-    info = RunInfo.begin(seed=0, options={}, versions={**read_run_info(run).versions, **versions})
-    with RunWriter(directory, info) as writer:
-        writer.write(map(change, store.verdicts(run)))
-    store.finish(directory)
-    return directory
-
-
-def test_the_same_numbers_have_not_moved(run: Path) -> None:
-    done = typed(run, "--compare", run)
-    assert done.exit_code == 0
-    assert "The same versions took part" in done.output
-    assert ": 0 moved" in done.output
-
-
-def test_numbers_that_moved_are_named_although_everything_passes(run: Path, tmp_path: Path) -> None:
-    celu = [v for v in store.verdicts(run) if v.overload == "aten.celu.default" and v.dtype == "float32"]
-    moving = [v for v in celu if v.outcome is Outcome.PASS]
-    chosen = {v.case_id: n for n, v in enumerate((v for v in moving if v.backend == "ort-cpu"), start=1)}
-    assert len(chosen) >= 3
-
-    def change(verdict: Verdict) -> Verdict:
-        if verdict.backend != "ort-cpu" or verdict.case_id not in chosen:
-            return verdict
-        assert verdict.outcome is Outcome.PASS
-        assert verdict.max_ulp_error is not None
-        return dataclasses.replace(verdict, max_ulp_error=verdict.max_ulp_error + chosen[verdict.case_id])
-
-    new = moved_copy(run, tmp_path / "new", change, onnxruntime="99.0")
-    done = typed(new, "--compare", run)
-    assert done.exit_code == 1
-    old_version = read_run_info(run).versions["onnxruntime"]
-    assert f"onnxruntime: {old_version} → 99.0" in done.output
-    assert f": {len(chosen)} moved" in done.output
-    document = json.loads(typed(new, "--compare", run, "--json").stdout)
-    assert document["versions"] == {"onnxruntime": {"old": old_version, "new": "99.0"}}
-    [moved] = document["moved"]
-    assert (moved["overload"], moved["backend"], moved["dtype"]) == (
-        "aten.celu.default",
-        "ort-cpu",
-        "float32",
-    )
-    furthest_first = sorted(chosen, key=chosen.__getitem__, reverse=True)
-    assert [case["case_id"] for case in moved["cases"]] == furthest_first
-    assert moved["cases"][0]["new_ulp"] - moved["cases"][0]["old_ulp"] == len(chosen)
-    assert furthest_first[0] in done.output
-    assert typed(new, "--compare", run, "--op", "erf").exit_code == 0
-
-
-def test_a_case_that_fails_in_one_run_has_not_moved(run: Path, tmp_path: Path) -> None:
-    def change(verdict: Verdict) -> Verdict:
-        if verdict.overload != "aten.celu.default" or verdict.outcome is not Outcome.PASS:
-            return verdict
-        return dataclasses.replace(verdict, outcome=Outcome.MISMATCH, max_ulp_error=1e9)
-
-    new = moved_copy(run, tmp_path / "new", change)
-    document = json.loads(typed(new, "--compare", run, "--json").stdout)
-    assert document["moved"] == []
-    assert document["broken"] > 0
-    assert json.loads(typed(run, "--compare", new, "--json").stdout)["mended"] == document["broken"]
-
-
-def test_comparing_writes_no_files(run: Path, tmp_path: Path) -> None:
-    assert typed(run, "--compare", run, "--out", tmp_path).exit_code == 2
-
-
-def test_a_run_that_names_no_versions_is_not_called_different(run: Path, tmp_path: Path) -> None:
-    new = moved_copy(run, tmp_path / "new", lambda verdict: verdict)
-    path = new / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), "versions": {}}))
-    # As `conformance diff` says it: what nothing is known of did not change.
-    assert json.loads(typed(new, "--compare", run, "--json").stdout)["versions"] == {}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 from pathlib import Path
 
 from harness_runs import shared
+from rich.console import Console
+
+from harness.present.terminal_summary import print_summary
 
 #: celu passes but for float64; avg_pool2d is exported wrongly, erf lacks kernels, and the Hermite polynomials
 #: have no conversion.
@@ -24,3 +28,13 @@ def make(cwd: Path) -> subprocess.CompletedProcess[str]:
     backends = ("--backend", "ort-cpu", "--backend", "onnx-reference")
     where = ("--source", "generated", "--results-dir", f"results/{NAME}", "-p", "no:cacheprovider")
     return conformance("run", *operators, *backends, "--examples", "48", *where, "--json", cwd=cwd)
+
+
+def summary_text(results_dir: Path, *, width: int, colour: bool = False, cwd: Path | None = None) -> str:
+    """What `print_summary` prints, `width` columns wide; escape sequences only with `colour`."""
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
+    )
+    with console.capture() as capture:
+        print_summary(console, results_dir, cwd=cwd)
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())

@@ -1,4 +1,4 @@
-"""`conformance tolerance`: the numerical error of passing cases, and where it changed."""
+"""`conformance tolerance`: the numerical error of passing cases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from harness.app.cli._shared import (
     directory_option,
     emit,
     example,
-    find_run,
     json_option,
     line,
     print_json,
@@ -21,7 +20,7 @@ from harness.app.cli._shared import (
     statuses,
 )
 from harness.core.documents import plain
-from harness.present import numeric_movement as movement, tolerance_report as excuses, tolerance_report as tolerance
+from harness.present import tolerance_report as tolerance
 from harness.present.case_report import shown_path
 from harness.record.run_info import read_run_info
 from harness.record.store import Selection
@@ -35,13 +34,11 @@ SECTION = "look"
         "conformance tolerance",
         "conformance tolerance results/RUN --op 'aten.*softmax*' --dtype float16",
         "conformance tolerance results/RUN --out tables/",
-        "conformance tolerance results/NEW --compare results/OLD",
     )
-    + statuses("0; with --compare, 1 if numbers moved"),
+    + statuses("0"),
 )
 @run_argument
 @selecting("overload", "backend", "converter", "dtype", "family")
-@click.option("--compare", "other", metavar="OTHER_RUN", help="Show where numbers moved since this earlier run.")
 @directory_option(
     "--out",
     "Where to write tolerance.csv, .json and .parquet. Default: the run's directory, unless an option "
@@ -50,12 +47,9 @@ SECTION = "look"
 )
 @click.option("--limit", type=click.IntRange(min=0), default=40, show_default=True, help="Most rows to print; 0: all.")
 @json_option
-@click.pass_context
 def command(
-    ctx: click.Context,
     run: Path,
     selection: Selection,
-    other: str | None,
     out: Path | None,
     limit: int,
     as_json: bool,
@@ -69,33 +63,16 @@ def command(
     A second table has the rules that excuse elements which differ by more than the last places from
     PyTorch's: in how many cases, how many elements and which operators, and a case as an example.
 
-    With --compare OTHER_RUN, the command lists cases that pass in both runs with different errors.
-
-    With --json: run, run_id, versions, rows, excused; with --compare: run, other, versions, compared, broken,
-    mended, moved. A row's keys are the columns of the files.
+    With --json: run, run_id, versions, rows, excused. A row's keys are the columns of the files. `conformance diff`
+    says where numbers moved between two runs.
     """
     info = read_run_info(run)
-    if other is not None:
-        if out is not None:
-            raise click.UsageError("--compare writes no files: leave out --out")
-        earlier = find_run(other)
-        found = movement.movement(
-            selection.read(earlier, movement.COLUMNS),
-            selection.read(run, movement.COLUMNS),
-            read_run_info(earlier).versions,
-            info.versions,
-        )
-        if as_json:
-            print_json({"run": str(run), "other": str(earlier), **found.to_data()})
-        else:
-            emit(movement.render(found, limit or None))
-        ctx.exit(int(bool(found.moved)))
     rows = tolerance.distributions(selection.read(run, tolerance.COLUMNS, tolerance.COMPARED, encoded=True))
     # Paths of a machine do not go into files.
     about = {"run_id": info.run_id, "versions": dict(info.versions)}
     directory = out or (run if selection == Selection() else None)
     files = tolerance.write(rows, directory, about) if directory is not None else []
-    excused = excuses.excuse_counts(selection.read(run, excuses.EXCUSED_COLUMNS, excuses.EXCUSED, encoded=True))
+    excused = tolerance.excuse_counts(selection.read(run, tolerance.EXCUSED_COLUMNS, tolerance.EXCUSED, encoded=True))
     if as_json:
         data = {
             "rows": [dataclasses.asdict(row) for row in rows],
@@ -105,6 +82,6 @@ def command(
         return
     emit(tolerance.render(rows, limit or None))
     if excused:
-        emit(Text(), excuses.render_excuses(excused))
+        emit(Text(), tolerance.render_excuses(excused))
     if files:
         emit(Text(), line(f"written to {plain(shown_path(files[0]))}, .json and .parquet"))
