@@ -1,4 +1,4 @@
-"""The plan of the house, as far as no linter checks it: rooms, sizes, text that is read, and imports."""
+"""The plan of the house, as far as no linter checks it: rooms, sizes and imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness_runs import ROOT, environment, output, row_of, unary
@@ -68,59 +67,6 @@ def test_no_function_is_long() -> None:
         if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno > 60
     ]
     assert long == []
-
-
-#: Rooms above `blame`, which get a diagnosis as data, and the files there that read text that is not the harness's.
-DATA_ONLY = (
-    *("causes", "coverage", "locate", "models", "reproduce", "explain", "support", "gate", "present", "cluster", "app"),
-)
-FOREIGN_TEXT = {
-    # A user's patterns in `cases/known_issues.toml`.
-    "causes/known_issues.py",
-    # Names of operators, sources, schemas and nodes of PyTorch, onnxscript and ONNX.
-    *("coverage/target.py", "locate/neighbours.py", "locate/ranking.py"),
-    # The short help of commands, which need not be imported for it.
-    "app/cli/_group.py",
-    *("explain/onnx_operator.py", "explain/operator.py", "explain/trials.py", "reproduce/attachments.py"),
-    # Python source that is written, and what pip prints.
-    *("reproduce/script.py", "reproduce/call_source.py", "reproduce/model_script.py", "reproduce/releases.py"),
-    # Versions of CUDA, and fences of Markdown.
-    "reproduce/issue.py",
-    # Files of text: a baseline's, a site's, a page's anchors, names of points.
-    *("gate/baseline/cells.py", "present/dashboard/site.py", "coverage/points.py"),
-}
-
-
-def test_no_text_of_the_harness_is_read_back() -> None:
-    reading = {
-        file.relative_to(HOUSE).as_posix()
-        for file, tree in code("harness")
-        if file.relative_to(HOUSE).parts[0] in DATA_ONLY
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Import) and any(name.name == "re" for name in node.names)
-    }
-    assert reading == FOREIGN_TEXT
-
-
-#: Columns of words that the harness makes.
-OWN_WORDS = {"evidence", "message", "signature"}
-
-
-def test_no_column_of_words_is_searched() -> None:
-    """Neither `.startswith` nor `in` is asked of a recorded message or evidence above `blame`."""
-    found = []
-    for file, tree in code("harness"):
-        if file.relative_to(HOUSE).parts[0] not in DATA_ONLY:
-            continue
-        for node in ast.walk(tree):
-            asked: Any = None
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                asked = node.func.value if node.func.attr in ("startswith", "endswith", "partition") else None
-            elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In):
-                asked = node.comparators[0]
-            if isinstance(asked, ast.Attribute) and asked.attr in OWN_WORDS:
-                found.append(f"{file.relative_to(ROOT)}:{asked.lineno}")
-    assert found == []
 
 
 #: What takes seconds to import, and what reading a record has no use for.
