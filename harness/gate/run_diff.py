@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -126,12 +126,13 @@ class Diff:
 def compare_runs(before: Path, after: Path) -> Diff:
     """What changed from the run `before` to the run `after`, by overload, converter, backend and shape mode.
 
-    What a run was to run and did not is not a change, and neither is what it was not asked for.
+    What a run was to run and did not is not a change, and neither is what it was not asked for. Where each run has one
+    converter and one backend, and they are not the same, their cases are compared all the same.
     """
     there = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    tables = [store.read(run, COLUMNS, encoded=True) for run in (before, after)]
+    tables, of_two_ways = _with_one_way([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
     rows, first = pa.concat_tables(tables).unify_dictionaries(), tables[0].num_rows
     changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
@@ -145,6 +146,8 @@ def compare_runs(before: Path, after: Path) -> Diff:
     options = asked[ChangeKind.NEW].differences(asked[ChangeKind.GONE])
     unasked = {}
     for kind, request in asked.items():
+        if of_two_ways:
+            request = replace(request, converters=frozenset(), backends=frozenset())
         # With other draws no single case is asked for.
         asks = np.zeros(rows.num_rows, bool) if options.keys() & set(DRAWING) else request.asks(rows)
         apart = kept & ~asks[row] & (changes.change == CHANGES.index(kind))
@@ -174,6 +177,22 @@ def compare_runs(before: Path, after: Path) -> Diff:
         overloads.append(found)
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
     return Diff(total, tuple(overloads), versions, there.said, options, unasked)
+
+
+def _with_one_way(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
+    """Two runs that have one way each, not the same one, under a name of both; else as they are, and False."""
+    names = ["converter", "backend"]
+    ways = [table.group_by(names).aggregate([]).to_pylist() for table in tables]
+    if any(len(found) != 1 for found in ways) or ways[0] == ways[1]:
+        return list(tables), False
+    for name in names:
+        both = ", ".join(dict.fromkeys(way[name] for (way,) in ways))
+        place, field_of = tables[0].schema.get_field_index(name), tables[0].schema.field(name)
+        tables = [
+            table.set_column(place, field_of, pa.array([both] * table.num_rows, pa.string()).cast(field_of.type))
+            for table in tables
+        ]
+    return list(tables), True
 
 
 def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:

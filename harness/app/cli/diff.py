@@ -10,7 +10,6 @@ from harness.app.cli._shared import emit, example, json_option, print_json, stat
 
 if TYPE_CHECKING:
     from harness.gate.diff_inputs import Found
-    from harness.gate.side_by_side import SideBySide
 
 
 SECTION = "gate"
@@ -55,32 +54,26 @@ def command(
     BEFORE is the newest earlier run of the same kind: with the same operators, converters, backends and
     options.
 
-    Two runs with one converter and backend each, and not the same ones, are put side by side: what one alone
-    passes. Two other runs with the same cases are compared case by case. Baselines, and runs with different cases, are
-    compared by operator, dtype, converter and backend, as `pytest harness --baseline` does.
+    Two runs with the same cases are compared case by case, also if each has one converter and one backend and these
+    differ: what passes with the first alone has regressed, what passes with the second alone has improved. Baselines
+    and runs with different cases are compared by operator, dtype, converter and backend, as `pytest harness
+    --baseline` does.
 
     What AFTER planned and did not run (a lost shard, a killed session) is reported as not checked, not as a
     change. What one of two runs was not asked for (another operator, converter or backend) is counted apart.
 
     With --json: counts, not_requested, compared, missing, versions, options, and overloads (case by case) or
-    differences; side by side ways, cases, both, neither, only.
+    differences.
     """
     from harness.gate.case_changes import ChangeKind
     from harness.gate.diff_inputs import compare_as_fits, find_sides
     from harness.gate.run_diff import Diff
-    from harness.gate.side_by_side import side_by_side
     from harness.present import gate_report as gate, report as reports, run_changes as changes
 
     first, second = find_sides(before, after)
     for side in (first, second):
         if side.run is not None:
             warn_if_incomplete(side.run)
-    if first.run is not None and second.run is not None:
-        beside = side_by_side(first.run, second.run)
-        if beside is not None:
-            _print_beside(beside, markdown, as_json)
-            # Of two ways none is the better one: a gate has nothing to look at.
-            ctx.exit(int(fail_on is not None))
     found = compare_as_fits(first, second)
     if isinstance(found, Diff):
         if as_json:
@@ -98,17 +91,6 @@ def command(
     else:
         emit(reports.render(gate.report(found, f"{first.name} → {second.name}")))
     ctx.exit(_status(fail_on, found, worse=found.worse > 0, changed=bool(found.differences)))
-
-
-def _print_beside(found: SideBySide, markdown: bool, as_json: bool) -> None:
-    from harness.present import report as reports, side_by_side_report as beside
-
-    if as_json:
-        print_json(beside.as_json(found))
-    elif markdown:
-        click.echo(reports.markdown(beside.report(found)), nl=False)
-    else:
-        emit(reports.render(beside.report(found)))
 
 
 def _status(fail_on: str | None, found: Found, *, worse: bool, changed: bool) -> int:
