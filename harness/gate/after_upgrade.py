@@ -18,9 +18,8 @@ from harness.core.plugins import UnknownName
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
-from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
+from harness.gate.golden.check import PYTORCH, CheckedGolden, GoldenChange, check
 from harness.gate.golden.store import MANIFEST_FILE, Manifest, read_set
-from harness.gate.golden.verify import GoldenDifference, verify
 from harness.gate.run_diff import version_changes
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
@@ -35,21 +34,15 @@ class Goldens:
 
     Attributes:
         versions: Name → (when they were recorded, now) where they differ; "" for what is not installed.
-        moved: Where PyTorch's outputs are others.
+        checked: Each with PyTorch, and its models with each backend.
         left_out: Recorded backends that cannot run here.
     """
 
     manifest: Manifest
     count: int
     versions: Mapping[str, tuple[str, str]]
-    moved: Sequence[GoldenDifference]
     checked: Sequence[CheckedGolden]
     left_out: Sequence[str]
-
-    @property
-    def wrong(self) -> list[GoldenDifference]:
-        """Where PyTorch's outputs are no longer right by the operator's judge."""
-        return [difference for difference in self.moved if difference.is_wrong]
 
     @property
     def failing(self) -> list[CheckedGolden]:
@@ -81,8 +74,7 @@ def look(directory: Path, overloads: Sequence[str] | None = None) -> Goldens | N
         manifest=manifest,
         count=len(goldens),
         versions=_versions(manifest),
-        moved=list(verify(goldens)),
-        checked=list(check(manifest, goldens, endings, backends=available)),
+        checked=list(check(manifest, goldens, endings, backends=[PYTORCH, *available])),
         left_out=[name for name in manifest.backends if name not in available],
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 from harness.core.documents import count
 from harness.gate.after_upgrade import Goldens
 from harness.gate.diff_inputs import BaselineComparison
-from harness.gate.golden.golden_check import CheckedGolden, GoldenChange
+from harness.gate.golden.check import CheckedGolden, GoldenChange
 from harness.gate.golden.store import Ending
 from harness.present import gate_report as gate
 from harness.present.report import Note, Report, Row, Section
@@ -36,7 +36,7 @@ class Account:
     def worse(self) -> int:
         """How many findings say that something is worse."""
         found = self.sweep.worse
-        return found + (len(self.goldens.wrong) + len(self.goldens.failing) if self.goldens else 0)
+        return found + (len(self.goldens.failing) if self.goldens else 0)
 
 
 def report(account: Account) -> Report:
@@ -61,11 +61,9 @@ def _goldens(goldens: Goldens | None) -> Iterator[Section]:
     if goldens is None:
         yield Section(title="No goldens; `conformance golden record` makes them")
         return
-    moved = (Row(d.golden.name, f"{d.what}{'' if d.is_wrong else ' (still right)'}") for d in _moved(goldens))
-    yield Section(title=f"PyTorch: {pytorch(goldens)}", rows=tuple(moved), noun="golden")
     for backend in goldens.backends:
         changed = [one for one in goldens.checked if one.backend == backend and one.change in _CHANGED]
-        rows = tuple(Row(f"{one.golden.name}, {one.converter}", in_words(one)) for one in changed)
+        rows = tuple(Row(", ".join(filter(None, (one.golden.name, one.converter))), in_words(one)) for one in changed)
         yield Section(title=f"{backend}: {models(goldens, backend)}", rows=rows, noun="golden")
     for name in goldens.left_out:
         yield Section(title=f"{name} cannot run here, so its goldens were left out", style="yellow")
@@ -74,24 +72,11 @@ def _goldens(goldens: Goldens | None) -> Iterator[Section]:
 _CHANGED = (GoldenChange.NEW, GoldenChange.OTHER, GoldenChange.FIXED)
 
 
-def _moved(goldens: Goldens) -> list[Any]:
-    return sorted(goldens.moved, key=lambda d: (not d.is_wrong, -(d.max_ulp or 0.0)))
-
-
-def pytorch(goldens: Goldens) -> str:
-    """``12 goldens: 11 the same to the bit, 1 moved, 0 wrong``."""
-    moved, wrong = len(goldens.moved), len(goldens.wrong)
-    return (
-        f"{count(goldens.count, 'golden')}: {goldens.count - moved} the same to the bit, "
-        f"{moved - wrong} moved, {wrong} wrong"
-    )
-
-
 def models(goldens: Goldens, backend: str) -> str:
-    """``20 golden models: 18 pass, 1 fails as recorded, …``."""
+    """``20 goldens: 18 pass, 1 fails as recorded, …``."""
     counts: Mapping[GoldenChange, int] = goldens.counts(backend)
     return (
-        f"{count(sum(counts.values()), 'golden model')}: {counts[GoldenChange.PASS]} pass, "
+        f"{count(sum(counts.values()), 'golden')}: {counts[GoldenChange.PASS]} pass, "
         f"{counts[GoldenChange.KNOWN]} as recorded, {counts[GoldenChange.FIXED]} pass now, "
         f"{counts[GoldenChange.NEW]} newly failing, {counts[GoldenChange.OTHER]} end in another way"
     )
@@ -116,10 +101,6 @@ def as_json(account: Account) -> dict[str, Any]:
         "goldens": goldens
         and {
             "count": goldens.count,
-            "pytorch": [
-                {"golden": d.golden.name, "wrong": d.is_wrong, "what": d.what, "max_ulp": d.max_ulp}
-                for d in _moved(goldens)
-            ],
             "backends": {
                 name: {str(change): goldens.counts(name)[change] for change in GoldenChange}
                 for name in goldens.backends

@@ -18,8 +18,8 @@ from harness.app.cli._shared import (
 )
 from harness.core.invocation import PROGRAM
 from harness.core.plugins import UnknownName
-from harness.gate.golden.golden_check import CheckedGolden, GoldenChange, check
-from harness.gate.golden.onnx_layout import export
+from harness.gate.golden.backend_tests import export
+from harness.gate.golden.check import PYTORCH, CheckedGolden, GoldenChange, check
 from harness.gate.golden.store import Ending, Golden, GoldenKey, Manifest, read_manifest, read_set
 from harness.generate.case_library import load_cases
 from harness.run.artefact import ONNX
@@ -74,7 +74,7 @@ def record(
     Runtime on the CPU, the ONNX reference and OpenVINO, as far as they can run here.
     """
     from harness.convert.converter import CONVERTERS
-    from harness.gate.golden.recording import record as record_goldens
+    from harness.gate.golden.record import record as record_goldens
 
     known = list(load_cases())
     # Those that are asked about each other's failures; other runtimes have goldens by name.
@@ -103,8 +103,8 @@ def record(
     )
     for overload, why in done.lost.items():
         click.echo(f"{overload}: no goldens: {why}")
-    for difference in done.disputed:
-        click.echo(f"left out, PyTorch disagrees with itself: {difference.golden.invocation}: {difference.what}")
+    for invocation in done.disputed:
+        click.echo(f"left out, PyTorch disagrees with itself: {invocation}")
     goldens = sum(map(len, done.manifest.goldens.values()))
     click.echo(f"{goldens} goldens of {len(done.manifest.goldens)} operators in {directory}")
 
@@ -124,7 +124,7 @@ def _programs(patterns: Sequence[str]) -> list[str]:
 @command.command("check")
 @_op
 @_directory
-@names_option("--backend", "backends", "Where to run them, or `all`. Repeatable.")
+@names_option("--backend", "backends", "Where to run them, `pytorch` for the calls themselves, or `all`. Repeatable.")
 @_converters
 @click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds for each model.")
 @_all
@@ -139,7 +139,8 @@ def check_command(
     """Run the models of the goldens in backends. This needs no PyTorch.
 
     The default is every recorded backend that can run here. The exit status is 1 if a golden fails that did
-    not fail when it was recorded, or fails in another way.
+    not fail when it was recorded, or fails in another way. With `--backend pytorch` the calls are run in the
+    installed PyTorch, which fails where the operator's judge says that an output is wrong.
     """
     manifest, goldens, endings = _read(directory, ops)
     names = _backends(backends) if backends else _available(tuple(manifest.backends))
@@ -155,35 +156,6 @@ def check_command(
         _print_checked(title, [c for c in found if c.change is change], show_all)
     click.echo(_counts(found, goldens, names, manifest))
     if any(c.change.is_failure for c in found):
-        raise SystemExit(1)
-
-
-@command.command()
-@_op
-@_directory
-@_all
-def verify(ops: Sequence[str], directory: Path, show_all: bool) -> None:
-    """Compare the installed PyTorch with the one that recorded the goldens.
-
-    The exit status is 1 if the operator's judge says that an output is wrong. An output that differs only in
-    its last places is listed as moved.
-    """
-    from harness.gate.golden.verify import verify as verify_goldens
-
-    manifest, goldens, _ = _read(directory, ops)
-    differences = list(verify_goldens(goldens))
-    wrong = [d for d in differences if d.is_wrong]
-    moved = sorted((d for d in differences if not d.is_wrong), key=lambda d: -(d.max_ulp or 0.0))
-    for title, held in (("not what was recorded", wrong), ("moved, and still right", moved)):
-        if held:
-            click.echo(f"{title}: {len(held)}")
-            lines = [f"  {d.golden.name}  {d.golden.invocation}\n      {d.what}" for d in held]
-            _print_lines(lines, show_all)
-    click.echo(
-        f"{len(goldens)} goldens recorded with PyTorch {manifest.versions['torch']} ({manifest.cpu}): "
-        f"{len(goldens) - len(differences)} the same to the bit, {len(moved)} moved, {len(wrong)} wrong"
-    )
-    if wrong:
         raise SystemExit(1)
 
 
@@ -231,6 +203,9 @@ def _available(names: Sequence[str]) -> list[str]:
 def _backends(words: Sequence[str]) -> list[str]:
     chosen: list[str] = []
     for word in words:
+        if word == PYTORCH:
+            chosen.append(word)
+            continue
         if word == "all":
             chosen += _available([e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")])
             continue
@@ -247,7 +222,7 @@ def _print_checked(title: str, held: Sequence[CheckedGolden], show_all: bool) ->
     for c in held:
         before = "" if c.recorded is None else f"\n      recorded: {_said(c.recorded)}"
         lines.append(
-            f"  {c.golden.case_id} {c.converter} → {c.backend}  {c.golden.invocation}\n"
+            f"  {c.golden.case_id} {f'{c.converter} → ' if c.converter else ''}{c.backend}  {c.golden.invocation}\n"
             f"      now: {_said(c.now)}{before}"
         )
     _print_lines(lines, show_all)
@@ -271,6 +246,8 @@ def _counts(found: Sequence[CheckedGolden], goldens: Sequence[Golden], names: Se
     for backend in names:
         counts = Counter(c.change for c in found if c.backend == backend)
         recorded = manifest.backends.get(backend)
+        if backend == PYTORCH:
+            recorded = manifest.versions["torch"]
         known = f"recorded with {recorded}" if recorded else "nothing recorded of it: every failure is new"
         lines.append(
             f"{backend} ({known}): {counts[GoldenChange.PASS]} pass, {counts[GoldenChange.KNOWN]} fail as "

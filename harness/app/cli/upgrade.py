@@ -60,9 +60,8 @@ def command(
 ) -> None:
     """Say what changed since the goldens and the baseline were recorded, and which versions changed.
 
-    Call it after you upgraded a dependency. It runs the goldens in PyTorch (`conformance golden verify`) and
-    in the backends (`conformance golden check`), then the cases of the baseline (`pytest harness
-    --baseline`). The progress goes to stderr.
+    Call it after you upgraded a dependency. It runs the goldens in PyTorch and in the backends (`conformance
+    golden check`), then the cases of the baseline (`pytest harness --baseline`). The progress goes to stderr.
 
     What is worse is run once more with the earlier releases, which pip installs into .conformance/releases. What these
     do on this machine, too, is called "this machine", and is not counted as worse.
@@ -101,7 +100,7 @@ def command(
 
 def _record_again(golden: Path, goldens: Goldens, names: list[str] | None) -> None:
     """Record the goldens of some operators with what is installed now; of all where none is named."""
-    from harness.gate.golden.recording import record
+    from harness.gate.golden.record import record
 
     done = record(
         golden,

@@ -1,23 +1,33 @@
-"""Goldens on backends, beside what became of them when they were recorded. Runs without PyTorch."""
+"""Goldens on backends, compared with what became of them when they were recorded.
+
+Nothing but `run_in_pytorch` needs PyTorch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
+from typing import Any
 
+import numpy as np
 import onnx
 
 from harness.compare.comparison import compare
 from harness.compare.drawn import draws
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
+from harness.core.dtypes import Array
+from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.execute.run_steps import StepFailure, named_feeds, narrowing, outputs_or_failure
 from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
 from harness.generate.case_library import load_cases
 from harness.run.backend import BACKENDS, Backend, DeviceLost
+
+#: Takes the place of a backend: the call itself in PyTorch, without a model.
+PYTORCH = "pytorch"
 
 
 class GoldenChange(StrEnum):
@@ -70,17 +80,18 @@ def check(
     """Run every stored model on every backend.
 
     Args:
+        backends: Names; with `PYTORCH` the calls are run in PyTorch, too.
         converters: Whose models; None for all that are stored.
         timeout: Seconds that one model may take.
     """
     for backend in backends:
         with IsolatedCalls(timeout=timeout) as process:
             for golden in goldens:
-                for converter in sorted(golden.models):
-                    if converters is not None and converter not in converters:
+                for converter in [""] if backend == PYTORCH else sorted(golden.models):
+                    if converter and converters is not None and converter not in converters:
                         continue
                     recorded: Ending | None = None
-                    if backend in manifest.backends and converter in manifest.converters:
+                    if backend == PYTORCH or (backend in manifest.backends and converter in manifest.converters):
                         recorded = endings.get((golden.case_id, converter, backend), PASSED)
                     now = ending_of(golden, converter, backend, process)
                     yield CheckedGolden(golden, converter, backend, now, recorded, _change(golden, now, recorded))
@@ -102,6 +113,8 @@ def _change(golden: Golden, now: Ending, recorded: Ending | None) -> GoldenChang
 def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> Ending:
     """How the golden's model ends on a backend that is started in `process`, which may die of it."""
     try:
+        if backend == PYTORCH:
+            return process.call(run_in_pytorch, golden)
         return process.call(run_here, golden, converter, backend)
     except DeviceLost as error:
         process.close()
@@ -126,11 +139,50 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
             return Ending(found.stage, found.outcome)
         said = f"{type(found.error).__name__}: {found.error}"[:2000]
         return Ending(found.stage, found.outcome, normalise(said), said)
-    comparison = compare(golden.judge, golden, found)
+    ending = _compared(golden, found)
+    if narrowed and ending is not PASSED:
+        return Ending(Stage.COMPARE, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
+    return ending
+
+
+def run_in_pytorch(golden: Golden) -> Ending:
+    """How the recorded numbers end in this process's PyTorch, whatever the call's recipes stand for today."""
+    import torch
+
+    from harness.core.torch_arrays import to_numpy
+    from harness.execute.torch_call import call_invocation
+
+    torch.set_num_threads(1)
+    load_cases()
+    tensors = [_laid(array, spec) for array, spec in zip(golden.inputs, golden.invocation.tensors(), strict=True)]
+    try:
+        outputs = [to_numpy(tensor) for tensor in call_invocation(golden.invocation, tensors)]
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        return Ending(Stage.RUN, Outcome.ERROR, normalise(message), message)
+    return _compared(golden, outputs)
+
+
+def _laid(array: Array, spec: TensorSpec) -> Any:
+    """Lay an array out in memory as the call has it, bit for bit: a copy of numbers may change NaN."""
+    import torch
+
+    from harness.core.tensors import build_tensor
+
+    dtype = build_tensor(replace(spec, shape=(0,), strides=(1,), offset=0)).dtype
+    # A complex number is stored as a pair of real ones.
+    size = dtype.itemsize
+    storage = np.zeros((max(spec.storage_size, 1), size), np.uint8)
+    if spec.numel:
+        places = torch.arange(len(storage)).as_strided(spec.shape, spec.strides, spec.offset)
+        storage[places.flatten().numpy()] = np.frombuffer(array.tobytes(), np.uint8).reshape(-1, size)
+    return torch.from_numpy(storage).flatten().view(dtype).as_strided(spec.shape, spec.strides, spec.offset)
+
+
+def _compared(golden: Golden, outputs: Sequence[Array]) -> Ending:
+    comparison = compare(golden.judge, golden, outputs)
     if comparison.problem is None:
         return PASSED
-    if narrowed:
-        return Ending(Stage.COMPARE, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
     return Ending(Stage.COMPARE, Outcome.MISMATCH, comparison.problem, comparison.message)
 
 
