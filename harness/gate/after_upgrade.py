@@ -1,4 +1,4 @@
-"""What moved when something that takes part was upgraded: goldens and baseline with what is installed now."""
+"""What an upgrade changed: the cases of the baseline with what is installed now, and with the earlier releases."""
 
 from __future__ import annotations
 
@@ -6,107 +6,18 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
 import harness
-from harness.convert.converter import find_converter
-from harness.core.plugins import UnknownName
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
-from harness.gate.golden.check import PYTORCH, CheckedGolden, GoldenChange, check
-from harness.gate.golden.store import MANIFEST_FILE, Manifest, read_set
-from harness.gate.run_diff import version_changes
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
-from harness.record.run_info import installed_versions
 from harness.reproduce.releases import PACKAGES, install_release
-from harness.run.backend import BACKENDS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Goldens:
-    """A set of goldens, and what became of it.
-
-    Attributes:
-        versions: Name → (when they were recorded, now) where they differ; "" for what is not installed.
-        checked: Each with PyTorch, and its models with each backend.
-        left_out: Recorded backends that cannot run here.
-    """
-
-    manifest: Manifest
-    count: int
-    versions: Mapping[str, tuple[str, str]]
-    checked: Sequence[CheckedGolden]
-    left_out: Sequence[str]
-
-    @property
-    def failing(self) -> list[CheckedGolden]:
-        """What fails and did not, or fails in another way."""
-        return [one for one in self.checked if one.change.is_failure]
-
-    def counts(self, backend: str) -> Mapping[GoldenChange, int]:
-        """Of one backend's models."""
-        return Counter(one.change for one in self.checked if one.backend == backend)
-
-    @property
-    def backends(self) -> list[str]:
-        """Those that were run."""
-        return list(dict.fromkeys(one.backend for one in self.checked))
-
-
-def look(directory: Path, overloads: Sequence[str] | None = None) -> Goldens | None:
-    """Run the goldens of a set, or of some overloads, in PyTorch and their models on the recorded backends.
-
-    None where the directory holds no set.
-    """
-    if not (directory / MANIFEST_FILE).exists():
-        return None
-    # The judges are the operator cases'.
-    load_cases()
-    manifest, goldens, endings = read_set(directory, overloads)
-    available = [name for name in manifest.backends if _runs(name)]
-    return Goldens(
-        manifest=manifest,
-        count=len(goldens),
-        versions=_versions(manifest),
-        checked=list(check(manifest, goldens, endings, backends=[PYTORCH, *available])),
-        left_out=[name for name in manifest.backends if name not in available],
-    )
-
-
-def _runs(name: str) -> bool:
-    try:
-        entry, argument = BACKENDS.find(name)
-    except UnknownName:
-        return False
-    return entry.probe(argument) is None
-
-
-def _versions(manifest: Manifest) -> dict[str, tuple[str, str]]:
-    before = {
-        **manifest.versions,
-        **{f"converter {name}": version for name, version in manifest.converters.items()},
-        **{f"backend {name}": version for name, version in manifest.backends.items()},
-    }
-    installed = installed_versions(manifest.versions)
-    now = {name: installed.get(name, "") for name in manifest.versions}
-    for name in manifest.converters:
-        try:
-            now[f"converter {name}"] = find_converter(name).version()
-        except UnknownName:
-            now[f"converter {name}"] = ""
-    for name in manifest.backends:
-        now[f"backend {name}"] = ""
-        if _runs(name):
-            entry, argument = BACKENDS.find(name)
-            now[f"backend {name}"] = entry.version(argument)
-    return version_changes(before, now)
-
 
 #: Runs `pytest harness` with some options and a plug-in; returns its exit status.
 RunPytest: TypeAlias = "Callable[[list[str], object], int]"

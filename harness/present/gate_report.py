@@ -24,21 +24,20 @@ _HOW = {
 }
 
 
-def report(found: BaselineComparison, title: str, advice: str = "", versions: bool = True) -> Report:
+def report(found: BaselineComparison, title: str, advice: str = "") -> Report:
     """The differences by kind, worst first, and whether the gate is open.
 
     Args:
         found: The differences.
         title: What was compared.
         advice: What to do if something is worse.
-        versions: Whether to list versions that differ.
     """
     options = {name: (_in_words(a), _in_words(b)) for name, (a, b) in found.options.items()}
     how = (_HOW[found.draws],) if found.other and found.draws in _HOW else ()
     return Report(
         title=title,
         before=tuple(map(Note, (_compared(found), *how))),
-        differences={**(found.versions if versions else {}), **options},
+        differences={**found.versions, **options},
         sections=tuple(_sections(found)),
         after=tuple(_conclusions(found, advice)),
     )
