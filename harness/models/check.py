@@ -18,7 +18,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -34,7 +33,7 @@ from harness.generate.sources.recorded import Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
-from harness.models.facts import CallsTask, ModelFacts, model_calls, model_facts
+from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
@@ -349,47 +348,8 @@ def _with_optimiser(way: Way, unit: ModelUnit, supervisor: Supervisor) -> Way:
         return replace(way, notes=(*way.notes, str(problem)))
 
 
-@dataclass(frozen=True)
-class ModelRun:
-    """One run of a model, for a command that runs it and nothing more.
-
-    Attributes:
-        case_id: Of its inputs; "" for a file.
-        call: What it was run with, for people.
-        invocation: The inputs as JSON; "" for a file.
-        verdict: Some fields of a verdict, ``signature`` among them.
-    """
-
-    case_id: str
-    call: str
-    invocation: str
-    verdict: Mapping[str, Any]
-
-
-def runs_of_model(options: Options, timeout: float) -> list[ModelRun]:
-    """Run a model with its example inputs, other values and, where sizes are open, other sizes.
-
-    Args:
-        options: Of one model.
-        timeout: Seconds of a step.
-
-    Raises: see `units_of`.
-    """
-    found = []
-    with Supervisor(timeout=timeout, memory_limit=MEMORY) as supervisor:
-        facts = model_facts(options.models[0], Variant(), supervisor)
-        for unit in units_of(options, facts, (), (), None):
-            for outcome in run_model_unit(replace(unit, settings=replace(unit.settings, blame=False)), supervisor):
-                verdict = outcome.verdict
-                fields = {name: getattr(verdict, name) for name in _OF_VERDICT}
-                call = outcome.case.change or "the example inputs"
-                found.append(ModelRun(verdict.case_id, call, verdict.invocation, fields))
-    return found
-
-
 #: Bytes of a worker that runs a model.
 MEMORY = 8 * 2**30
-_OF_VERDICT = ("converter", "backend", "shape_mode", "stage", "outcome", "signature", "message")
 
 
 def units_of(

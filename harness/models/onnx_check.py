@@ -30,7 +30,6 @@ from harness.blame.nodes.node_steps import SteppedGraph, in_steps
 from harness.blame.nodes.walk import WrongStep, walk
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
-from harness.compare.signatures import normalise
 from harness.compare.verdict import Stage
 from harness.convert.converter import HasUnoptimised
 from harness.core.documents import one_line
@@ -44,7 +43,6 @@ from harness.execute.run_steps import StepFailure, load_step, run_step
 from harness.execute.supervisor import Death, Supervisor
 from harness.execute.task import Settings, Step
 from harness.execute.worker import WorkerProcess
-from harness.models.check import MEMORY, ModelRun
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
 from harness.models.onnx_inputs import (
     SIZES,
@@ -200,33 +198,6 @@ def _invalid(task: OnnxTask | ExportedTask) -> str:
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         return one_line(error)[:300]
     return ""
-
-
-def runs_of_file(path: str, backends: Sequence[str], timeout: float) -> list[ModelRun]:
-    """Run a file in some backends, with inputs drawn from its signature; a wrong node counts as a wrong run.
-
-    Raises:
-        ModelProblem: see `check_onnx`.
-        harness.execute.supervisor.WorkerFailed: the same.
-    """
-    found = []
-    with Supervisor(timeout=timeout, memory_limit=MEMORY) as supervisor:
-        for backend in backends:
-            check = check_onnx(OnnxTask(path=path, backend=backend), supervisor)
-            for run in check.runs:
-                is_wrong = run.outcome == "pass" and check.node is not None and not check.node.error
-                outcome, message = ("mismatch", "a node is wrong by itself") if is_wrong else (run.outcome, run.message)
-                verdict = {
-                    "converter": "",
-                    "backend": backend,
-                    "shape_mode": "",
-                    "stage": run.stage,
-                    "outcome": outcome,
-                    "signature": normalise(message) if outcome == "error" else "",
-                    "message": message,
-                }
-                found.append(ModelRun("", run.inputs, "", verdict))
-    return found
 
 
 def carry_out(task: OnnxTask, worker: WorkerProcess) -> None:

@@ -94,13 +94,13 @@ def recorded_model(run: Path, wanted: str) -> str | None:
     return model_word(run, store.read(run, ["overload"], pc.field("case_id") == case_id)["overload"].to_pylist())
 
 
-def recorded_rules(run: Path) -> tuple[str, ...]:
+def recorded_rules(run: Path) -> tuple[Path, ...]:
     """The files of conversion functions that a run used.
 
     Raises:
         ResultsError: the run cannot be read.
     """
-    return tuple(map(str, rule_files(run, read_run_info(run))))
+    return tuple(rule_files(run, read_run_info(run)))
 
 
 def from_file(path: Path) -> Again:

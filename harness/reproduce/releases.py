@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 import harness
-from harness.compare.signatures import informative_line
+from harness.compare.signatures import informative_line, normalise
 from harness.core.invocation import Invocation, Literal, TensorSpec
 
 #: What may be bisected → distribution, and whether it is installed with what it needs. The others' needs are
@@ -136,10 +136,10 @@ _UNFIT = ("ModuleNotFoundError: ", "ImportError: ")
 
 @dataclass(frozen=True)
 class Rerun:
-    """How `conformance replay` is called for each release.
+    """The command that is called for each release.
 
     Attributes:
-        words: The case and the options.
+        words: ``replay`` or, of a model or an ONNX file, ``check``; the case, and the options.
         cwd: Where.
     """
 
@@ -152,7 +152,7 @@ class Rerun:
         path = os.pathsep.join([str(directory), ours, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         try:
             done = subprocess.run(
-                [sys.executable, "-m", "harness.app.cli", "replay", *self.words, "--json"],
+                [sys.executable, "-m", "harness.app.cli", *self.words, "--json"],
                 env={**os.environ, "PYTHONPATH": path},
                 capture_output=True,
                 text=True,
@@ -163,11 +163,33 @@ class Rerun:
         except subprocess.TimeoutExpired:
             return Verdicts("", f"it took longer than {_PATIENCE} s with {package} {release}")
         try:
-            cases = json.loads(done.stdout)["cases"]
+            found = list(_printed_verdicts(json.loads(done.stdout)))
         except (ValueError, KeyError):
             said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
             return Verdicts("", f"it cannot be run with {package} {release}: {said[:200]}")
-        return verdicts_of([case["verdict"] for case in cases], package, release)
+        return verdicts_of(found, package, release)
+
+
+def _printed_verdicts(printed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The verdicts in what `conformance replay` or `conformance check` prints as JSON."""
+    if "cases" in printed:
+        yield from (case["verdict"] for case in printed["cases"])
+        return
+    for way in printed["ways"] if "ways" in printed else printed["backends"]:
+        # Each node of a file is judged by itself, too.
+        wrong_node = way.get("node") is not None and not way["survives"]
+        for run in way["runs"]:
+            outcome, message = run["outcome"], run["message"]
+            if wrong_node and outcome == "pass":
+                outcome, message = "mismatch", "a node is wrong by itself"
+            yield {
+                "converter": way.get("converter", ""),
+                "backend": way["backend"],
+                "stage": run["stage"],
+                "outcome": outcome,
+                "signature": normalise(message) if outcome == "error" else "",
+                "message": message,
+            }
 
 
 def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path) -> list[str]:
@@ -186,14 +208,14 @@ def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path)
         value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
         graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "control", value[:1], value[1:])
         control = onnx.helper.make_model(graph, ir_version=model.ir_version, opset_imports=model.opset_import)
-        file = directory / "control.onnx"
+        command, file = "check", directory / "control.onnx"
         onnx.save(control, file)
     else:
         spec = TensorSpec((2,), "float32", (1,), 0, Literal((1.0, -1.0)))
-        file = directory / "control.json"
+        command, file = "replay", directory / "control.json"
         file.write_text(Invocation("aten.relu.default", (("self", spec),)).json, encoding="utf-8")
     converters, backends = (sorted({way[i] for way in ways if way[i]}) for i in (0, 1))
-    return [str(file), *(f"--converter={c}" for c in converters), *(f"--backend={b}" for b in backends)]
+    return [command, str(file), *(f"--converter={c}" for c in converters), *(f"--backend={b}" for b in backends)]
 
 
 def confirmed_verdicts(rerun: Rerun, word: str, package: str, release: str, installed: Path) -> Verdicts:
@@ -218,7 +240,7 @@ def confirmed_verdicts(rerun: Rerun, word: str, package: str, release: str, inst
 
 
 def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> Verdicts:
-    """What `conformance replay` found with a release; none where the release does not go with the others.
+    """What a command found with a release; none where the release does not go with the others.
 
     Args:
         found: Verdicts as the command prints them.

@@ -108,10 +108,30 @@ def test_a_release_that_runs_not_even_the_control_has_no_verdict(tmp_path: Path)
     (broken / "onnxruntime" / "__init__.py").write_text("import os\nos.abort()\n")
     case = tmp_path / "case.json"
     case.write_text(unary("aten.relu.default", [1.0]).json)
-    rerun = Rerun([str(case), "--converter=dynamo", "--backend=ort-cpu"], tmp_path)
+    rerun = Rerun(["replay", str(case), "--converter=dynamo", "--backend=ort-cpu"], tmp_path)
     found = confirmed_verdicts(rerun, str(case), "onnxruntime", "0.0.1", broken)
     assert not found.said
     assert found.missing
+
+
+def test_models_and_files_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "mods.py").write_text(
+        "import torch\n\n\nclass Pooled(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return torch.nn.functional.avg_pool2d(x, 2, divisor_override=3)\n\n\n"
+        "def pooled():\n    return Pooled(), (torch.ones(1, 1, 4, 4),)\n"
+    )
+    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
+    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "relu.onnx")
+
+    def asked(*words: str) -> Verdicts:
+        return Rerun(["check", *words], tmp_path).verdicts("onnxscript", "of today", tmp_path / "none")
+
+    assert asked("relu.onnx") == Verdicts("ort-cpu: pass", shown="ort-cpu: pass", passes=True, ways=(("", "ort-cpu"),))
+    found = asked("mods.py:pooled", "--converter=dynamo")
+    assert found.said.startswith("dynamo → ort-cpu: mismatch at compare")
+    assert found.ways == (("dynamo", "ort-cpu"),)
 
 
 def test_the_control_of_a_file_has_its_versions(tmp_path: Path) -> None:
@@ -119,7 +139,8 @@ def test_the_control_of_a_file_has_its_versions(tmp_path: Path) -> None:
     graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "abs", value[:1], value[1:])
     model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
     onnx.save(model, tmp_path / "abs.onnx")
-    word, *options = control_words(str(tmp_path / "abs.onnx"), [("", "ort-cpu")], tmp_path)
+    command, word, *options = control_words(str(tmp_path / "abs.onnx"), [("", "ort-cpu")], tmp_path)
+    assert command == "check"
     control = onnx.load(word)
     assert (control.ir_version, control.opset_import[0].version) == (9, 17)
     assert [node.op_type for node in control.graph.node] == ["Relu"]

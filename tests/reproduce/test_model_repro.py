@@ -1,4 +1,4 @@
-"""`conformance repro` and `conformance replay` of models: the smallest call or graph that fails."""
+"""`conformance repro` of models: the smallest call or graph that fails."""
 
 from __future__ import annotations
 
@@ -190,19 +190,3 @@ def test_what_is_wrong_is_one_line(here: Path, words: list[str], line: str) -> N
     done = CliRunner().invoke(conformance, ["repro", *words])
     assert done.exit_code
     assert line in done.output
-
-
-def test_a_model_is_replayed(here: Path) -> None:
-    found = printed("replay", "mods.py:pooled", status=1)
-    assert found["still_failing"] == len(found["cases"]) > 1
-    first = found["cases"][0]
-    assert (first["verdict"]["converter"], first["verdict"]["outcome"]) == ("dynamo", "mismatch")
-    assert printed("replay", "mods.py:right")["still_failing"] == 0
-
-
-def test_a_file_is_replayed(here: Path) -> None:
-    path = saved(here / "model.onnx", FUSED, [2, 3], TensorProto.DOUBLE, **BOUNDS)
-    (case, _) = printed("replay", path, status=1)["cases"]
-    assert case["verdict"]["stage"] == "load"
-    # Numbers of a source line differ between releases, which are compared by it.
-    assert ".cc:" not in case["verdict"]["signature"]

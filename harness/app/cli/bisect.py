@@ -69,6 +69,7 @@ def command(
 
     With --json: package, tried (release, verdict, missing), before, after, between.
     """
+    from harness.plan.reexecute import recorded_model, recorded_rules
     from harness.reproduce.releases import (
         NoReleases,
         Rerun,
@@ -79,11 +80,15 @@ def command(
         search_releases,
     )
 
-    words = [resolved(case)]
-    if not is_model(case) and not Path(case).is_file():
-        words += ["--run", str(find_run(run).resolve())]
+    model = case if is_model(case) else None
+    words = ["check", resolved(case)] if model else ["replay", resolved(case)]
+    if not model and not Path(case).is_file():
+        directory = find_run(run).resolve()
+        model = recorded_model(directory, case)
+        words = ["check", model] if model else [*words, "--run", str(directory)]
+        rules = rules or (recorded_rules(directory) if model else ())
     words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
-    words += [f"--rules={file.resolve()}" for file in rules]
+    words += [f"--rules={Path(file).resolve()}" for file in rules]
     rerun = Rerun(words, Path.cwd())
     try:
         found = releases_of(package, first, last)

@@ -1,10 +1,10 @@
-"""`conformance replay`: rerun a case or a model, and say what comes out."""
+"""`conformance replay`: rerun a case, and say what comes out."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from harness.app.cli._models import is_file_of_onnx, is_model
+from harness.app.cli._models import is_model
 from harness.app.cli._shared import (
     emit,
     example,
@@ -20,16 +20,14 @@ from harness.app.cli._shared import (
     json_option,
     names_option,
     print_json,
-    require_backends,
     rules_option,
     statuses,
     timeout_option,
 )
-from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
+from harness.compare.verdict import Stage, Verdict
 from harness.core.documents import count, shown
 
 if TYPE_CHECKING:
-    from harness.plan.options import Options
     from harness.plan.reexecute import Again, Outputs
 
 #: Outputs with more elements than this are not printed whole.
@@ -40,17 +38,16 @@ SECTION = "run"
 
 
 @click.command(
-    short_help="Rerun a case or a model.",
+    short_help="Rerun a case.",
     epilog=example(
         "conformance replay 82129e6a",
         "conformance replay 82129e6a --run results/RUN --backend onnx-reference",
         "conformance replay celu.json --converter torchscript",
-        "conformance replay my_model.py:make_model",
         "conformance replay .conformance/corpus/aten.celu.default.jsonl --json",
     )
     + statuses("0 if no case fails now; 1 if one still fails"),
 )
-@click.argument("case", metavar="CASE_ID|FILE|MODEL")
+@click.argument("case", metavar="CASE_ID|FILE")
 @click.option("--run", metavar="DIR", help="The run that has the case. Default: the newest in results/.")
 @names_option("--converter", "converters", "Use this one instead of the recorded one. Repeatable.")
 @names_option("--backend", "backends", "Use this one instead of the recorded one. Repeatable.")
@@ -74,28 +71,17 @@ def command(
 
     CASE_ID is the id of a recorded or minimal case, or the beginning of one. It is rerun with the converter,
     the backends and the rules that recorded it. FILE holds invocations: one as JSON, or one per line, as in a
-    corpus or in minimal.jsonl. MODEL is what `conformance check` takes: it is run and compared, and nothing is
-    looked into.
+    corpus or in minimal.jsonl. `conformance check` reruns models.
 
     With --json: cases (case_id, call, invocation, verdict, expected, float64, got), still_failing. The last
-    three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements or is a
-    model's.
+    three of a case are lists of outputs, each a flat list, or null where it has more than 64 elements.
     """
     from harness.plan import reexecute as rerun
-    from harness.plan.options import Options, UsageProblem
+    from harness.plan.options import UsageProblem
 
-    is_id = not is_model(case) and not Path(case).is_file() and "/" not in case
-    word = rerun.recorded_model(find_run(run), case) if is_id and not case.endswith((".json", ".jsonl")) else None
+    if is_model(case):
+        raise click.UsageError(f"{case} is a model: `conformance check {case}` runs it")
     files = tuple(str(file.absolute()) for file in rules)
-    if word or is_model(case):
-        options = Options(
-            models=(word or case,),
-            converters=converters,
-            backends=backends,
-            opset=opset,
-            rules=files or (rerun.recorded_rules(find_run(run)) if word else ()),
-        )
-        ctx.exit(int(_replay_model(options, timeout, as_json)))
     again = _found(case, run)
     again = dataclasses.replace(
         again,
@@ -126,46 +112,10 @@ def _found(case: str, run: str | None) -> Again:
         return rerun.from_file(Path(case))
     if "/" in case or case.endswith((".json", ".jsonl")):
         raise click.UsageError(f"there is no file {case}")
-    return rerun.recorded(find_run(run), case)
-
-
-def _replay_model(options: Options, timeout: float, as_json: bool) -> bool:
-    """Run a model and print what became of it; whether a run fails."""
-    from harness.core.plugins import UnknownName
-    from harness.execute.models.model_loading import ModelProblem
-    from harness.models.check import runs_of_model
-    from harness.models.onnx_check import runs_of_file
-    from harness.plan.options import UsageProblem
-
-    (word,), backends = options.models, options.backends
-    if is_file_of_onnx(word):
-        require_backends(backends or ("ort-cpu",))
-    try:
-        if is_file_of_onnx(word):
-            if not Path(word).is_file():
-                raise click.UsageError(f"there is no file {word}")
-            found = runs_of_file(word, backends or ("ort-cpu",), timeout)
-        else:
-            found = runs_of_model(options, timeout)
-    except (UsageProblem, UnknownName, ModelProblem) as error:
-        raise click.UsageError(str(error)) from None
-    failing = [run for run in found if run.verdict["outcome"] in FAILURES]
-    if as_json:
-        cases = [{**vars(run), "expected": None, "float64": None, "got": None} for run in found]
-        print_json({"cases": cases, "still_failing": len(failing)})
-    else:
-        for run in found:
-            verdict = run.verdict
-            where = " → ".join(filter(None, (verdict["converter"], verdict["backend"], verdict["shape_mode"])))
-            emit(Text(f"{where}: {run.call}"), Text(f"  {_ended(verdict)}"))
-        emit(Text(f"{count(len(failing), 'run')} of {len(found)} failing", style="bold"))
-    return bool(failing)
-
-
-def _ended(verdict: Mapping[str, Any]) -> str:
-    if verdict["outcome"] == Outcome.PASS:
-        return "pass"
-    return f"{verdict['outcome']} at {verdict['stage']}: {verdict['message']}"
+    directory = find_run(run)
+    if model := rerun.recorded_model(directory, case):
+        raise click.UsageError(f"case {case} is a run of a model: `conformance check {model}` runs it")
+    return rerun.recorded(directory, case)
 
 
 def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
