@@ -348,10 +348,6 @@ def _with_optimiser(way: Way, unit: ModelUnit, supervisor: Supervisor) -> Way:
         return replace(way, notes=(*way.notes, str(problem)))
 
 
-#: Bytes of a worker that runs a model.
-MEMORY = 8 * 2**30
-
-
 def units_of(
     options: Options,
     facts: ModelFacts,
