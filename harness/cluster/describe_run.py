@@ -6,16 +6,23 @@ them to OUT as JSON.
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from harness.cluster.node_environment import Described, environment_here, packages_behind
+from harness.cluster.node_environment import Described, environment_here
 from harness.core.documents import as_json
 from harness.plan.pytest_session import pytest_main
 from harness.plan.unit import Unit
+from harness.record.run_info import DISTRIBUTIONS
+from harness.run.backend import runtime_distributions
+
+#: Packages of whose dependencies each may change a verdict.
+_ROOTS = tuple(name for name in DISTRIBUTIONS if not name.startswith(("pytest", "pyarrow")))
 
 
 class _Collector:
@@ -26,6 +33,25 @@ class _Collector:
         """Keep the units that are left after all selection."""
         given: list[Any] = [getattr(item, "callspec", None) for item in session.items]
         self.units = [one.params["unit"] for one in given if one is not None and "unit" in one.params]
+
+
+def packages_behind() -> dict[str, str]:
+    """Return the versions of the packages that may change a verdict: those that a run names, and what they need."""
+    versions: dict[str, str] = {}
+    waiting = [*_ROOTS, *runtime_distributions()]
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        if name in versions:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        versions[name] = distribution.version
+        for requirement in distribution.requires or ():
+            if "extra ==" not in requirement:
+                waiting += re.findall(r"^[\w.-]+", requirement)
+    return versions
 
 
 def main() -> int:

@@ -13,22 +13,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import re
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 
 import harness
 from harness.generate.cases_home import cases_directory
-from harness.record.run_info import DISTRIBUTIONS, installed_versions
-from harness.run.backend import runtime_distributions
+from harness.record.run_info import installed_versions
 
 _PLUGIN = "aten_onnx_conformance"
-#: Packages of whose dependencies each may change a verdict.
-_ROOTS = tuple(name for name in DISTRIBUTIONS if not name.startswith(("pytest", "pyarrow")))
 
 
 def copy_project(target: Path) -> Path:
@@ -71,26 +66,6 @@ _NONE = "(none)"
 _SOURCES = (".py", ".toml", ".txt")
 #: So many differences are named.
 _FEW = 3
-
-
-@cache
-def packages_behind() -> dict[str, str]:
-    """Return the versions of the packages that may change a verdict: those that a run names, and what they need."""
-    versions: dict[str, str] = {}
-    waiting = [*_ROOTS, *runtime_distributions()]
-    while waiting:
-        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
-        if name in versions:
-            continue
-        try:
-            distribution = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
-        versions[name] = distribution.version
-        for requirement in distribution.requires or ():
-            if "extra ==" not in requirement:
-                waiting += re.findall(r"^[\w.-]+", requirement)
-    return versions
 
 
 def environment_here(packages: Iterable[str]) -> dict[str, str]:

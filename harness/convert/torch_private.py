@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -61,6 +62,15 @@ def quiet() -> Iterator[None]:
     finally:
         if not silent:
             logging.disable(previous)
+
+
+@contextlib.contextmanager
+def without_gpu() -> Iterator[None]:
+    """Within, PyTorch finds no GPU and looks for none, for which it would start CUDA's driver."""
+    no_gpu = patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0)
+    # A fake mode that is told of no GPU looks for devices by itself.
+    with no_gpu, patch.object(torch._C, "_ensureCUDADeviceGuardSet", lambda: None, create=True):
+        yield
 
 
 class PrivatePartMissing(LookupError):

@@ -12,7 +12,6 @@ import faulthandler
 import gc
 import os
 import sys
-from unittest.mock import patch
 
 #: Whether this process is the fork server; others may import this module.
 _SERVES = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
@@ -38,6 +37,7 @@ import torch  # noqa: E402
 _stop_if_left()
 
 from harness.convert.converter import CONVERTERS  # noqa: E402
+from harness.convert.torch_private import without_gpu  # noqa: E402
 from harness.execute import case_runner, worker  # noqa: E402
 from harness.generate.case_library import load_cases  # noqa: E402
 from harness.run.backend import BACKENDS  # noqa: E402
@@ -73,9 +73,8 @@ def _warm_up() -> None:
 
 
 # The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no
-# use to any process that is forked from this one. Without a GPU a fake mode looks for devices once more.
-no_gpu = patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0)
-with no_gpu, patch.object(torch._C, "_ensureCUDADeviceGuardSet", lambda: None):
+# use to any process that is forked from this one.
+with without_gpu():
     _warm_up()
 # All of this lives as long as the process: collecting it again and again takes a tenth of an export's time.
 gc.freeze()

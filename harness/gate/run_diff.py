@@ -182,7 +182,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
 def _with_one_way(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
     """Two runs that have one way each, not the same one, under a name of both; else as they are, and False."""
     names = ["converter", "backend"]
-    ways = [table.group_by(names).aggregate([]).to_pylist() for table in tables]
+    ways = [table.select(names).unify_dictionaries().group_by(names).aggregate([]).to_pylist() for table in tables]
     if any(len(found) != 1 for found in ways) or ways[0] == ways[1]:
         return list(tables), False
     for name in names:

@@ -64,10 +64,11 @@ def _export() -> None:
 
         tqdm.monitor_interval = 0
     no_gpu = patch.multiple(cuda, is_available=lambda: False, device_count=lambda: 0)
+    no_guard = patch("torch._C._ensureCUDADeviceGuardSet", lambda: None, create=True)
     logging.disable(logging.WARNING)
     # Kept for as long as this process lives, and those that are forked from it.
     _reading.enter_context(read_once())
-    with no_gpu, warnings.catch_warnings():
+    with no_gpu, no_guard, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         onnx.export(nn.ReLU().eval(), (zeros(1),), dynamo=True, verbose=False)
         onnx.export(nn.ReLU().eval(), (zeros(1),), os.devnull, dynamo=False, verbose=False)

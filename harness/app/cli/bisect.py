@@ -69,7 +69,6 @@ def command(
 
     With --json: package, tried (release, verdict, missing), before, after, between.
     """
-    from harness.plan.reexecute import recorded_model, recorded_rules
     from harness.reproduce.releases import (
         NoReleases,
         Rerun,
@@ -80,15 +79,8 @@ def command(
         search_releases,
     )
 
-    model = case if is_model(case) else None
-    words = ["check", resolved(case)] if model else ["replay", resolved(case)]
-    if not model and not Path(case).is_file():
-        directory = find_run(run).resolve()
-        model = recorded_model(directory, case)
-        words = ["check", model] if model else [*words, "--run", str(directory)]
-        rules = rules or (recorded_rules(directory) if model else ())
+    words = _rerun_words(case, run, rules)
     words += [f"--converter={name}" for name in converters] + [f"--backend={name}" for name in backends]
-    words += [f"--rules={Path(file).resolve()}" for file in rules]
     rerun = Rerun(words, Path.cwd())
     try:
         found = releases_of(package, first, last)
@@ -107,6 +99,20 @@ def command(
     change = search_releases(found, ask)
     _report(package, change, as_json)
     ctx.exit(0 if change.after else 1 if any(one.said for one in change.tried.values()) else 3)
+
+
+def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:
+    """The command that reruns a case, a file or a model, with the case and its rules."""
+    from harness.plan.reexecute import recorded_model, recorded_rules
+
+    words = ["check" if is_model(case) else "replay", resolved(case)]
+    if not is_model(case) and not Path(case).is_file():
+        directory = find_run(run).resolve()
+        if (model := recorded_model(directory, case)) is not None:
+            words, rules = ["check", model], rules or recorded_rules(directory)
+        else:
+            words += ["--run", str(directory)]
+    return words + [f"--rules={file.resolve()}" for file in rules]
 
 
 def _report(package: str, change: Change, as_json: bool) -> None:
