@@ -418,8 +418,6 @@ def diagnose(result: Result, invocation: Invocation, converter: str, decision: D
     fault = _fault(decision.blame, facts)
     # It took the place of the converter's own.
     place = Place("rule", result.rule) if by_rule else _PLACES.get(decision.blame, _unknown)(facts)
-    lossy = facts.dtypes is not None and is_lossy(*facts.dtypes)
-    refused = result.stage in (Stage.LOAD, Stage.RUN) and result.outcome is Outcome.ERROR
     element = ""
     if decision.blame == CONVERTER:
         element = elements.CAST if "cast-to-float32" in facts.statements else facts.element
@@ -432,11 +430,9 @@ def diagnose(result: Result, invocation: Invocation, converter: str, decision: D
         fault=fault.name,
         detail=Detail(
             symptom=fault.symptom,
-            # Dtypes, shapes and refusals are what all algorithms of an operator have in common.
+            # Dtypes and shapes are what all algorithms of an operator have in common.
             choice=place.choice if fault.name in _OF_ELEMENTS else "",
             element=element,
-            lossy=lossy,
-            refusal=f"{result.backend}: {facts.words}" if refused else "",
             function=place.ran,
         ),
         difference=facts.problem.difference if facts.problem else None,

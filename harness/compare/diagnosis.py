@@ -202,16 +202,12 @@ class Detail:
             exporter or runtime where nothing else explains a failure.
         choice: Which of the place's algorithms the call asks for: ``rounding_mode=floor``.
         element: The kind of the wrong element, one of `harness.compare.elements`.
-        lossy: Whether the result has a dtype that does not hold all values of the right one.
-        refusal: Which runtime says what where a model is not loaded or not run.
         function: The conversion function that ran, where the place is another that stands for its family.
     """
 
     symptom: str = ""
     choice: str = ""
     element: str = ""
-    lossy: bool = False
-    refusal: str = ""
     function: str = ""
 
     @property
