@@ -68,9 +68,7 @@ class PairTable:
 
     def counts(self, calls: Sequence[int] | Mask | None = None) -> Counts:
         """Condition × condition: how many of these calls have both; all calls by default."""
-        has = (self.has if calls is None else self.has[np.atleast_1d(np.arange(len(self.has))[calls])]).astype(
-            np.float64
-        )
+        has = (self.has if calls is None else self.has[calls]).astype(np.float64)
         return np.triu((has.T @ has).astype(np.int64), 1)
 
 
