@@ -65,8 +65,8 @@ def quiet() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def without_gpu() -> Iterator[None]:
-    """Within, PyTorch finds no GPU and looks for none, for which it would start CUDA's driver."""
+def hide_gpus() -> Iterator[None]:
+    """Hide GPUs from PyTorch, which would start CUDA's driver to look for them."""
     no_gpu = patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0)
     # A fake mode that is told of no GPU looks for devices by itself.
     with no_gpu, patch.object(torch._C, "_ensureCUDADeviceGuardSet", lambda: None, create=True):

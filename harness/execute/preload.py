@@ -37,7 +37,7 @@ import torch  # noqa: E402
 _stop_if_left()
 
 from harness.convert.converter import CONVERTERS  # noqa: E402
-from harness.convert.torch_private import without_gpu  # noqa: E402
+from harness.convert.torch_private import hide_gpus  # noqa: E402
 from harness.execute import case_runner, worker  # noqa: E402
 from harness.generate.case_library import load_cases  # noqa: E402
 from harness.run.backend import BACKENDS  # noqa: E402
@@ -74,7 +74,7 @@ def _warm_up() -> None:
 
 # The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no
 # use to any process that is forked from this one.
-with without_gpu():
+with hide_gpus():
     _warm_up()
 # All of this lives as long as the process: collecting it again and again takes a tenth of an export's time.
 gc.freeze()

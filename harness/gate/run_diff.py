@@ -132,7 +132,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
     there = completeness(after)
     lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    tables, of_two_ways = _with_one_way([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
+    tables, ways_differ = _unify_ways([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
     rows, first = pa.concat_tables(tables).unify_dictionaries(), tables[0].num_rows
     changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
@@ -146,7 +146,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
     options = asked[ChangeKind.NEW].differences(asked[ChangeKind.GONE])
     unasked = {}
     for kind, request in asked.items():
-        if of_two_ways:
+        if ways_differ:
             request = replace(request, converters=frozenset(), backends=frozenset())
         # With other draws no single case is asked for.
         asks = np.zeros(rows.num_rows, bool) if options.keys() & set(DRAWING) else request.asks(rows)
@@ -179,8 +179,11 @@ def compare_runs(before: Path, after: Path) -> Diff:
     return Diff(total, tuple(overloads), versions, there.said, options, unasked)
 
 
-def _with_one_way(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
-    """Two runs that have one way each, not the same one, under a name of both; else as they are, and False."""
+def _unify_ways(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
+    """Give two runs a common converter and backend where each has one way only and the two differ.
+
+    The second value says whether that was so.
+    """
     names = ["converter", "backend"]
     ways = [table.select(names).unify_dictionaries().group_by(names).aggregate([]).to_pylist() for table in tables]
     if any(len(found) != 1 for found in ways) or ways[0] == ways[1]:

@@ -1,10 +1,7 @@
-"""The release of a package that changed a verdict, found by a binary search over installed releases.
+"""The release of a package that changed a verdict, found by a binary search over releases.
 
-Releases of a package as pip finds and installs them, each in a directory of its own that is kept.
-
-A case with another release of a package, in a process of its own.
-
-Between which two releases a verdict changed: a binary search over verdicts, some of them missing. Pure.
+pip installs each release into a directory of its own, which is kept. The case is rerun in a process that has this
+directory first on its path. Verdicts may be missing: a release without a wheel is passed over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Goldens: stored invocations with PyTorch's outputs, usable where there is no PyTorch.
 
-Only `record` imports it, and `check.run_in_pytorch`.
+Only `record` and `check.run_in_pytorch` import PyTorch.
 """
