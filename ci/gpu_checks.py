@@ -17,9 +17,9 @@ from gpu_judging import BESIDE, DEPENDENT, NotRun, Rows
 
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.unit import Unit, run_unit
 from harness.record.progress import completeness
 from harness.run.backend import BACKENDS

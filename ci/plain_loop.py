@@ -24,14 +24,14 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import Converter, UnsupportedOperator, find_converter
 from harness.core.invocation import Invocation
 from harness.core.tensors import bind, build_tensors
-from harness.execute.program import Exportable, export_request
-from harness.execute.reference import run_reference
-from harness.execute.run_steps import emitted_opset
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Task, WorkerTask
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_examples
 from harness.generate.operator_case import judge_of
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.reference import run_reference
+from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Task, WorkerTask
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo

@@ -2,8 +2,8 @@
 
 from .app.session import Session as Session
 from .compare.verdict import Verdict as Verdict
-from .execute.supervisor import Supervisor as Supervisor
 from .generate.case_library import load_cases as load_cases
+from .pipeline.supervisor import Supervisor as Supervisor
 from .plan.options import Options as Options
 from .plan.plan import make_plan as make_plan
 from .plan.unit import Unit as Unit, run_unit as run_unit

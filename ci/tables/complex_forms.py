@@ -27,12 +27,12 @@ from harness.core.invocation import Invocation
 from harness.core.overloads import match
 from harness.coverage.asker import Asker
 from harness.coverage.survey import ACCEPTED
-from harness.execute.program import Exportable, export_alone
-from harness.execute.reference import run_reference
 from harness.generate.case_library import COMPLEX_FORMS, declared_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.reference import run_reference
 from harness.run.artefact import ONNX
 
 #: Draws of which PyTorch must take its share.

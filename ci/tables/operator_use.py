@@ -44,10 +44,10 @@ from harness.core.invocation import Argument, Enumerated, Invocation, Literal, T
 from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
-from harness.execute.models.model_loading import load_model, load_models
 from harness.generate.cases_home import cases_directory
 from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
 from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
+from harness.pipeline.models.model_loading import load_model, load_models
 from harness.record.layout import replacing
 
 #: Nothing is downloaded, whatever a package would like to.

@@ -10,7 +10,7 @@ from typing import Any
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.tensors import build_tensors
-from harness.execute.torch_call import call_invocation
+from harness.pipeline.torch_call import call_invocation
 
 #: What sizes are divided by, the most first; sizes that are not made smaller than `_LEAST`.
 _FACTORS = (32, 16, 8, 4, 2)

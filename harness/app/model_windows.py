@@ -12,8 +12,8 @@ from typing import Any
 
 from harness.core.overloads import UnknownOperator, match
 from harness.core.plugins import UnknownName
-from harness.execute.models.model_loading import ModelProblem
 from harness.generate.case_library import load_cases
+from harness.pipeline.models.model_loading import ModelProblem
 from harness.plan.options import UsageProblem
 
 _DIRECTORY = Path(".conformance") / "windows"

@@ -20,7 +20,6 @@ import harness
 from harness.app.baseline_option import report_of
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
-from harness.execute.supervisor import Supervisor
 from harness.gate.baseline.file import Baseline, expecting
 from harness.gate.baseline.recheck import Rechecked, rechecked
 from harness.generate.regressions.corpus_store import Corpus
@@ -29,6 +28,7 @@ from harness.generate.sources.corpus import FromCorpus
 from harness.generate.sources.source import Notice
 from harness.models.divergence import Divergence, divergence_entries, find_divergence
 from harness.models.divergence_task import DivergeTask
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.basis import basis
 from harness.plan.model_unit import ModelUnit, run_model_unit, write_details
 from harness.plan.plan import Plan
@@ -168,7 +168,7 @@ class Session:
         """Draw, run and record the cases of one unit; where rules are tried, without them first.
 
         Raises:
-            harness.execute.supervisor.WorkerFailed: no worker process can be started.
+            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
             harness.record.layout.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
@@ -213,7 +213,7 @@ class Session:
         """Run and record a whole model; where rules are tried, without them first.
 
         Raises:
-            harness.execute.supervisor.WorkerFailed: no worker process can be started.
+            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
             harness.record.layout.ResultsError: the record cannot be written.
         """
         if self._without is not None:

@@ -14,9 +14,9 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import describe_error
-from harness.execute.chain import CallAlone, Caller, run_calls
-from harness.execute.run_steps import StepFailure
-from harness.execute.task import Group
+from harness.pipeline.chain import CallAlone, Caller, run_calls
+from harness.pipeline.run_steps import StepFailure
+from harness.pipeline.task import Group
 from harness.run.backend import REFERENCE
 
 

@@ -16,7 +16,7 @@ from harness.blame.testimony import Decision, FailureSummary
 from harness.compare.diagnosis import Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
-from harness.execute.task import OWN_FAULT
+from harness.pipeline.task import OWN_FAULT
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (

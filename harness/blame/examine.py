@@ -20,7 +20,7 @@ from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
-from harness.execute.worker import WorkerProcess
+from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
 

@@ -35,9 +35,9 @@ from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, 
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import calls_of, is_program
-from harness.execute.submodel import all_nodes
-from harness.execute.supervisor import Death, Supervisor, WorkerFailed
-from harness.execute.task import OWN_FAULT, Group, Result, Task
+from harness.pipeline.submodel import all_nodes
+from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
+from harness.pipeline.task import OWN_FAULT, Group, Result, Task
 
 #: Attributes that say how an operator is meant; others have numbers of the call.
 _TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}

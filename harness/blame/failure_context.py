@@ -45,12 +45,12 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.program import is_program
 from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
-from harness.execute.program import Exportable, export_alone, export_request
-from harness.execute.reference import Reference, run_reference
-from harness.execute.run_steps import StepFailure, narrowing, outputs_or_failure
-from harness.execute.submodel import all_nodes
-from harness.execute.task import Settings
 from harness.generate.operator_case import judge_of
+from harness.pipeline.program import Exportable, export_alone, export_request
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.run_steps import StepFailure, narrowing, outputs_or_failure
+from harness.pipeline.submodel import all_nodes
+from harness.pipeline.task import Settings
 from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import BACKENDS, REFERENCE, Backend, BackendSession, HasPlain, ShapeRange
 

@@ -6,7 +6,7 @@ body step by step in the node's dtype does as the text says, though less exactly
 1. The graph is evaluated in float64. It must give PyTorch's float64 result: it describes the same computation.
 2. It is evaluated a few times more, and each step within a body is rounded as the node's dtype rounds: its result is
    multiplied by 1 + ru, r drawn from -1 … 1, u the unit roundoff (Monte Carlo arithmetic, as
-   `harness.execute.rounding_oracle`). D is what these runs differ by from the first, element by element.
+   `harness.pipeline.rounding_oracle`). D is what these runs differ by from the first, element by element.
 3. The backend's result is explained where it is within κ·D, and the dtype's tolerance, of the first: an error of κ·D is
    what steps add up to that are all right by rule 1 of `harness.compare.nearness`.
 
@@ -37,12 +37,12 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
-from harness.execute.run_steps import emitted_opset
-from harness.execute.task import Settings
-from harness.execute.worker import WorkerProcess
+from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.task import Settings
+from harness.pipeline.worker import WorkerProcess
 
 _RUNS = 6
-#: The most of chance: see `harness.execute.rounding_oracle`.
+#: The most of chance: see `harness.pipeline.rounding_oracle`.
 _SPREAD = 2.0
 #: Steps above which a graph is not evaluated.
 _MOST_STEPS = 40

@@ -35,9 +35,9 @@ from harness.convert.converter import find_converter
 from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import PROGRAM, Invocation
-from harness.execute.task import Result
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
+from harness.pipeline.task import Result
 from harness.run import ort_messages as ort
 from harness.run.artefact import ONNX
 
@@ -58,7 +58,7 @@ class FailureFacts:
         rule: The row of the decision table that decided.
         statements: Statement → facts of the first testimony with it.
         by_operator: Whether many defects fail so, so that only the operator tells.
-        raised_by: See `harness.execute.task.Result`.
+        raised_by: See `harness.pipeline.task.Result`.
     """
 
     overload: str

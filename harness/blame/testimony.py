@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from harness.compare.diagnosis import Testimony
 from harness.compare.verdict import Outcome, Stage
-from harness.execute.task import Group, Settings
+from harness.pipeline.task import Group, Settings
 
 
 @dataclass(frozen=True)

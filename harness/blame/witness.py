@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Role, Testimony
-from harness.execute.task import Settings
+from harness.pipeline.task import Settings
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 

@@ -13,9 +13,9 @@ import torch
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.coverage.points import Acceptance
-from harness.execute.reference import run_reference
-from harness.execute.resize import variants
-from harness.execute.torch_call import CallRejected, NothingToCompare
+from harness.pipeline.reference import run_reference
+from harness.pipeline.resize import variants
+from harness.pipeline.torch_call import CallRejected, NothingToCompare
 
 #: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
 _PATIENCE = 10.0
@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: A question, the calls that it is about, and for how many seconds answers may be collected.
 _Request: TypeAlias = tuple[Callable[[Invocation], Any], Sequence[Invocation], float]
 
-preload_in_fork_server("harness.execute.preload")
+preload_in_fork_server("harness.pipeline.preload")
 
 
 class Asker(IsolatedProcess):

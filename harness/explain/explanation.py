@@ -20,11 +20,6 @@ from harness.convert.torch_private import PrivatePartMissing, quiet
 from harness.core.documents import plain
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
-from harness.execute.program import Exportable, export_request
-from harness.execute.run_steps import emitted_opset
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
-from harness.execute.torch_call import call_invocation
 from harness.explain import onnx_operator
 from harness.explain.onnx_operator import Candidate, Meaning, OnnxOperator, Slot, same_name, synonyms
 from harness.explain.operator import (
@@ -42,6 +37,11 @@ from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.recorded import Replayed
 from harness.locate.source_code import emitting_place
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
+from harness.pipeline.torch_call import call_invocation
 from harness.plan.unit import Unit, run_unit
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
@@ -205,7 +205,7 @@ def explain_operator(
 
     Raises:
         harness.core.overloads.UnknownOperator: PyTorch has no such operator.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     operator = find_operator(word)
     load_cases()

@@ -28,8 +28,8 @@ from harness.core.overloads import UnknownOperator, all_overloads, near_names, n
 from harness.core.tensors import build_tensors, overload
 from harness.core.torch_operators import OpOverload, is_composite, is_dispatched
 from harness.coverage.target import functional_overloads
-from harness.execute.program import Exportable, export_request
-from harness.execute.torch_call import call_invocation
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.torch_call import call_invocation
 
 
 @dataclass(frozen=True, kw_only=True)

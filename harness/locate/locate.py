@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
 from harness.convert.converter import split_opset
 from harness.core.invocation import InvalidInvocation, Invocation
-from harness.execute.models.model_task import PREFIX
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Settings
-from harness.execute.worker import WorkerProcess
 from harness.locate.neighbours import neighbours
 from harness.locate.observed_case import GraphRunner, ObservedCase
 from harness.locate.ranking import rank
 from harness.locate.source_code import SourceCode, Statement
 from harness.locate.suspect import Suspect
+from harness.pipeline.models.model_task import PREFIX
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Settings
+from harness.pipeline.worker import WorkerProcess
 from harness.record import store
 
 #: Cases that are exported again.
@@ -87,7 +87,7 @@ def places_of(run: Path, verdict: Verdict, *, opset: int | None) -> tuple[Suspec
 
     Raises:
         ResultsError: the run cannot be read.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     return _placed(run, verdict, (verdict.invocation,), opset)
 
@@ -103,7 +103,7 @@ def places_of_case(
 
     Raises:
         ResultsError: the run cannot be read.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     here = (pc.field("case_id") == case_id) & (pc.field("converter") == converter)
     rows = store.verdicts(run, here & (pc.field("backend") == backend))
@@ -173,7 +173,7 @@ def find_places(task: PlaceTask, supervisor: Supervisor) -> tuple[Suspect, ...]:
     """The lines that may cause failures; none where they do not fail here, or where it is unknown.
 
     Raises:
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     found: Sequence[Suspect] = ()
     # All messages are taken: what is left in the pipe would be taken for an answer to the next task.

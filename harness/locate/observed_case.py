@@ -25,13 +25,13 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import OpOverload
-from harness.execute.program import Exportable, export_request
-from harness.execute.reference import Reference, run_reference
-from harness.execute.run_steps import StepFailure, outputs_or_failure
 from harness.generate.operator_case import judge_of
 from harness.locate.source_code import SourceCode, Statement, reads
 from harness.models.departure import PyTorchGraph
 from harness.models.divergence import BUDGET, OfWholeModel, scan_checkpoints
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.run_steps import StepFailure, outputs_or_failure
 from harness.run.backend import Backend
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from harness.compare.verdict import Stage
 from harness.convert.provenance import CodeLine
 from harness.core.documents import count
-from harness.execute.submodel import extract
 from harness.locate.observed_case import ObservedCase, missing_things
 from harness.locate.source_code import (
     SourceCode,
@@ -28,6 +27,7 @@ from harness.locate.source_code import (
     short_path,
 )
 from harness.locate.suspect import Suspect
+from harness.pipeline.submodel import extract
 
 #: How much each thing speaks for a statement beside Ochiai's coefficient, which is at most 1.
 _RAISED, _NAMED, _DEPARTS, _TRANSLATES = 1.0, 0.9, 0.7, 0.6

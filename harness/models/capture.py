@@ -26,9 +26,9 @@ from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, Te
 from harness.core.overloads import NAMESPACES
 from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode, pytree
-from harness.execute.models.model_loading import LoadedModel, ModelProblem
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.pipeline.models.model_loading import LoadedModel, ModelProblem
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 

@@ -23,12 +23,6 @@ from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
-from harness.execute.models.model_judge import largest_element
-from harness.execute.models.model_loading import ModelProblem
-from harness.execute.models.model_task import Axis, Variant
-from harness.execute.reference import run_reference
-from harness.execute.supervisor import Supervisor
-from harness.execute.torch_call import CallRejected
 from harness.generate.sources.recorded import Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.divergence import Divergence, find_divergence
@@ -37,6 +31,12 @@ from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
+from harness.pipeline.models.model_judge import largest_element
+from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.models.model_task import Axis, Variant
+from harness.pipeline.reference import run_reference
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.torch_call import CallRejected
 from harness.plan.model_unit import FoundDivergence, ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options
 from harness.plan.plan import first_backend, make_plan
@@ -181,7 +181,7 @@ def check_model(
         progress: Called before each step.
 
     Raises:
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     ways, left_out = list[Way](), dict[str, None]()
     for unit in units:

@@ -30,10 +30,10 @@ from harness.core.dtypes import PRECISION, Array
 from harness.core.tensors import output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
-from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.torch_call import quiet_call
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.models.capture import module_path
+from harness.pipeline.rounding_oracle import Move, RoundingOracle
+from harness.pipeline.torch_call import quiet_call
 
 
 @dataclass(frozen=True)

@@ -48,23 +48,23 @@ from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors, output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
-from harness.execute.models.model_cases import cases_of, export_of, feeds_of
-from harness.execute.models.model_judge import error_growth, judge_outputs
-from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.execute.models.model_reference import ModelReference, run_model
-from harness.execute.models.model_task import Growth, NoModel
-from harness.execute.program import Exportable, export_alone
-from harness.execute.rounding_oracle import Move, RoundingOracle
-from harness.execute.run_steps import named_feeds, outputs_of
-from harness.execute.submodel import outer_names
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Step
-from harness.execute.torch_call import quiet_call
-from harness.execute.worker import WorkerProcess
 from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import CannotKeep, functional, invocation_of, module_path
 from harness.models.departure import Departure, PyTorchGraph, Region, check, judged
 from harness.models.divergence_task import DivergeTask
+from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
+from harness.pipeline.models.model_judge import error_growth, judge_outputs
+from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, load_model
+from harness.pipeline.models.model_reference import ModelReference, run_model
+from harness.pipeline.models.model_task import Growth, NoModel
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.rounding_oracle import Move, RoundingOracle
+from harness.pipeline.run_steps import named_feeds, outputs_of
+from harness.pipeline.submodel import outer_names
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Step
+from harness.pipeline.torch_call import quiet_call
+from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import Backend, HasPlain
 
@@ -730,7 +730,7 @@ def find_divergence(task: DivergeTask, supervisor: Supervisor) -> Divergence:
 
     Raises:
         ModelProblem: that cannot be found out; the message says why.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
         LookupError: an unknown converter or backend.
     """
     # All messages are taken: what is left in the pipe would be taken for an answer to the next task.

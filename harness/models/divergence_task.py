@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.execute.models.model_task import AS_MADE, Variant
-from harness.execute.task import Settings
+from harness.pipeline.models.model_task import AS_MADE, Variant
+from harness.pipeline.task import Settings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,13 +13,13 @@ from harness.compare.verdict import Stage
 from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
-from harness.execute.models.model_loading import LoadedModel, ModelProblem, check_word, load_model
-from harness.execute.models.model_task import AS_MADE, Axis, NoModel, Variant
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Step
-from harness.execute.worker import WorkerProcess
 from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
 from harness.models.state import StateChange, state_change
+from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, check_word, load_model
+from harness.pipeline.models.model_task import AS_MADE, Axis, NoModel, Variant
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Step
+from harness.pipeline.worker import WorkerProcess
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,14 +35,6 @@ from harness.convert.converter import HasUnoptimised
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
-from harness.execute.models.model_cases import cases_of, export_of, feeds_of
-from harness.execute.models.model_loading import ModelProblem, load_model
-from harness.execute.models.model_reference import run_model
-from harness.execute.models.model_task import AS_MADE, NoModel, Variant
-from harness.execute.run_steps import StepFailure, load_step, run_step
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Settings, Step
-from harness.execute.worker import WorkerProcess
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
 from harness.models.onnx_inputs import (
     SIZES,
@@ -55,6 +47,14 @@ from harness.models.onnx_inputs import (
     read_inputs,
     running_sizes,
 )
+from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
+from harness.pipeline.models.model_loading import ModelProblem, load_model
+from harness.pipeline.models.model_reference import run_model
+from harness.pipeline.models.model_task import AS_MADE, NoModel, Variant
+from harness.pipeline.run_steps import StepFailure, load_step, run_step
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Settings, Step
+from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import REFERENCE, Backend, BackendSession, HasGraphPasses, HasPlain, ShapeRange
 
 #: Nodes above which, and elements of a node's values above which, a definition is not evaluated.
@@ -173,7 +173,7 @@ def check_onnx(task: OnnxTask | ExportedTask, supervisor: Supervisor) -> OnnxChe
 
     Raises:
         ModelProblem: it cannot be read, or no inputs can be made for it.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     stage, name = "", task.path if isinstance(task, OnnxTask) else task.word
     for message in list(supervisor.serve_alone(task)):

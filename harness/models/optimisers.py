@@ -22,14 +22,14 @@ from harness.compare.verdict import Stage
 from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.core.plugins import UnknownName
-from harness.execute.models.model_cases import cases_of, export_of, feeds_of
-from harness.execute.models.model_judge import judge_outputs
-from harness.execute.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.execute.models.model_reference import ModelReference, run_model
-from harness.execute.models.model_task import AS_MADE, NoModel, Variant
-from harness.execute.supervisor import Death, Supervisor
-from harness.execute.task import Settings, Step
-from harness.execute.worker import WorkerProcess
+from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
+from harness.pipeline.models.model_judge import judge_outputs
+from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, load_model
+from harness.pipeline.models.model_reference import ModelReference, run_model
+from harness.pipeline.models.model_task import AS_MADE, NoModel, Variant
+from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.task import Settings, Step
+from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import AnyModel
 from harness.run.backend import Backend, HasGraphPasses, HasPlain, UnsupportedModel
 
@@ -72,7 +72,7 @@ def guilty_optimiser(task: OptimiserTask, supervisor: Supervisor) -> GuiltyOptim
 
     Raises:
         ModelProblem: that cannot be found out; the message says why.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     messages = list(supervisor.serve_alone(task))
     found = [message for message in messages if isinstance(message, GuiltyOptimiser)]

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import CONVERTERS, find_converter
-from harness.execute.models.model_task import Variant
-from harness.execute.supervisor import Supervisor
 from harness.models.facts import ModelFacts
+from harness.pipeline.models.model_task import Variant
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS

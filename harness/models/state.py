@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.execute.models.model_loading import LoadedModel
-from harness.execute.torch_call import quiet_call
+from harness.pipeline.models.model_loading import LoadedModel
+from harness.pipeline.torch_call import quiet_call
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 What a run says of its models beyond the verdicts is in ``RESULTS/models.jsonl``: a line per verdict, with
 overload, case_id, exported_invocation, converter, backend, change, error, own_error, explained_error, traced
-and divergence. The errors are those of `harness.execute.models.model_task.Growth`, null where nothing was compared.
+and divergence. The errors are those of `harness.pipeline.models.model_task.Growth`, null where nothing was compared.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import as_json
 from harness.core.invocation import Invocation
-from harness.execute.models.model_loading import ModelProblem
-from harness.execute.models.model_task import (
+from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.models.model_task import (
     AS_MADE,
     PREFIX,
     Growth,
@@ -32,8 +32,8 @@ from harness.execute.models.model_task import (
     Variant,
     model_name,
 )
-from harness.execute.supervisor import Death, Supervisor, WorkerFailed
-from harness.execute.task import OWN_FAULT, Result, Settings, Step
+from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
+from harness.pipeline.task import OWN_FAULT, Result, Settings, Step
 from harness.plan.unit import verdict_of
 from harness.record.layout import ResultsError, reason
 

@@ -11,9 +11,6 @@ from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
-from harness.execute.models.model_loading import ModelProblem, check_word
-from harness.execute.models.model_task import PREFIX, model_name
-from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
@@ -21,6 +18,9 @@ from harness.generate.programs import load_patterns
 from harness.generate.sources.recorded import Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
+from harness.pipeline.models.model_loading import ModelProblem, check_word
+from harness.pipeline.models.model_task import PREFIX, model_name
+from harness.pipeline.task import Settings
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute

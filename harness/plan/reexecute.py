@@ -17,12 +17,12 @@ from harness.convert.converter import find_converter, split_opset
 from harness.core.dtypes import Array
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
-from harness.execute.models.model_task import model_word
-from harness.execute.program import Exportable, export_alone
-from harness.execute.reference import run_reference
-from harness.execute.run_steps import outputs_of
-from harness.execute.supervisor import Supervisor
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.models.model_task import model_word
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.reference import run_reference
+from harness.pipeline.run_steps import outputs_of
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit

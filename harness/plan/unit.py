@@ -26,14 +26,14 @@ from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter, split_opset
 from harness.core.invocation import PROGRAM, Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, Result, Settings, Task
 from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Group, Result, Settings, Task
 
 
 def verdict_of(
@@ -189,7 +189,7 @@ def run_unit(
         exception is raised afterwards.
 
     Raises:
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
         LookupError: an unknown converter or backend.
         harness.record.layout.ResultsError: a source's file cannot be read.
     """

@@ -22,8 +22,8 @@ from harness.compare.output_comparison import parse_problems
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.documents import plain, shown
 from harness.core.invocation import InvalidInvocation, Invocation
-from harness.execute.models.model_task import PREFIX, model_word
 from harness.locate.suspect import Suspect
+from harness.pipeline.models.model_task import PREFIX, model_word
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
@@ -126,7 +126,7 @@ def with_lines(view: CaseView) -> CaseView:
 
     Raises:
         ResultsError: the run cannot be read.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     # PyTorch takes seconds to import, and nothing else here needs it.
     from harness.locate.locate import can_be_placed, places_of

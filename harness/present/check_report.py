@@ -13,11 +13,11 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
 from harness.core.documents import count
 from harness.core.invocation import Invocation
-from harness.execute.models.model_task import Traced
-from harness.execute.models.quantised import WITHIN_STEPS
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
 from harness.models.onnx_inputs import FixedSize
+from harness.pipeline.models.model_task import Traced
+from harness.pipeline.models.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
 from harness.present.report import Note, Report, Row, Section
 

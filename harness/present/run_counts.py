@@ -25,7 +25,7 @@ from rich.text import Text
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import count, listed, plain
-from harness.execute.task import FELL_BACK, FOLDED, operators_on_cpu
+from harness.pipeline.task import FELL_BACK, FOLDED, operators_on_cpu
 from harness.record import store
 
 #: ONNX operators that a line names.

@@ -21,10 +21,10 @@ from harness.compare.diagnosis import Finding
 from harness.compare.verdict import Outcome
 from harness.core.documents import count, plain
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
-from harness.execute.models.model_task import PREFIX, model_word
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
+from harness.pipeline.models.model_task import PREFIX, model_word
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.composition_text import composition, render_composition

@@ -27,10 +27,10 @@ from harness.convert.converter import Converter, onnx_converter, split_opset
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
-from harness.execute.program import Exportable, export_request
-from harness.execute.reference import run_reference
-from harness.execute.run_steps import emitted_opset
 from harness.locate.source_code import emitting_place
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.reference import run_reference
+from harness.pipeline.run_steps import emitted_opset
 from harness.record import store
 from harness.record.json_lines import (
     Graph,

@@ -28,7 +28,7 @@ from harness.core.invocation import Argument, Enumerated, Input, Invocation, Res
 from harness.core.program import Program, is_program, weights_of
 from harness.core.size_operators import is_size_operator, written_size
 from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
-from harness.execute.torch_call import NothingToCompare
+from harness.pipeline.torch_call import NothingToCompare
 
 #: Columns of a script.
 WIDTH = 100

@@ -17,7 +17,7 @@ from harness.compare.nearness import SCALES, term_magnitudes, tolerance_of
 from harness.compare.repeated import RUNS
 from harness.compare.tolerances import DEFAULT, Tolerance
 from harness.core.dtypes import PRECISION, Array
-from harness.execute.reference import Reference
+from harness.pipeline.reference import Reference
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.failure import ReproducibleFailure
 

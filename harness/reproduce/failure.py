@@ -23,9 +23,9 @@ from harness.convert.rules.standalone_source import RuleSource, rule_source
 from harness.core.dtypes import PRECISION
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.overloads import packet
-from harness.execute.models.model_task import refuse_model
-from harness.execute.program import varying_dims
 from harness.generate.case_library import load_cases
+from harness.pipeline.models.model_task import refuse_model
+from harness.pipeline.program import varying_dims
 from harness.record import store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.layout import ResultsError

@@ -19,13 +19,13 @@ import onnx
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import count
-from harness.execute.models.model_loading import ModelProblem
-from harness.execute.supervisor import Supervisor
 from harness.models.check import ModelCheck, Progress, Way, check_model
 from harness.models.facts import ModelFacts
 from harness.models.graph_part import GraphPart
 from harness.models.onnx_check import ExportedTask, OnnxCheck, OnnxNode, OnnxTask, check_onnx
 from harness.models.onnx_inputs import SIZES, drawn_inputs, open_sizes, read_inputs
+from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.model_unit import ModelUnit
 from harness.record import store
 from harness.record.run_info import RunInfo, installed_versions
@@ -72,7 +72,7 @@ def smallest_of_file(path: str, backend: str, inputs: str, supervisor: Superviso
     Raises:
         ModelProblem: it cannot be read, or does not fail there.
         InvalidFile: it is wrong itself.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     check = check_onnx(OnnxTask(path=path, backend=backend, inputs=inputs, shrink=True), supervisor)
     if check.survives:
@@ -114,7 +114,7 @@ def smallest_of_model(
 
     Raises:
         ModelProblem: the model survives, or nothing smaller than it fails; the message says what is known.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     found = check_model(units, facts, supervisor, progress)
     way = next((way for way in found.ways if way.failure is not None), None)

@@ -21,9 +21,9 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.plugins import installed
 from harness.core.snippet import RunSnippet, RunWanted
-from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
 from harness.models.graph_part import pattern
+from harness.pipeline.reference import Reference, run_reference
 from harness.reproduce import call_source
 from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for

@@ -36,7 +36,7 @@ from harness.core.program import (
 )
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors
-from harness.execute.torch_call import quiet_call
+from harness.pipeline.torch_call import quiet_call
 
 #: Elements up to which values are written out.
 _MOST = 256

@@ -28,8 +28,8 @@ from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import fed_shape
 from harness.core.torch_operators import DEFINED_IN, FLOW_IMPORTS
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
+from harness.pipeline.reference import run_reference
 from harness.reproduce import call_source
 from harness.reproduce.call_source import CallSource, source_of
 from harness.reproduce.criterion import Criterion, criterion
@@ -186,7 +186,7 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 
 
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
-    """All that the harness checks of a model, as `harness.execute.run_steps.check_model` does."""
+    """All that the harness checks of a model, as `harness.pipeline.run_steps.check_model` does."""
     count, opset = len(parts.source.output_dtypes), []
     if failure.opset is not None:
         opset = [

@@ -28,11 +28,11 @@ from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
-from harness.execute.models.model_task import PREFIX, refuse_model
-from harness.execute.supervisor import Supervisor, WorkerFailed
-from harness.execute.task import OWN_FAULT, Settings
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.pipeline.models.model_task import PREFIX, refuse_model
+from harness.pipeline.supervisor import Supervisor, WorkerFailed
+from harness.pipeline.task import OWN_FAULT, Settings
 from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
@@ -235,7 +235,7 @@ def shrink_run(
 
     Raises:
         harness.record.layout.ResultsError: the run cannot be read or written.
-        harness.execute.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     load_cases()
     end = time.monotonic() + seconds

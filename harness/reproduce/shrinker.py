@@ -27,12 +27,12 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.dtypes import PRECISION
 from harness.core.invocation import Argument, Invocation, TensorSpec
 from harness.core.program import is_program
-from harness.execute.supervisor import Supervisor
 from harness.generate import provider
 from harness.generate.draws import invocations
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.provider import StableProvider
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.reproduce.program_shrink import plainer_programs
 from harness.reproduce.reductions import (

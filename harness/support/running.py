@@ -14,11 +14,11 @@ from harness.compare.verdict import Verdict
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import Invocation
 from harness.core.overloads import match
-from harness.execute.supervisor import Supervisor
 from harness.generate.call_traits import is_everyday
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import Replayed
 from harness.models.capture import Capture
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import Unit, run_unit
@@ -81,13 +81,13 @@ def is_supported(
 
 
 def _names_model(word: str) -> bool:
-    from harness.execute.models.model_task import split_word
+    from harness.pipeline.models.model_task import split_word
 
     if split_word(word)[0] is not None:
         return True
     if ":" in word or "." in word or "*" in word:
         return False
-    from harness.execute.models.model_loading import load_models
+    from harness.pipeline.models.model_loading import load_models
 
     return word in load_models()
 
@@ -124,9 +124,9 @@ def _verdicts(unit: Unit, supervisor: Supervisor) -> Iterator[Verdict]:
 
 
 def _model(word: str, dtype: str | None, options: Options, supervisor: Supervisor) -> Support:
-    from harness.execute.models.model_loading import ModelProblem
-    from harness.execute.models.model_task import Variant
     from harness.models.facts import CallsTask, model_calls
+    from harness.pipeline.models.model_loading import ModelProblem
+    from harness.pipeline.models.model_task import Variant
 
     found = model_calls(CallsTask(word=word, variant=Variant(dtype=dtype or "")), supervisor)
     if found.capture is None:
@@ -142,8 +142,8 @@ def _module(
     options: Options,
     supervisor: Supervisor,
 ) -> Support:
-    from harness.execute.models.model_loading import given_model
     from harness.models.capture import capture_calls
+    from harness.pipeline.models.model_loading import given_model
 
     model = given_model(type(module).__name__, module, tuple(args), kwargs, dtype or "")
     return _captured(model.name, capture_calls(model, exact=True), options, supervisor)

@@ -27,8 +27,8 @@ from planted._guilty import VALUE
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
 from harness.present.evidence import evidence_of_row
 

@@ -12,7 +12,7 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Decision
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.execute.definition import defined_outputs
+from harness.pipeline.definition import defined_outputs
 
 
 def blamed(context: FailureContext) -> Decision:

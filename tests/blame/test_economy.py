@@ -23,9 +23,9 @@ from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute.program import Exportable, export_alone
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Group
 from harness.plan.unit import find_groups, run_part
 from harness.present.evidence import evidence_of_row, sentence
 

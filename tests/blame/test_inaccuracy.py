@@ -12,9 +12,9 @@ from harness.app.cli._group import conformance
 from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import Outcome, Verdict, is_judged
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute.supervisor import Supervisor
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo

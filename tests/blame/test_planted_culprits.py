@@ -36,12 +36,12 @@ from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import own_definition
-from harness.execute.program import Exportable, export_alone
-from harness.execute.reference import run_reference
-from harness.execute.task import Group, Settings
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.reference import run_reference
+from harness.pipeline.task import Group, Settings
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(14)

@@ -18,9 +18,9 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute.definition import raising_part
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, Settings, Task
+from harness.pipeline.definition import raising_part
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Group, Settings, Task
 
 
 @pytest.mark.parametrize("opset", [18, 20, 23])

@@ -27,8 +27,8 @@ from harness.compare.diagnosis import Diagnosis, Finding, Testimony
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
+from harness.pipeline.task import Settings
 from harness.present.evidence import sentence
 from harness.run.backend import BackendSession, ShapeRange
 

@@ -10,8 +10,8 @@ from harness_runs import literal_unit, unary, vector
 from harness.causes.groups import failure_groups
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
 from harness.present.evidence import evidence_of_row
 from harness.record.parquet import to_table

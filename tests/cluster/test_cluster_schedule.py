@@ -204,6 +204,6 @@ def test_what_runs_cases_is_imported_where_the_directory_was_deleted(tmp_path: P
     # A node replaces its copy of the project while others are in it.
     gone = tmp_path / "gone"
     gone.mkdir()
-    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); import harness.execute.supervisor"
+    code = f"import os; os.chdir({str(gone)!r}); os.rmdir({str(gone)!r}); import harness.pipeline.supervisor"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr

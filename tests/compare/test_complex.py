@@ -9,11 +9,11 @@ from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison
 from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec
-from harness.execute.reference import run_reference
-from harness.execute.torch_call import CallRejected
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import judge_of
+from harness.pipeline.reference import run_reference
+from harness.pipeline.torch_call import CallRejected
 
 INF, NAN = float("inf"), float("nan")
 #: Near the axis, so that the real part of its square is small beside the modulus.

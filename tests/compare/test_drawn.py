@@ -12,9 +12,9 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import first_wrong
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
+from harness.pipeline.reference import run_reference
 
 BERNOULLI = Invocation("aten.bernoulli.p", (("self", vector([0.0] * 200)), ("p", 0.75)))
 RAND_LIKE = Invocation("aten.rand_like.default", (("self", vector([0.0] * 200, "float16")),))

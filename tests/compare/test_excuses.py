@@ -14,9 +14,9 @@ from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison, excuses_of
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
-from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
+from harness.pipeline.reference import Reference, run_reference
 
 NAN, INF = float("nan"), float("inf")
 

@@ -13,9 +13,9 @@ from cases.rules.gamma_draws import beta_cdf, gamma_cdf
 from harness.compare.comparison import compare
 from harness.core.dtypes import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
-from harness.execute.reference import Reference, run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
+from harness.pipeline.reference import Reference, run_reference
 
 SHAPE = (2, 5, 3)
 

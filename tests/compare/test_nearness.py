@@ -15,9 +15,9 @@ from harness.compare.judge import ACCUMULATES, CLOSE, Judge
 from harness.compare.output_comparison import OutputComparison
 from harness.core.dtypes import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec, contiguous_strides
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
+from harness.pipeline.reference import run_reference
 
 INF, NAN = float("inf"), float("nan")
 

@@ -28,15 +28,15 @@ from harness.core.documents import describe_error, with_causes
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import bind, build_tensors
-from harness.execute.batch_export import Accepted, BatchExport, Converted, NotConverted
-from harness.execute.program import Exportable, export_request
-from harness.execute.reference import run_reference
-from harness.execute.submodel import extract
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Finished, Group, MemberKey, Result, Settings, Task
-from harness.execute.worker import WorkerProcess
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
+from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
+from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.reference import run_reference
+from harness.pipeline.submodel import extract
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Finished, Group, MemberKey, Result, Settings, Task
+from harness.pipeline.worker import WorkerProcess
 
 pytestmark = pytest.mark.slowest(6)
 

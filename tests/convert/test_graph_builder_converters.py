@@ -18,8 +18,8 @@ from harness.app.cli._group import conformance
 from harness.convert.converter import ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit

@@ -26,12 +26,12 @@ from harness.convert.fast import exporter_caches, exporter_check
 from harness.convert.graph_lines import graph_lines
 from harness.core.documents import describe_error
 from harness.core.isolation import IsolatedCalls
-from harness.execute.batch_export import Accepted, BatchExport, Converted
-from harness.execute.double_check import DoubleCheck
-from harness.execute.reference import run_reference
-from harness.execute.task import Group, Settings
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
+from harness.pipeline.batch_export import Accepted, BatchExport, Converted
+from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.reference import run_reference
+from harness.pipeline.task import Group, Settings
 
 pytestmark = pytest.mark.slowest(5)
 

@@ -6,8 +6,8 @@ from harness_runs import unary, vector
 
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, Settings, Task
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Group, Settings, Task
 
 
 def test_calls_of_an_unknown_operator_fail_as_each_does_alone() -> None:

@@ -15,12 +15,12 @@ from planted_rules import BEFORE, EDITS, edited
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Verdict
-from harness.execute.supervisor import Supervisor
 from harness.gate.baseline.cells import cells_of
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import rechecked
 from harness.generate.case_library import load_cases
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 
 pytestmark = pytest.mark.slowest(9)

@@ -21,11 +21,11 @@ from harness.compare.comparison import compare
 from harness.compare.verdict import Outcome, Stage
 from harness.core import overloads as schema
 from harness.core.invocation import PROGRAM, Invocation, Recipe, TensorSpec
-from harness.execute.reference import run_reference
 from harness.gate.golden.check import GoldenChange, check, run_in_pytorch
 from harness.gate.golden.record import known_memory, record
 from harness.gate.golden.store import MANIFEST_FILE, PASSED, DamagedGolden, Ending, Golden, read_set, write_set
 from harness.generate.case_library import load_cases
+from harness.pipeline.reference import run_reference
 from harness.record.layout import ResultsError
 
 pytestmark = pytest.mark.slowest(12)

@@ -11,11 +11,11 @@ import pytest
 from harness.compare.comparison import compare
 from harness.compare.judge import ACCUMULATES
 from harness.core.dtypes import FLOATS, NUMBERS
-from harness.execute.reference import run_reference
 from harness.generate import operator_case
 from harness.generate.cases_home import cases_directory
 from harness.generate.draw import Draw
 from harness.generate.draws import draw_cases
+from harness.pipeline.reference import run_reference
 
 
 def declared(code: str, monkeypatch: pytest.MonkeyPatch, **names: Any) -> dict[str, operator_case.OperatorCase]:

@@ -6,10 +6,10 @@ from collections import Counter
 
 from harness.core.dtypes import COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import Invocation
-from harness.execute.reference import run_reference
-from harness.execute.torch_call import NothingToCompare
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_invocations
+from harness.pipeline.reference import run_reference
+from harness.pipeline.torch_call import NothingToCompare
 
 
 def test_wide_unsigned_integers_take_a_small_share_of_the_draws() -> None:

@@ -24,10 +24,10 @@ from harness.core.dtypes import ALL, INT_RANGE, WIDE_UNSIGNED, is_float
 from harness.core.invocation import Invocation, TensorSpec
 from harness.core.overloads import all_overloads
 from harness.core.tensors import build_tensor
-from harness.execute.reference import run_reference
-from harness.execute.torch_call import NothingToCompare
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
+from harness.pipeline.reference import run_reference
+from harness.pipeline.torch_call import NothingToCompare
 
 pytestmark = pytest.mark.slowest(25)
 
@@ -345,7 +345,7 @@ def _answers(invocations: Sequence[Invocation]) -> Iterator[str]:
     """PyTorch's refusal of each, "" for none; "died" where it took its process along."""
     # As the harness does, which has its fork server running.
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["harness.execute.preload"])
+    context.set_forkserver_preload(["harness.pipeline.preload"])
     process: Any = None
     for invocation in invocations:
         if process is None:

@@ -15,10 +15,10 @@ from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, con
 from harness.core.isolation import IsolatedCalls
 from harness.core.overloads import all_overloads
 from harness.core.plugins import UnknownName
-from harness.execute.reference import run_reference
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.source import Request
 from harness.generate.sources.use import FromUse, create, in_dtype, model_calls, using_models
+from harness.pipeline.reference import run_reference
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 
 pytestmark = pytest.mark.slowest(25)

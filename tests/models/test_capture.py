@@ -19,13 +19,13 @@ from harness.core.invocation import Literal, Recipe, Result, TensorSpec, Weight
 from harness.core.plugins import UnknownName
 from harness.core.program import Program
 from harness.core.tensors import build_tensor
-from harness.execute.models.model_loading import ModelProblem, load_model
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.regressions.corpus_store import Corpus, read_contents
 from harness.models import capture
 from harness.models.capture import capture_calls
+from harness.pipeline.models.model_loading import ModelProblem, load_model
+from harness.pipeline.reference import run_reference
 
 pytestmark = pytest.mark.slowest(28)
 

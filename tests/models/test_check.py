@@ -16,11 +16,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
 from harness.convert.converter import find_converter
-from harness.execute.models.model_cases import cases_of
-from harness.execute.models.model_judge import judge_outputs
-from harness.execute.models.model_loading import load_model
-from harness.execute.models.model_reference import run_model
 from harness.models.capture import resized_calls
+from harness.pipeline.models.model_cases import cases_of
+from harness.pipeline.models.model_judge import judge_outputs
+from harness.pipeline.models.model_loading import load_model
+from harness.pipeline.models.model_reference import run_model
 
 pytestmark = pytest.mark.slowest(30)
 

@@ -10,11 +10,11 @@ from planted_models import RULES
 
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleBook
-from harness.execute.models.model_loading import ModelProblem, load_model
-from harness.execute.task import Settings
 from harness.generate.case_library import load_cases
 from harness.models.divergence import Divergence, diverge, divergence_entries
 from harness.models.divergence_task import DivergeTask
+from harness.pipeline.models.model_loading import ModelProblem, load_model
+from harness.pipeline.task import Settings
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(19)

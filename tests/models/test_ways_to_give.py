@@ -14,11 +14,11 @@ from torch.export import Dim
 from ways_to_give import WAYS
 
 from harness.compare.verdict import Outcome
-from harness.execute.models.model_loading import load_model
-from harness.execute.models.model_task import Variant
-from harness.execute.supervisor import Supervisor
 from harness.models.check import ModelCheck, check_model, units_of
 from harness.models.facts import model_facts
+from harness.pipeline.models.model_loading import load_model
+from harness.pipeline.models.model_task import Variant
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
 
 FILE = Path(ways_to_give.__file__)
@@ -95,7 +95,7 @@ def test_a_derived_size_is_run_at_its_multiples() -> None:
 
 
 def test_independent_sizes_change_places() -> None:
-    from harness.execute.models.model_cases import cases_of
+    from harness.pipeline.models.model_cases import cases_of
 
     model = load_model(f"{FILE}:cache_of_open_length")
     sizes = [tuple(spec.shape for spec in case.invocation.tensors()) for case in cases_of(model, True)]
@@ -156,7 +156,7 @@ def test_a_scripted_module_is_a_model(nothing: Path, supervisor: Supervisor) -> 
 
 @pytest.mark.parametrize("name", ["leaves", "aborts"])
 def test_a_function_that_ends_the_process_is_a_sentence(name: str, nothing: Path, supervisor: Supervisor) -> None:
-    from harness.execute.models.model_loading import ModelProblem
+    from harness.pipeline.models.model_loading import ModelProblem
 
     with pytest.raises(ModelProblem, match=f"{nothing.name}:{name}"):
         model_facts(f"{nothing}:{name}", Variant(), supervisor)

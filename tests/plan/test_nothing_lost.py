@@ -22,10 +22,10 @@ from harness.app.session import Session
 from harness.blame.testimony import BlameTask
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
-from harness.execute.supervisor import Supervisor, WorkerFailed
-from harness.execute.task import WorkerTask
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.regressions.remember import Memory
+from harness.pipeline.supervisor import Supervisor, WorkerFailed
+from harness.pipeline.task import WorkerTask
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit

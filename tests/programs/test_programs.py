@@ -32,12 +32,12 @@ from harness.core.invocation import (
 from harness.core.program import Program, Returned, with_described_inputs, with_shared_inputs
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
-from harness.execute.chain import Caller, is_chain_of_right_calls, run_calls
-from harness.execute.reference import run_reference
-from harness.execute.task import Settings
 from harness.gate.baseline.file import of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
+from harness.pipeline.chain import Caller, is_chain_of_right_calls, run_calls
+from harness.pipeline.reference import run_reference
+from harness.pipeline.task import Settings
 from harness.present.call_text import torch_call
 from harness.reproduce.call_source import source_of
 from harness.reproduce.failure import find_failure

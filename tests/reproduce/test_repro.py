@@ -29,8 +29,8 @@ from harness.core.dtypes import ALL
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.styles import STYLES
 from harness.core.tensors import build_tensor
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line

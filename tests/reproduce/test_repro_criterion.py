@@ -15,9 +15,9 @@ from harness.compare.nearness import right_elements, tolerance_of
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
-from harness.execute.reference import run_reference
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
+from harness.pipeline.reference import run_reference
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.criterion import _NEAR, criterion
 from harness.reproduce.failure import ReproducibleFailure

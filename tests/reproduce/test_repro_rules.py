@@ -12,8 +12,8 @@ from script_runs import ended, fork_scripts, run_script
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Settings
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo

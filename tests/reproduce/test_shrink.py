@@ -30,8 +30,8 @@ from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.tensors import build_tensor
-from harness.execute.supervisor import Supervisor
 from harness.generate.regressions.corpus_store import Corpus
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal

@@ -13,7 +13,7 @@ from backend_models import DET, DET_IO, F32, exact, model_of, run, unary
 from harness_runs import output, rows, run_harness
 from onnx import TensorProto
 
-from harness.execute.placement import placement_of
+from harness.pipeline.placement import placement_of
 from harness.record.run_info import read_run_info
 from harness.run.backend import BACKENDS, Backend, BackendFailure, UnsupportedModel
 

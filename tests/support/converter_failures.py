@@ -16,7 +16,7 @@ from harness.causes.groups import FailureGroup, failure_groups
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.execute.task import Result
+from harness.pipeline.task import Result
 from harness.plan.unit import _columns
 from harness.present.evidence import fault_text, group_place
 from harness.record.parquet import to_table

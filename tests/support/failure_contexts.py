@@ -15,10 +15,10 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
-from harness.execute.program import Exportable, export_alone
-from harness.execute.reference import run_reference
-from harness.execute.task import Group, Settings
 from harness.generate.case_library import load_cases
+from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.reference import run_reference
+from harness.pipeline.task import Group, Settings
 from harness.present.evidence import evidence
 from harness.run.backend import BACKENDS, Backend
 

@@ -23,9 +23,9 @@ from typing import Any
 
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
 

@@ -96,7 +96,7 @@ def command(
 def _answer(word: str, converter: str, backend: str, dtype: str | None, opset: int | None) -> Support:
     from harness.core.overloads import UnknownOperator
     from harness.core.plugins import UnknownName
-    from harness.execute.models.model_loading import ModelProblem
+    from harness.pipeline.models.model_loading import ModelProblem
     from harness.plan.options import UsageProblem
     from harness.support.running import is_supported
 

@@ -22,7 +22,7 @@ from onnx import TensorProto
 from harness.blame.nodes.formulas import FORMULAS, NodeCall
 from harness.blame.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, RANDOM, NodeStep, SteppedGraph
 from harness.core.dtypes import PRECISION, Array
-from harness.execute.run_steps import emitted_opset
+from harness.pipeline.run_steps import emitted_opset
 from harness.run.backend import Backend, BackendSession
 
 #: Dtype and shape, as far as inference knows them.

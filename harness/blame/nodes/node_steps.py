@@ -16,7 +16,7 @@ from onnx import helper, numpy_helper
 from onnx.inliner import inline_local_functions
 
 from harness.core.dtypes import Array
-from harness.execute.submodel import outer_names
+from harness.pipeline.submodel import outer_names
 
 #: Results are elements of the inputs, or numbers that follow from them without a rounding. The definition is
 #: evaluated in the dtypes that the node has, and one answer is right.

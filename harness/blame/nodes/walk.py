@@ -13,7 +13,7 @@ from harness.blame.nodes.judged_nodes import form_of, not_as_defined, right_resu
 from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.compare.judge import Mask
 from harness.core.dtypes import Array
-from harness.execute.run_steps import StepFailure, outputs_or_failure
+from harness.pipeline.run_steps import StepFailure, outputs_or_failure
 from harness.run.backend import Backend
 
 

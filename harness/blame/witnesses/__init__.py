@@ -7,7 +7,7 @@ import pkgutil
 from functools import cache
 
 from harness.blame.witness import FACTORIES, Witness
-from harness.execute.task import Settings
+from harness.pipeline.task import Settings
 
 
 def import_witnesses() -> None:

@@ -18,7 +18,7 @@ from harness.blame.witnesses.runtimes import ask_other_backend
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.core.documents import one_line
-from harness.execute.task import Settings
+from harness.pipeline.task import Settings
 from harness.run.artefact import ONNX, Artefact
 from harness.run.backend import BACKENDS
 

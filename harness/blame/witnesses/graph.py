@@ -47,9 +47,9 @@ from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import build_tensors, overload
 from harness.core.torch_arrays import to_numpy
-from harness.execute.reference import run_reference
-from harness.execute.submodel import all_nodes, extract, subgraphs
-from harness.execute.torch_call import map_arguments, quiet_call
+from harness.pipeline.reference import run_reference
+from harness.pipeline.submodel import all_nodes, extract, subgraphs
+from harness.pipeline.torch_call import map_arguments, quiet_call
 from harness.run.backend import BACKENDS
 
 #: Of the text of ONNX ScatterElements on its updates.

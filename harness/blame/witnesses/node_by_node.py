@@ -23,8 +23,8 @@ from harness.compare.judge import Mask
 from harness.compare.verdict import Outcome
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
-from harness.execute.run_steps import emitted_opset
-from harness.execute.submodel import extract
+from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 
 #: Nodes above which a graph is not looked at: a run of each by itself takes its time.

@@ -18,8 +18,8 @@ from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.core.program import is_program
-from harness.execute.program import convert_step, export_request
-from harness.execute.run_steps import StepFailure, check_model
+from harness.pipeline.program import convert_step, export_request
+from harness.pipeline.run_steps import StepFailure, check_model
 from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 

@@ -36,9 +36,9 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode
-from harness.execute.definition import REFUSALS, Circular, definition_of
-from harness.execute.reference import Reference, run_reference
-from harness.execute.torch_call import call_invocation, quiet_call
+from harness.pipeline.definition import REFUSALS, Circular, definition_of
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.torch_call import call_invocation, quiet_call
 
 _TIMES = 3
 

@@ -24,8 +24,8 @@ from harness.compare.judge import Mask
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
-from harness.execute.submodel import subgraphs
-from harness.execute.task import Settings
+from harness.pipeline.submodel import subgraphs
+from harness.pipeline.task import Settings
 
 
 def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]:

@@ -13,9 +13,9 @@ from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
-from harness.execute.reference import Reference, run_reference
-from harness.execute.run_steps import emitted_opset
-from harness.execute.submodel import extract
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.submodel import extract
 
 
 @witness("the specification", place=100)

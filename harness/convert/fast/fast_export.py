@@ -9,7 +9,7 @@ How an export goes:
 4. An exception that this room raised is its own fault: it is noted, the calls are exported the public way, and the
    process goes on in the public lane.
 
-What the exporter itself raises, and each graph, is still only this lane's word: `harness.execute.double_check`
+What the exporter itself raises, and each graph, is still only this lane's word: `harness.pipeline.double_check`
 confirms it with public exports.
 """
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 from harness.compare.verdict import CaseKey, Outcome, Verdict
 from harness.core.invocation import Invocation
-from harness.execute.supervisor import Supervisor
 from harness.gate.baseline import cells
 from harness.gate.baseline.cells import DRAWN_SOURCES, CellKey, cells_of, code_of, key_of, kind_of, passes
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
 from harness.generate.sources.recorded import Replayed
+from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 
 #: Cases of a difference that are run again, and how often.

@@ -21,9 +21,9 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
-from harness.execute.run_steps import StepFailure, named_feeds, narrowing, outputs_or_failure
 from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
 from harness.generate.case_library import load_cases
+from harness.pipeline.run_steps import StepFailure, named_feeds, narrowing, outputs_or_failure
 from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 #: Takes the place of a backend: the call itself in PyTorch, without a model.
@@ -150,7 +150,7 @@ def run_in_pytorch(golden: Golden) -> Ending:
     import torch
 
     from harness.core.torch_arrays import to_numpy
-    from harness.execute.torch_call import call_invocation
+    from harness.pipeline.torch_call import call_invocation
 
     torch.set_num_threads(1)
     load_cases()

@@ -27,11 +27,6 @@ from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.program import Program, is_program
 from harness.core.tensors import draws_at_random
 from harness.coverage.points import classes
-from harness.execute.batch_export import Accepted, BatchExport, NotConverted
-from harness.execute.double_check import DoubleCheck
-from harness.execute.reference import Reference, run_reference
-from harness.execute.task import Group, Settings
-from harness.execute.torch_call import CallRejected
 from harness.gate.golden.check import ending_of, run_in_pytorch, version_of
 from harness.gate.golden.store import (
     MANIFEST_FILE,
@@ -49,6 +44,11 @@ from harness.generate.draws import draw_cases
 from harness.generate.operator_case import judge_of
 from harness.generate.pairs.table import structure_conditions
 from harness.generate.programs import DTYPES, draw_program, load_patterns, other_values
+from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
+from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.task import Group, Settings
+from harness.pipeline.torch_call import CallRejected
 from harness.record.layout import ResultsError
 
 #: Structures and value draws among which goldens are chosen.

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.execute.worker import WorkerProcess
+from harness.pipeline.worker import WorkerProcess
 
 
 @dataclass(frozen=True)

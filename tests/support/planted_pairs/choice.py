@@ -14,11 +14,11 @@ from harness.compare.comparison import compare
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation
 from harness.core.tensors import overload
-from harness.execute.reference import run_reference
-from harness.execute.supervisor import Supervisor
-from harness.execute.task import Group, Settings, Task
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
+from harness.pipeline.reference import run_reference
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Group, Settings, Task
 from planted_pairs.made_calls import made_calls
 
 #: The draws among which a call is looked for; no run has this seed.

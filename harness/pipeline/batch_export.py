@@ -1,0 +1,360 @@
+"""Export groups together, in as few models as succeed, and check each model. Runs in the worker process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import onnx
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, KeepsApart, UnsupportedOperator, supports_partial
+from harness.convert.rules.rule import RuleBook
+from harness.pipeline.program import Exportable, conversion_failure, export_request
+from harness.pipeline.reference import Reference
+from harness.pipeline.run_steps import StepFailure, check_model, check_opset, emitted_opset
+from harness.pipeline.submodel import extract, operators_behind
+from harness.pipeline.task import Group, MemberKey, Settings, Step
+from harness.run.artefact import AnyModel, Artefact
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A group that PyTorch accepts, with what the later stages need of it."""
+
+    group: Group
+    structure: Exportable
+    references: Mapping[int, Reference]
+
+    @classmethod
+    def of(cls, group: Group, references: Mapping[int, Reference]) -> Accepted:
+        """With the answers to those of its cases that PyTorch accepts, one at least."""
+        structure = Exportable.of(
+            group.exported,
+            [invocation for _, invocation in group.cases],
+            outputs=len(next(iter(references.values())).expected),
+            index=group.index,
+        )
+        return cls(group, structure, references)
+
+    def left(self, cases: Sequence[int]) -> Accepted:
+        """The same group with some of its cases."""
+        return replace(self, references={case: self.references[case] for case in cases})
+
+    @property
+    def keys(self) -> tuple[MemberKey, ...]:
+        """Its cases."""
+        return tuple((self.group.index, case) for case in self.references)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A group as PyTorch answered it.
+
+    Attributes:
+        accepted: What it accepts; None for nothing.
+        rejected: Case → why PyTorch rejects it.
+    """
+
+    accepted: Accepted | None
+    rejected: Mapping[int, str]
+
+
+@dataclass(frozen=True)
+class Converted:
+    """Groups inside one model, or inside one artefact of another kind, which cannot be cut down.
+
+    Attributes:
+        members: Of its parts, in order.
+        convert_ms: Each case's share.
+        rule: What the user's rules contributed to every member; "" for nothing.
+    """
+
+    model: AnyModel
+    members: tuple[Accepted, ...]
+    convert_ms: float
+    rule: str = ""
+    _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def onnx_operators(self) -> Mapping[int, str]:
+        """Group index → the ONNX operators of its part, with blanks between; empty for an artefact of another kind."""
+        if self.graph is None:
+            return {}
+        behind = operators_behind(self.graph)
+        return {
+            member.group.index: " ".join(
+                sorted(frozenset().union(*(behind.get(name, ()) for name in member.structure.output_names)))
+            )
+            for member in self.members
+        }
+
+    @property
+    def graph(self) -> onnx.ModelProto | None:
+        """The ONNX model; None for an artefact of another kind."""
+        return None if isinstance(self.model, Artefact) else self.model
+
+    def alone(self, member: Accepted) -> bytes:
+        """The model cut down to `member`, serialised; b"" for an artefact of another kind."""
+        if self.graph is None:
+            return b""
+        index = member.group.index
+        if index not in self._alone:
+            self._alone[index] = only(self.graph, [member]).SerializeToString()
+        return self._alone[index]
+
+    def part(self, members: Sequence[Accepted]) -> Converted:
+        """The same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""
+        if len(members) == len(self.members):
+            return self
+        model = self.model if self.graph is None else only(self.graph, members)
+        return Converted(model, tuple(members), self.convert_ms, self.rule)
+
+
+@dataclass(frozen=True)
+class NotConverted:
+    """Groups without a valid model.
+
+    Attributes:
+        converted: The model that the check rejects; None where there is none.
+        rule: What the user's rules contributed.
+    """
+
+    members: tuple[Accepted, ...]
+    failure: StepFailure
+    converted: Converted | None = None
+    rule: str = ""
+
+
+def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
+    """The cases of `members`."""
+    return tuple(key for m in members for key in m.keys)
+
+
+def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto:
+    """What a model has of `members`: the model itself where it has nothing else."""
+    inputs = [name for m in members for name in m.structure.input_names]
+    outputs = [name for m in members for name in m.structure.output_names]
+    if {value.name for value in (*model.graph.input, *model.graph.output)} <= {*inputs, *outputs}:
+        return model
+    return extract(model, inputs, outputs)
+
+
+def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Accepted]]:
+    """The first half and the rest."""
+    middle = len(members) // 2
+    return members[:middle], members[middle:]
+
+
+class BatchExport:
+    """Exports with one started converter, and the user's rules that it was started with.
+
+    `announce` takes each `Step` before the step is taken.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        converter: Converter,
+        book: RuleBook | None = None,
+        announce: Callable[[Step], None] = lambda step: None,
+    ) -> None:
+        self._settings = settings
+        self.converter = converter
+        self._book = book
+        self._announce = announce
+
+    def alone_with(self, converter: Converter) -> BatchExport:
+        """The same exports through another converter, one structure at a time."""
+        return BatchExport(replace(self._settings, batch_size=1), converter, self._book, self._announce)
+
+    def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export all groups, `Settings.batch_size` of them at a time."""
+        size = self._settings.batch_size
+        together = [a for a in accepted if not self._is_apart(a)]
+        for start in range(0, len(together), size):
+            yield from self._in_parts(together[start : start + size])
+        # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
+        # taken for both. In a model of its own a case meets no other case's zero.
+        for one in accepted:
+            if self._is_apart(one):
+                yield from self._batch([one])
+
+    def _is_apart(self, member: Accepted) -> bool:
+        apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
+        return apart or _holds_negative_zero(member.group.exported.arguments)
+
+    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Some groups of a model in one of their own: cut out of it, or exported again where it is no ONNX model."""
+        if converted.graph is not None or len(members) == len(converted.members):
+            yield converted.part(members)
+        else:
+            yield from self._batch(members)
+
+    def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
+        parts = None
+        converter = supports_partial(self.converter)
+        if len(members) > 1 and converter is not None:
+            parts = converter.convert_parts(
+                self._request(members),
+                lambda calls: self._announce(Step(Stage.CONVERT, None, keys_of([members[i] for i in calls]))),
+            )
+        if parts is None:
+            yield from self._batch(members)
+            return
+        started = time.perf_counter()
+        for part in parts:
+            some = tuple(members[i] for i in part.calls)
+            elapsed = 1e3 * (time.perf_counter() - started)
+            if part.failure is not None:
+                yield self._failed(some, part.failure)
+            elif part.model is None:
+                for result in self._batch(some):
+                    yield from self._as_alone(result) if len(some) > 1 else [result]
+            elif not self._keeps_opset(part.model, some):
+                yield from self._batch(some)
+            else:
+                converted = Converted(only(part.model, some), some, elapsed / len(keys_of(some)))
+                for result in self._check(converted):
+                    yield from self._as_alone(result) if part.differs_alone and len(some) > 1 else [result]
+            started = time.perf_counter()
+
+    def _as_alone(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:
+        """Groups out of a batch that was exported in one piece, without what only the batch has."""
+        members: Sequence[Accepted] = result.members
+        if isinstance(result, NotConverted):
+            # The check quotes names of sizes, which are others alone.
+            yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
+            return
+        # A constant that several return is made once, and the others return a copy of it.
+        graph = result.graph
+        assert graph is not None
+        copies = {name for node in graph.graph.node if node.op_type == "Identity" for name in node.output}
+        copying = [m for m in members if not copies.isdisjoint(m.structure.output_names)]
+        rest = [m for m in members if m not in copying]
+        if rest:
+            yield result.part(rest)
+        for member in copying:
+            yield from self._batch([member])
+
+    def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
+        """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
+        others at another."""
+        return len(members) == 1 or self._settings.opset in (None, emitted_opset(model))
+
+    def _failed(self, members: Sequence[Accepted], error: Exception) -> NotConverted:
+        return NotConverted(tuple(members), conversion_failure(error), rule=self._fired())
+
+    def _batch(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export `members` in as few models as succeed.
+
+        Members that need an operator without any conversion are set apart at once. A batch that fails for
+        another reason is tried again in quarters; after a case that fails alone the next is tried alone,
+        and batches grow again from there: where every case fails that costs one export a case, and a
+        single guilty case costs about as much as bisection.
+        """
+        start, size = 0, len(members)
+        while start < len(members):
+            batch = members[start : start + size]
+            started = time.perf_counter()
+            keys = keys_of(batch)
+            self._announce(Step(Stage.CONVERT, None, keys))
+            try:
+                model = self.converter.convert(self._request(batch))
+                if len(batch) > 1 and not isinstance(model, Artefact):
+                    # An exporter that cannot bring one case to the opset may leave all at another.
+                    check_opset(model, self._settings.opset)
+                    if not self._rules_are_clear(batch):
+                        size = 1
+                        continue
+            except Exception as error:
+                if len(batch) > 1:
+                    rest = yield from self._without_unsupported(batch, error)
+                    if len(rest) < len(batch):
+                        members = [*rest, *members[start + len(batch) :]]
+                        start, size = 0, max(1, len(rest))
+                        continue
+                    size = max(1, len(batch) // 4)
+                    continue
+                yield self._failed(batch, error)
+                size = 1
+            else:
+                elapsed = 1e3 * (time.perf_counter() - started)
+                yield from self._check(Converted(model, tuple(batch), elapsed / len(keys), self._fired()))
+                size = 2 * len(batch)
+            start += len(batch)
+
+    def _fired(self) -> str:
+        """The rules that the last export called."""
+        return ", ".join(sorted(self._book.fired)) if self._book else ""
+
+    def _rules_are_clear(self, batch: Sequence[Accepted]) -> bool:
+        """Whether the rules that the last export called took part in each of its cases.
+
+        A rule for the very operator of every case, called as often as there are cases, did; one that
+        decompositions reach, or that the exporter bypasses for some attributes, tells only of a case alone.
+        """
+        if self._book is None or not self._book.fired:
+            return True
+        rules = {self._book.rules.get(member.group.exported.overload) for member in batch}
+        labels = {rule.label for rule in rules if rule is not None}
+        return None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
+
+    def _without_unsupported(
+        self, batch: Sequence[Accepted], error: Exception
+    ) -> Generator[NotConverted, None, list[Accepted]]:
+        """Yield the members that need an operator without any conversion, and return the others.
+
+        For each such operator one member is exported alone, which must fail in the same way and says in
+        which words; the others with the same operator would fail in them too.
+        """
+        missing = error.missing if isinstance(error, UnsupportedOperator) else {}
+        rest = list(batch)
+        for operator in dict.fromkeys(missing.values()):
+            needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
+            if not needing:
+                # All of them need an earlier operator too.
+                continue
+            self._announce(Step(Stage.CONVERT, None, needing[0].keys))
+            try:
+                self.converter.convert(self._request(needing[:1]))
+            except UnsupportedOperator as alone:
+                if set(alone.missing.values()) == {operator}:
+                    failure = StepFailure(Stage.CONVERT, Outcome.UNSUPPORTED, alone)
+                    yield NotConverted(tuple(needing), failure)
+                    rest = [m for m in rest if m not in needing]
+            except Exception:
+                # It fails in another way: all of them are tried again.
+                continue
+        return rest
+
+    def _request(self, members: Sequence[Accepted]) -> ExportRequest:
+        return export_request(
+            [m.structure for m in members], opset=self._settings.opset, dynamic=self._settings.dynamic
+        )
+
+    def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
+        members = converted.members
+        self._announce(Step(Stage.CHECK, None, keys_of(members)))
+        wanted = [name for m in members for name in m.structure.output_names]
+        try:
+            check_model(converted.model, self._settings.opset, wanted)
+        except Exception as error:
+            if len(members) > 1:
+                for half in halves(members):
+                    for part in self.again(converted, half):
+                        yield from self._check(part) if isinstance(part, Converted) else [part]
+            else:
+                yield NotConverted(members, StepFailure(Stage.CHECK, Outcome.ERROR, error), converted)
+        else:
+            yield converted
+
+
+def _holds_negative_zero(argument: object) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_holds_negative_zero, argument))
+    return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0

@@ -1,0 +1,521 @@
+"""Carry out one task: reference, convert, check, load, run, compare.
+
+All that is wrong with the outputs of a case, each as a failure of its own that can be examined.
+
+Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import onnx
+
+from harness.compare.comparison import compare
+from harness.compare.output_comparison import OutputComparison, OutputProblem
+from harness.compare.repeated import Again, first_wrong
+from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
+from harness.convert.converter import find_converter
+from harness.core.documents import describe_error
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.core.program import is_program
+from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.pipeline.chain import Caller, is_chain_of_right_calls
+from harness.pipeline.definition import raising_part
+from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.placement import placements
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.run_steps import (
+    StepFailure,
+    emitted_opset,
+    load_step,
+    narrowing,
+    run_again,
+    run_step,
+    why_not_right,
+)
+from harness.pipeline.submodel import owners
+from harness.pipeline.task import Group, MemberKey, Result, Step, Task
+from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.worker import WorkerProcess
+from harness.run.artefact import CALLABLE, ONNX, Artefact, output_names
+from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
+
+
+def wrong_results(
+    result: Result,
+    comparison: OutputComparison,
+    expected: Sequence[Array],
+    got: Sequence[Array],
+    model: bytes = b"",
+) -> tuple[Result, ...]:
+    """A result for each problem that a comparison found, the first one first.
+
+    Args:
+        result: Says which case it is, with what and how fast.
+        comparison: Of `got` with `expected`.
+        expected: PyTorch's outputs.
+        got: The backend's.
+        model: What was run, serialised; b"" where nothing will be examined.
+    """
+    forms = {
+        i: e.dtype
+        for i, (e, g) in enumerate(zip(expected, got, strict=False))
+        if e.dtype != g.dtype and "c" not in (e.dtype.kind, g.dtype.kind)
+    }
+    first, *others = comparison.problems
+    found = [_failure(result, first, model)]
+    for problem in others:
+        own = model if problem.kind in ("dtype", "shape") else with_cast_outputs(model, forms)
+        found.append(replace(_failure(result, problem, own), outputs=problem.outputs))
+    return tuple(found)
+
+
+def _failure(result: Result, problem: OutputProblem, model: bytes) -> Result:
+    return replace(
+        result,
+        stage=Stage.COMPARE,
+        outcome=Outcome.MISMATCH,
+        blame=SPEC if problem.unsettled else UNKNOWN,
+        message=problem.message,
+        comparison=OutputComparison(problems=(problem,)),
+        model=model,
+    )
+
+
+def with_cast_outputs(model: bytes, dtypes: Mapping[int, np.dtype[Any]]) -> bytes:
+    """A serialised model with a ``Cast`` to a dtype behind some of its outputs, by place.
+
+    What is wrong with values that come in a wrong dtype can be examined like any other wrong result then.
+    """
+    if not model or not dtypes:
+        return model
+    changed = onnx.load_model_from_string(model)
+    for place, dtype in dtypes.items():
+        output = changed.graph.output[place]
+        element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        name = f"{output.name}_cast"
+        changed.graph.node.append(onnx.helper.make_node("Cast", [output.name], [name], to=element))
+        output.name = name
+        output.type.tensor_type.elem_type = element
+    return bytes(changed.SerializeToString())
+
+
+_NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
+
+
+def carry_out(task: Task, worker: WorkerProcess) -> None:
+    """Run the task's cases in a worker; one `Result` per case and backend is sent."""
+    Executor(task, worker).execute()
+
+
+#: How ONNX says that an operator does not take a dtype, which a runtime may anyway. Of a graph that is
+#: rejected for its attributes or shapes it may make anything: ONNX Runtime's Conv loops for ever.
+_OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
+
+
+#: Nodes of a model that takes long to load.
+_LARGE = 500
+
+
+class Executor:
+    """Carries out a task with its converter and backends; says each `Step` before the step is taken."""
+
+    def __init__(self, task: Task, worker: WorkerProcess) -> None:
+        self._task = task
+        self._worker = worker
+        self._settings = task.settings
+        converter, book = worker.converter(task.converter, task.settings)
+        self._backends = {name: worker.start(name) for name in task.backends}
+        self._send = worker.send
+        # How long a runtime that has hung is waited for depends on the step that it is at.
+        self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
+        self._exports = DoubleCheck(BatchExport(task.settings, converter, book, self._begin))
+        #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
+        self._doubted: dict[tuple[str, int], list[int]] = {}
+        #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
+        self._placed: dict[tuple[str, int], str] = {}
+
+    def execute(self) -> None:
+        """Do the whole task; every case gets one `Result` per backend unless the process dies."""
+        # A plug-in may change PyTorch when it is imported: no reference is older than that.
+        find_converter(self._task.converter)
+        accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
+        for found in self._exports.export(accepted):
+            for name in self._backends:
+                if isinstance(found, NotConverted):
+                    self._not_converted(name, found)
+                else:
+                    self._one_backend(name, found)
+
+    # Stages
+
+    def _reference(self, group: Group) -> Accepted | None:
+        answered = self._answered(group)
+        for case, account in answered.rejected.items():
+            for name in self._backends:
+                self._report(((group.index, case),), name, Stage.REFERENCE, Outcome.SKIP, message=account)
+        return answered.accepted
+
+    def _answered(self, group: Group) -> Answered:
+        """What PyTorch says to a group; at an opset that is asked for, it may have said so at another."""
+        # A plug-in's converter may change PyTorch.
+        key = self._task.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
+        kept = self._worker.answered.get(key) if self._settings.opset is not None else None
+        if kept is not None:
+            return kept
+        references: dict[int, Reference] = {}
+        rejected: dict[int, str] = {}
+        for case, invocation in group.cases:
+            self._begin(Step(Stage.REFERENCE, None, ((group.index, case),)))
+            try:
+                references[case] = run_reference(invocation)
+            except CallRejected as rejection:
+                rejected[case] = rejection.account
+        found = Answered(Accepted.of(group, references) if references else None, rejected)
+        if self._settings.opset is not None:
+            self._worker.answered.keep(key, found, len(group.cases))
+        return found
+
+    def _not_converted(self, name: str, found: NotConverted) -> None:
+        failure = found.failure
+        more = {"blame": failure.blame, "message": describe_error(failure.error)}
+        if found.rule:
+            more["rule"] = found.rule
+        elif failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
+            # All fail alike.
+            more["raised_by"] = self._raised_by(found.members[0].group.exported, failure)
+        keys = keys_of(found.members)
+        standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
+        rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
+        if rejected and found.converted is not None and len(found.members) == 1:
+            standing = self._run_rejected(name, found.converted, standing)
+        self._send(standing)
+
+    def _run_rejected(self, name: str, converted: Converted, standing: Sequence[Result]) -> list[Result]:
+        """The results of a model that the checker rejects, with what is wrong in addition where the backend takes
+        it; what the backend has to say against it is not."""
+        (member,) = converted.members
+        places = {output: i for i, output in enumerate(output_names(converted.model))}
+        arrays = [array for r in member.references.values() for array in r.arrays]
+        named = places.keys() >= set(member.structure.output_names)
+        if not named or narrowing(name, self._backends[name], arrays):
+            return list(standing)
+        self._begin(Step(Stage.LOAD, name, member.keys, tuple(standing)))
+        ranges = self._ranges(converted) if self._settings.dynamic else None
+        session = load_step(self._backends[name], converted.model, ranges)
+        if isinstance(session, StepFailure) or not session.runnable:
+            return list(standing)
+        wanted = [places[n] for n in member.structure.output_names]
+        found = []
+        for result in standing:
+            self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
+            reference = member.references[result.case[1]]
+            feeds = member.structure.feeds(converted.model, reference.feeds)
+            outputs = run_step(session, feeds)
+            if not isinstance(outputs, StepFailure):
+                comparison = self._judged(reference, wanted, outputs, run_again(session, feeds))
+                if comparison.problems:
+                    got = [outputs[i] for i in wanted]
+                    model = self._kept_model(converted, member)
+                    more = wrong_results(result, comparison, reference.expected, got, model)
+                    result = replace(result, further=more)
+            found.append(result)
+        return found
+
+    def _one_backend(self, name: str, converted: Converted) -> None:
+        rest = []
+        for member in converted.members:
+            arrays = [array for r in member.references.values() for array in r.arrays]
+            narrowed = narrowing(name, self._backends[name], arrays)
+            if narrowed and not narrowed.of_integers:
+                self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=narrowed.words)
+            else:
+                rest.append(member)
+        pending = {m.group.index: list(m.references) for m in rest}
+        if rest and converted.graph is None:
+            # To leave the others out would take another conversion.
+            self._load(name, converted, pending)
+        elif rest:
+            self._load_part(name, converted, rest, pending)
+
+    def _load_part(
+        self, name: str, converted: Converted, members: Sequence[Accepted], pending: Mapping[int, list[int]]
+    ) -> None:
+        """Load and run some groups of a model by themselves."""
+        for part in self._exports.again(converted, members):
+            if isinstance(part, NotConverted):
+                left = (m.left(pending[m.group.index]) for m in part.members)
+                self._not_converted(name, replace(part, members=tuple(left)))
+            else:
+                self._load(name, part, {m.group.index: pending[m.group.index] for m in part.members})
+
+    def _load(self, name: str, converted: Converted, pending: Mapping[int, list[int]]) -> None:
+        """Load the model and run every pending case; split and start again where that fails."""
+        keys = tuple((g, case) for g, cases in pending.items() for case in cases)
+        self._begin(Step(Stage.LOAD, name, keys))
+        ranges = self._ranges(converted) if self._settings.dynamic else None
+        started = time.perf_counter()
+        session = load_step(self._backends[name], converted.model, ranges)
+        if isinstance(session, StepFailure):
+            self._split_or_fail(name, converted, pending, session)
+            return
+        load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
+        if session.runnable:
+            found = placements(self._backends[name], session, converted, ranges)
+            self._placed.update({(name, group): said for group, said in found.items()})
+            self._run(name, converted, pending, session, load_ms)
+        else:
+            self._report(keys, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
+
+    def _run(
+        self,
+        name: str,
+        converted: Converted,
+        pending: Mapping[int, list[int]],
+        session: BackendSession,
+        load_ms: float,
+    ) -> None:
+        left = {g: list(cases) for g, cases in pending.items()}
+        while any(left.values()):
+            now = {g: cases[0] for g, cases in left.items() if cases}
+            feeds: dict[str, Array] = {}
+            for member in converted.members:
+                # Every input is always required: a group whose cases are done repeats one of them.
+                case = now.get(member.group.index, next(iter(member.references)))
+                feeds.update(member.structure.feeds(converted.model, member.references[case].feeds))
+            self._begin(Step(Stage.RUN, name, tuple(now.items())))
+            started = time.perf_counter()
+            outputs = run_step(session, feeds)
+            if isinstance(outputs, StepFailure):
+                self._confirm_alone(name, converted)
+                self._split_or_fail(name, converted, left, outputs, case_only=now)
+                return
+            run_ms = 1e3 * (time.perf_counter() - started) / len(now)
+            again = run_again(session, feeds)
+            self._compare(name, converted, now, outputs, again, {"load_ms": load_ms, "run_ms": run_ms})
+            for cases in left.values():
+                del cases[:1]
+        self._confirm_alone(name, converted)
+
+    def _confirm_alone(self, name: str, converted: Converted) -> None:
+        """Convert and run the wrong cases of an artefact that cannot be cut down by themselves: what is right then was
+        the batch's doing, which no user has."""
+        for member in converted.members:
+            cases = self._doubted.pop((name, member.group.index), [])
+            if cases:
+                self._load_part(name, converted, [member], {member.group.index: cases})
+
+    def _compare(
+        self,
+        name: str,
+        converted: Converted,
+        now: Mapping[int, int],
+        outputs: Sequence[Array],
+        again: Again,
+        times: Mapping[str, float],
+    ) -> None:
+        place_of = {output: i for i, output in enumerate(output_names(converted.model))}
+        self._begin(Step(Stage.COMPARE, name, tuple(now.items())))
+        results = []
+        for member in converted.members:
+            index = member.group.index
+            if index not in now:
+                continue
+            reference = member.references[now[index]]
+            places = [place_of[n] for n in member.structure.output_names]
+            comparison = self._judged(reference, places, outputs, again)
+            facts = {"comparison": comparison, **times}
+            key = (index, now[index])
+            result = self._result(key, name, Stage.COMPARE, Outcome.PASS, converted, **facts)
+            why = ""
+            if comparison.problems:
+                why = why_not_right(name, self._backends[name], reference.arrays, comparison.problems)
+            if why:
+                result = replace(result, outcome=Outcome.NARROWED, message=why, comparison=None)
+            elif comparison.problems and converted.graph is None and len(converted.members) > 1:
+                self._doubted.setdefault((name, index), []).append(now[index])
+                continue
+            elif comparison.problems:
+                model = self._kept_model(converted, member)
+                got = [outputs[i] for i in places]
+                first, *further = wrong_results(result, comparison, reference.expected, got, model)
+                wrong = replace(first, comparison=comparison, further=tuple(further))
+                result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
+            results.append(result)
+        self._send(results)
+
+    def _unless_as_its_calls(
+        self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array], exported: Invocation
+    ) -> Result:
+        """The result of a wrong case, but the other of a program that does what its calls do, all of them right."""
+        if not is_program(reference.invocation):
+            return wrong
+        assert wrong.comparison is not None
+        self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
+        backends = [self._backends[wrong.backend]]
+        if find_converter(self._task.converter).makes == ONNX:
+            backends.append(self._worker.backend(REFERENCE))
+        caller = Caller(self._exports.converter, backends, self._settings.opset)
+        if not is_chain_of_right_calls(caller, reference, got, exported if self._settings.dynamic else None):
+            return wrong
+        return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))
+
+    # Helpers
+
+    def _ranges(self, converted: Converted) -> dict[str, ShapeRange]:
+        ranges: dict[str, ShapeRange] = {}
+        for member in converted.members:
+            cases = [r.invocation for r in member.references.values()]
+            ranges.update(member.structure.shape_ranges(converted.model, cases))
+        return ranges
+
+    def _judged(
+        self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
+    ) -> OutputComparison:
+        """What is wrong with a case whose outputs are at `places` among all."""
+        judge = reference.judge
+
+        def once_more() -> Sequence[Array] | None:
+            found = again()
+            return None if found is None else [found[i] for i in places]
+
+        got = first_wrong(judge, reference, [outputs[i] for i in places], once_more, self._settings.runs)
+        return compare(judge, reference, got)
+
+    def _split_or_fail(
+        self,
+        name: str,
+        converted: Converted,
+        pending: Mapping[int, list[int]],
+        failure: StepFailure,
+        case_only: Mapping[int, int] | None = None,
+    ) -> None:
+        """One failing node fails a whole model: find the members that fail by themselves."""
+        active = [m for m in converted.members if pending.get(m.group.index)]
+        if len(converted.members) > 1 and converted.graph is None:
+            self._split_artefact(name, converted, active, pending, failure)
+            return
+        if len(converted.members) > 1:
+            nodes = failure.error.nodes if isinstance(failure.error, _NODES_NAMED) else ()
+            for part in _suspects_apart(converted, active, nodes):
+                self._load_part(name, converted, part, pending)
+            return
+        (member,) = active
+        index = member.group.index
+        failed = [case_only[index]] if case_only else pending[index]
+        more: dict[str, Any] = {}
+        captured = isinstance(converted.model, Artefact) and converted.model.kind == CALLABLE
+        if captured and failure.stage is Stage.LOAD and failure.outcome is Outcome.ERROR:
+            # What is called is captured when it is loaded.
+            more["raised_by"] = self._raised_by(member.group.exported, failure)
+        self._report(
+            [(index, case) for case in failed],
+            name,
+            failure.stage,
+            failure.outcome,
+            converted,
+            blame=failure.blame,
+            message=describe_error(failure.error),
+            model=self._kept_model(converted, member),
+            **more,
+        )
+        rest = [case for case in pending[index] if case not in failed]
+        if rest:
+            self._load(name, converted, {index: rest})
+
+    def _split_artefact(
+        self,
+        name: str,
+        converted: Converted,
+        active: Sequence[Accepted],
+        pending: Mapping[int, list[int]],
+        failure: StepFailure,
+    ) -> None:
+        """Try again without the groups that lack something, by the runtime's words; else in halves.
+
+        To try each alone takes a conversion each: of those that lack the same, the first is.
+        """
+        reasons = failure.error.reasons if isinstance(failure.error, UnsupportedModel) else {}
+        lacking: dict[str, list[Accepted]] = {}
+        for member in active:
+            lacked = dict.fromkeys(reasons[n] for n in member.structure.output_names if n in reasons)
+            lacking.setdefault(" ".join(lacked), []).append(member)
+        rest = lacking.pop("", [])
+        for reason, (first, *others) in lacking.items():
+            self._load_part(name, converted, [first], pending)
+            keys = [(m.group.index, case) for m in others for case in pending[m.group.index]]
+            self._report(keys, name, failure.stage, failure.outcome, converted, blame=failure.blame, message=reason)
+        whole = not lacking and len(active) == len(converted.members)
+        for part in halves(rest) if whole else [rest]:
+            if part:
+                self._load_part(name, converted, part, pending)
+
+    def _raised_by(self, exported: Invocation, failure: StepFailure) -> str:
+        """See `Result.raised_by`."""
+        return raising_part(exported, failure.error) if self._settings.blame and not is_program(exported) else ""
+
+    def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
+        """The part of the model that computes `member`, for the witnesses of its failure."""
+        return converted.alone(member) if self._settings.blame else b""
+
+    def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
+        """Send the same result for some cases; see `_result`."""
+        self._send([self._result(key, *same, **more) for key in keys])
+
+    def _result(
+        self,
+        key: MemberKey,
+        backend: str,
+        stage: Stage,
+        outcome: Outcome,
+        converted: Converted | None = None,
+        **more: Any,
+    ) -> Result:
+        if stage in (Stage.RUN, Stage.COMPARE):
+            more["placement"] = self._placed.get((backend, key[0]), "")
+        if converted is not None:
+            opset = emitted_opset(converted.model)
+            more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
+            more["onnx_operators"] = converted.onnx_operators.get(key[0], "")
+        return Result(case=key, backend=backend, stage=stage, outcome=outcome, **more)
+
+
+def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]) -> list[Sequence[Accepted]]:
+    """Parts to try separately: each member that owns a named node alone, those like it together, and the
+    others, which are set apart by what they are like in a large model; halves where no node is named."""
+    if len(active) < len(converted.members):
+        return [active]
+    model = converted.graph
+    assert model is not None
+    named = {output for outputs in owners(model, nodes).values() for output in outputs}
+    suspects = [m for m in active if named.intersection(m.structure.output_names)]
+    if not suspects:
+        return list(halves(active))
+    # What a runtime lacks it mostly lacks for a dtype.
+    kinds = {_kind(m) for m in suspects}
+    others = [m for m in active if m not in suspects]
+    alike = [m for m in others if _kind(m) in kinds]
+    rest = [m for m in others if _kind(m) not in kinds]
+    by_kind: dict[tuple[object, ...], list[Accepted]] = {}
+    if len(model.graph.node) > _LARGE:
+        # To load the rest once more for each kind that fails takes longer than to load each kind by itself.
+        for member in rest:
+            by_kind.setdefault(_kind(member), []).append(member)
+        rest = []
+    others_apart = (part for part in (alike, rest, *by_kind.values()) if part)
+    parts: list[Sequence[Accepted]] = [*([m] for m in suspects), *others_apart]
+    return parts if len(parts) > 1 else list(halves(active))
+
+
+def _kind(member: Accepted) -> tuple[object, ...]:
+    """An operator, and the dtypes that it is called with."""
+    exported = member.group.exported
+    return exported.overload, *(spec.dtype for spec in exported.tensors())

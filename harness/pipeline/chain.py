@@ -1,0 +1,241 @@
+"""The calls of a program run one by one: what a backend gives for each feeds those behind it.
+
+A program is right where each of its calls is right by itself, on the values that the backend gave for the calls
+before, and the chain of these results is what the backend gives for the program: nothing is wrong between the calls
+then, whatever the whole is compared with. So what a single call may leave open, such as an overflow on its way to a
+mean, a program may, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+import torch
+
+from harness.compare.comparison import compare, wrong_elements
+from harness.compare.judge import CLOSE, Mask
+from harness.compare.nearness import tolerance_of
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter
+from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
+from harness.core.program import Program, Returned, parts_of, with_arguments, with_described_inputs
+from harness.core.size_operators import is_size_operator
+from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
+from harness.core.torch_arrays import to_numpy
+from harness.pipeline.program import Exportable, convert_step
+from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.run_steps import StepFailure, check_model, outputs_or_failure
+from harness.pipeline.torch_call import CallRejected, quiet_call
+from harness.run.backend import Backend
+
+#: Elements of a value above which a call is not run by itself: its values are written out.
+MOST = 2**14
+
+
+@dataclass(frozen=True)
+class CallAlone:
+    """A call of a program by itself.
+
+    Attributes:
+        exported: The call, with the values that it gets in the program that was exported as its inputs.
+        invocation: The same in the program that is run, which may have other sizes.
+        reference: PyTorch's answer to that.
+        backend: The name of the backend that ran it.
+        got: What the backend gives, or why it gives nothing.
+        model: The export; None where there is none.
+    """
+
+    exported: Invocation
+    invocation: Invocation
+    reference: Reference
+    backend: str
+    got: tuple[Array, ...] | StepFailure
+    model: onnx.ModelProto | None = None
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether the backend has no kernel for it."""
+        return isinstance(self.got, StepFailure) and self.got.outcome is Outcome.UNSUPPORTED
+
+    @property
+    def outputs(self) -> tuple[Array, ...]:
+        """What the backend gives; none where it gives nothing."""
+        return self.got if isinstance(self.got, tuple) else ()
+
+    @cached_property
+    def comparison(self) -> OutputComparison | None:
+        """What is wrong with what the backend gives; None where it gives nothing."""
+        if not isinstance(self.got, tuple):
+            return None
+        return compare(self.reference.judge, self.reference, self.got)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the backend's answer is right."""
+        return self.comparison is not None and self.comparison.problem is None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Runs calls by themselves.
+
+    Attributes:
+        converter: Exports the calls.
+        backends: Each runs what those before it lack a kernel for, which an optimiser may have computed.
+        opset: As asked for.
+        index: Of the case's group, for names.
+    """
+
+    converter: Converter
+    backends: Sequence[Backend]
+    opset: int | None = None
+    index: int = 0
+
+    def run(self, exported: Invocation, reference: Reference) -> CallAlone:
+        """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
+        call, first = reference.invocation, self.backends[0].name
+        structure = Exportable.of(exported, [call], outputs=len(reference.expected), index=self.index)
+        is_dynamic = any(structure.dynamic_dims)
+        model = convert_step(self.converter, structure, opset=self.opset, dynamic=is_dynamic)
+        if isinstance(model, StepFailure):
+            return CallAlone(exported, call, reference, first, model)
+        try:
+            check_model(model, self.opset, structure.output_names)
+        except Exception as error:
+            rejected = StepFailure(Stage.CHECK, Outcome.ERROR, error)
+            return CallAlone(exported, call, reference, first, rejected, model)
+        feeds = structure.feeds(model, reference.feeds)
+        ranges = structure.shape_ranges(model, [call]) if is_dynamic else None
+        found: list[CallAlone] = []
+        for backend in self.backends:
+            if not found or found[-1].is_unsupported:
+                got = outputs_or_failure(backend, model, feeds, ranges)
+                found.append(CallAlone(exported, call, reference, backend.name, got, model))
+        return next((alone for alone in found if alone.outputs), found[0])
+
+
+def run_calls(caller: Caller, invocation: Invocation, exported: Invocation | None = None) -> Iterator[CallAlone | None]:
+    """Run each call of a program by itself, in order; None for one that cannot be.
+
+    Where a call gives nothing, or something wrong, those behind it get PyTorch's values.
+
+    Args:
+        caller: Runs them.
+        invocation: The program.
+        exported: What was exported for it, with other sizes perhaps; None for the program itself.
+    """
+    program = with_described_inputs(Program.of(invocation))
+    base = with_described_inputs(Program.of(exported)) if exported is not None else program
+    first = values_of(base)
+    results: list[Values] = []
+    for call, other in zip(program.calls, base.calls, strict=True):
+        alone, alike = _valued(call, results), _valued(other, first)
+        if is_size_operator(call.overload):
+            results.append((bind(alone)(build_tensors(alone)),))
+            continue
+        if _numbers(alone) != _numbers(alike):
+            # By itself a call has the sizes that it takes as numbers.
+            alike = alone
+        try:
+            reference = run_reference(alone)
+        except CallRejected:
+            # With what the backend gave for those before.
+            yield None
+            return
+        results.append(reference.expected)
+        if any(spec.numel > MOST for one in (alone, alike) for spec in one.tensors()):
+            yield None
+            continue
+        found = caller.run(alike if exported is not None else alone, reference)
+        yield found
+        if found.passes:
+            results[-1] = found.outputs
+
+
+#: What a call gives: arrays, or the number of one that computes sizes.
+Values: TypeAlias = "tuple[Array | int | float, ...]"
+
+
+def values_of(program: Program) -> list[Values]:
+    """What PyTorch gives for each call of a program."""
+    call = bind(program.invocation)
+    assert isinstance(call.target, ProgramSteps)
+    with quiet_call():
+        results = call.target.results(build_tensors(program.invocation))
+    return [tuple(to_numpy(o) if isinstance(o, torch.Tensor) else o for o in outputs) for outputs in results]
+
+
+def _numbers(call: Invocation) -> list[Argument]:
+    """What a call takes beside tensors."""
+    parts = (part for _, argument in call.arguments for part in parts_of(argument))
+    return [part for part in parts if not isinstance(part, TensorSpec)]
+
+
+def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
+    """A call with values in place of weights and of the results of other calls."""
+
+    def valued(argument: Argument) -> Argument:
+        if isinstance(argument, Weight):
+            return argument.spec if not argument.dtype else _spec(to_numpy(held_tensor(argument)))
+        if not isinstance(argument, Result):
+            return argument
+        value = results[argument.call][argument.output]
+        return value if isinstance(value, int | float) else _spec(value)
+
+    return with_arguments(call, valued)
+
+
+def is_chain_of_right_calls(
+    caller: Caller, reference: Reference, got: Sequence[Array], exported: Invocation | None = None
+) -> bool:
+    """Whether what a backend gives for a program is what its calls give one by one, each of which is right.
+
+    A call that changes a value in place has more to say than its result, and one that draws at random may draw the
+    same when it is loaded again.
+    """
+    program = Program.of(reference.invocation)
+    if program.changes_in_place or any(map(draws_at_random, program.calls)):
+        return False
+    places = [place for place, call in enumerate(program.calls) if not is_size_operator(call.overload)]
+    calls = {}
+    for place, call in zip(places, run_calls(caller, reference.invocation, exported), strict=False):
+        if call is None or not call.passes:
+            return False
+        calls[place] = call
+
+    def chained_value(returned: Returned) -> Array:
+        if isinstance(returned, Input):
+            return reference.feeds[returned.place]
+        if isinstance(returned, Weight):
+            return to_numpy(held_tensor(returned))
+        return calls[returned.call].outputs[returned.output]
+
+    chained = list(map(chained_value, program.returns))
+    if len(chained) != len(got):
+        return False
+    wrong = wrong_elements(reference.judge, reference, got)
+    return all(map(_same, chained, got, wrong))
+
+
+def _same(chained: Array, got: Array, wrong: Mask) -> bool:
+    """Whether both are the same but for the last places where something is wrong."""
+    dtype = str(got.dtype)
+    if (chained.shape, str(chained.dtype)) != (got.shape, dtype):
+        return False
+    if dtype not in PRECISION:
+        return bool((chained == got)[wrong].all())
+    return bool(tolerance_of(CLOSE, dtype).accepts(chained.astype(np.float64), got.astype(np.float64))[wrong].all())
+
+
+def _spec(array: Array) -> TensorSpec:
+    # JSON and PyTorch know no numbers of ml_dtypes.
+    wide = array.astype(np.float64) if str(array.dtype) in PRECISION else array
+    values = Literal(tuple(wide.flatten().tolist()))
+    return TensorSpec(array.shape, str(array.dtype), contiguous_strides(array.shape), 0, values)

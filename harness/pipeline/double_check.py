@@ -1,0 +1,122 @@
+"""What a fast export says, confirmed by public exports. Runs in the worker process.
+
+1. A failure before the model is loaded that is new for its operator (by its signature) is exported once more, alone and
+   by the plain public call. The same failure confirms it for all cases that fail so.
+2. Of the successful exports a share is exported once more in the same way, and the graphs are compared.
+3. Where the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
+   and the cases at hand are exported again: every verdict is that of the public export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import onnx
+
+from harness.compare.signatures import normalise
+from harness.convert.converter import Converter, HasFastLane
+from harness.convert.graph_lines import graph_lines
+from harness.core.documents import count, describe_error, plain
+from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
+
+
+class DoubleCheck:
+    """Passes the results of an export on, those that a public export contradicts corrected.
+
+    Args:
+        exports: What exports, and whose results are checked.
+    """
+
+    def __init__(self, exports: BatchExport) -> None:
+        self._exports = exports
+        converter = exports.converter
+        self._trust = converter.trust if isinstance(converter, HasFastLane) else None
+        self._public: BatchExport | None = None
+        if isinstance(converter, HasFastLane) and self._trust is not None:
+            self._public = exports.alone_with(converter.public())
+
+    @property
+    def converter(self) -> Converter:
+        """What exports."""
+        return self._exports.converter
+
+    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """See `BatchExport.again`."""
+        return self._exports.again(converted, members)
+
+    def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """As `BatchExport.export`, with results that public exports agree with."""
+        for result in self._exports.export(accepted):
+            if isinstance(result, NotConverted):
+                yield from self._failed(result)
+            else:
+                yield from self._succeeded(result)
+
+    def _failed(self, result: NotConverted) -> Iterator[Converted | NotConverted]:
+        if self._trust is None or self._public is None:
+            yield result
+            return
+        signature = _signature(result)
+        standing: list[Accepted] = []
+        for overload, members in _by_overload(result.members).items():
+            if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
+                standing += members
+                continue
+            (public, *_) = self._public.export(members[:1])
+            if isinstance(public, NotConverted) and _signature(public) == signature:
+                self._trust.confirm(overload, signature)
+                standing += members
+                continue
+            said = _signature(public) if isinstance(public, NotConverted) else "exported"
+            self._trust.end_for(overload, f"fast: {plain(signature, 120)}; public: {plain(said, 120)}")
+            yield public
+            yield from self._public.export(members[1:])
+        if standing:
+            yield replace(result, members=tuple(standing))
+
+    def _succeeded(self, result: Converted) -> Iterator[Converted | NotConverted]:
+        if self._trust is None or self._public is None:
+            yield result
+            return
+        rest = list(result.members)
+        for member in result.members:
+            exported = member.group.exported
+            if member not in rest or not self._trust.covers(exported.overload):
+                continue
+            if not self._trust.is_audited(str(exported)):
+                continue
+            (public, *_) = self._public.export([member])
+            difference = _difference(onnx.ModelProto.FromString(result.alone(member)), public)
+            if difference:
+                self._trust.end_for(exported.overload, difference)
+                again = [m for m in rest if m.group.exported.overload == exported.overload]
+                rest = [m for m in rest if m not in again]
+                yield from self._public.export(again)
+        if rest:
+            yield result.part(rest)
+
+
+def _difference(fast: onnx.ModelProto, public: Converted | NotConverted) -> str:
+    """How a graph differs from the one of a public export; "" where it does not."""
+    if isinstance(public, NotConverted):
+        return f"fast: exported; public: {plain(_signature(public), 120)}"
+    (member,) = public.members
+    expected = graph_lines(onnx.ModelProto.FromString(public.alone(member)))
+    found = graph_lines(fast)
+    if found == expected:
+        return ""
+    different = sum(a != b for a, b in zip(found, expected, strict=False)) + abs(len(found) - len(expected))
+    return f"{count(different, 'line')} of the graph"
+
+
+def _signature(result: NotConverted) -> str:
+    failure = result.failure
+    return f"{failure.stage.value} {failure.outcome.value}: {normalise(describe_error(failure.error))}"
+
+
+def _by_overload(members: Sequence[Accepted]) -> dict[str, list[Accepted]]:
+    found: dict[str, list[Accepted]] = {}
+    for member in members:
+        found.setdefault(member.group.exported.overload, []).append(member)
+    return found

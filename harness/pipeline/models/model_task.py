@@ -1,0 +1,218 @@
+"""Whole models without PyTorch: what they are called in the record, and what processes tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from harness.core.invocation import Invocation
+from harness.pipeline.task import Settings
+from harness.record.layout import ResultsError
+from harness.record.run_info import read_run_info
+
+#: A case's index, and a backend's name: what a verdict is on.
+ModelCaseKey = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A size that may differ from one run of an exported model to the next.
+
+    Attributes:
+        name: For people: ``batch``, ``height``.
+        where: Input name → the dimension that has it, or those, as of a square mask.
+        others: Sizes to run a dynamic export at, beside the exported one.
+        lines: (input, dimension) → factor and offset, where a size is derived from the axis: ``4 * Dim("h")``.
+    """
+
+    name: str
+    where: Mapping[str, int | tuple[int, ...]]
+    others: tuple[int, ...]
+    lines: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    def size_at(self, name: str, dim: int, size: int) -> int:
+        """The size of one of its dimensions where the axis has `size`."""
+        factor, offset = self.lines.get((name, dim), (1, 0))
+        return factor * size + offset
+
+    def dims_of(self, name: str) -> tuple[int, ...]:
+        """The dimensions of an input that have it; none for another input."""
+        found = self.where.get(name, ())
+        return (found,) if isinstance(found, int) else found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variant:
+    """What is asked for of a model beyond what its function makes.
+
+    Attributes:
+        dtype: Of its floating parameters, buffers and inputs; "" for its own.
+        axes: In addition to its own; one of the same name takes the place of its own.
+        example_sizes: Name of an axis, and the size that the example has there in place of its own.
+    """
+
+    dtype: str = ""
+    axes: tuple[Axis, ...] = ()
+    example_sizes: tuple[tuple[str, int], ...] = ()
+
+
+#: A model as it is made.
+AS_MADE = Variant()
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """One run of a model.
+
+    Attributes:
+        invocation: The inputs, as arguments of ``model.NAME``.
+        change: In what they differ from the exported example, for people; "" for the example itself.
+        resized: Whether they do in sizes.
+    """
+
+    invocation: Invocation
+    change: str = ""
+    resized: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTask:
+    """A model, as the user named it, to put through one converter and some backends.
+
+    `done` is what earlier attempts have given a verdict on already.
+    """
+
+    handler: ClassVar[str] = "harness.pipeline.models.model_runner:carry_out"
+
+    word: str
+    converter: str
+    backends: tuple[str, ...]
+    settings: Settings = field(default_factory=Settings)
+    variant: Variant = AS_MADE
+    done: frozenset[ModelCaseKey] = frozenset()
+
+
+@dataclass(frozen=True)
+class ModelCases:
+    """The runs that a model gets, said before the first."""
+
+    cases: tuple[ModelCase, ...]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How errors grew on the way to one result.
+
+    Attributes:
+        error: The backend's largest error against float64, relative to the largest element of its output.
+        own: PyTorch's largest error.
+        explained: The largest that rounding every operator's result once explains.
+    """
+
+    case: int
+    backend: str
+    error: float
+    own: float
+    explained: float
+
+    def __str__(self) -> str:
+        beside = f", PyTorch's own {self.own:.1e}" if self.own else ""
+        times = f" ({self.error / self.own:.1f} times)" if self.own else ""
+        return (
+            f"Error against float64 {self.error:.1e} of the largest element{beside}{times}; one rounding per "
+            f"operator explains {self.explained:.1e}."
+        )
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """By how much one output of a model is off.
+
+    Attributes:
+        output: Its index.
+        form: Dtype and shape, for people.
+        error: The largest absolute error, in the values' unit; infinite where NaN or infinities differ.
+        largest: The largest finite element that PyTorch gives.
+        allowed: The error that is allowed at that.
+    """
+
+    output: int
+    form: str
+    error: float
+    largest: float
+    allowed: float
+
+
+@dataclass(frozen=True)
+class OutputErrors:
+    """The errors of a wrong result, output by output."""
+
+    case: int
+    backend: str
+    outputs: tuple[OutputError, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traced:
+    """That a failure is of tracing: the export is right for the inputs that it was made with.
+
+    Attributes:
+        case: Index of the failing case.
+        what: ``control flow`` or ``sizes``.
+        fixed: Open sizes that the export has made numbers: input and dimension.
+    """
+
+    case: int
+    backend: str
+    what: str
+    evidence: str
+    fixed: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class NoModel:
+    """That the model cannot be had, in words for a person."""
+
+    message: str
+
+
+#: What the overload column of the record begins with for a whole model.
+PREFIX = "model."
+
+
+def split_word(word: str) -> tuple[Path | None, str]:
+    """File and function of ``FILE.py:FUNCTION`` or ``FILE.pt2``; no file for a registered name."""
+    head, colon, function = word.rpartition(":")
+    path = head if colon and head.endswith(".py") else word
+    if path.endswith((".py", ".pt2")):
+        return Path(path), function if path == head else ""
+    return None, ""
+
+
+def model_name(word: str) -> str:
+    """What the model that a user's word names is called in the record: ``my_model.make`` of ``my_model.py:make``."""
+    file, function = split_word(word)
+    if file is None:
+        return word
+    return f"{file.stem}.{function}" if function else file.stem
+
+
+def refuse_model(case_id: str, overload: str, what: str) -> None:
+    """Raises `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and says what can."""
+    if overload.startswith(PREFIX):
+        raise ResultsError(
+            f"case {case_id} is of a whole model and cannot be {what}: "
+            f"`conformance check {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
+        )
+
+
+def model_word(results_dir: Path, overloads: Sequence[str]) -> str | None:
+    """How a run's user named the model that a failure is of; None where it is of an operator."""
+    if not overloads or not overloads[0].startswith(PREFIX):
+        return None
+    name = overloads[0].removeprefix(PREFIX)
+    words = read_run_info(results_dir).options.get("model")
+    named = [str(word) for word in words if model_name(str(word)) == name] if isinstance(words, list) else []
+    return named[0] if named else name

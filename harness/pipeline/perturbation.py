@@ -1,0 +1,202 @@
+"""What PyTorch says of calls beside a case: inputs moved by their last place, subnormal ones made zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import numpy as np
+import torch
+
+from harness.compare.nearness import Sensitivity, ulp
+from harness.compare.tolerances import MIN_EXPONENT
+from harness.core.dtypes import PRECISION, Array, is_float
+from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
+from harness.pipeline.torch_call import call_invocation, in_float64, map_arguments
+
+#: Neighbours that are looked at: each moves every input up or down, by chance.
+_NEIGHBOURS = 4
+_FLOAT64_PER_FLOAT32 = 2.0 ** (PRECISION["float32"] - PRECISION["float64"])
+#: A smooth response to a step twice as long is about twice as large, or four times at an extremum.
+_LEAST_GROWTH, _MOST_GROWTH = 1.2, 8.0
+
+_REJECTIONS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexError)
+
+
+def sensitivity(
+    invocation: Invocation, outputs: Sequence[str], coordinates: Collection[str] = ()
+) -> tuple[Sensitivity | None, ...] | None:
+    """How far the outputs move, and how wrong PyTorch is, when every floating input moves by its last place.
+
+    How far is asked of float64, which can tell numbers apart that the case's dtype cannot; how wrong, of
+    inputs in the dtypes that the case has. A float64 case has nothing wider to be asked: both are looked at
+    in float32 and scaled by the ratio of the two unit roundoffs, which they are proportional to.
+
+    Args:
+        invocation: The case.
+        outputs: Dtypes of its outputs; the result has None for one that float64 has no answer for.
+        coordinates: As `harness.compare.judge.Judge` has them.
+    """
+    least = [float(name in coordinates) for name in tensor_arguments(invocation)]
+    tensors = build_tensors(invocation)
+    truth = in_float64(invocation, tensors)
+    floats = [dtype for dtype in outputs if is_float(dtype)]
+    if truth is None or not floats:
+        return None
+    dtype = min(floats, key=PRECISION.__getitem__)
+    step, scale = (dtype, 1.0) if dtype != "float64" else ("float32", _FLOAT64_PER_FLOAT32)
+    conditions, curvatures, errors = ([None if o is None else np.zeros(o.shape) for o in truth] for _ in range(3))
+    with np.errstate(all="ignore"):
+        for signs in range(_NEIGHBOURS):
+            near = in_float64(*_moved(invocation, tensors, step, signs, 1, least))
+            far = in_float64(*_moved(invocation, tensors, step, signs, 2, least))
+            _add(conditions, truth, near, far, _response)
+            _add(curvatures, truth, near, far, _curvature)
+            beside = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1, least)
+            _add(errors, truth, in_float64(*beside), _own(*beside), _distance)
+    return tuple(
+        None if c is None or e is None or q is None else Sensitivity(c * scale, e * scale, q * scale**2)
+        for c, e, q in zip(conditions, errors, curvatures, strict=True)
+    )
+
+
+def flushed(invocation: Invocation) -> list[Array] | None:
+    """PyTorch's outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+    tensors = list(build_tensors(invocation))
+    found = False
+    for i, tensor in enumerate(tensors):
+        parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        if parts.is_floating_point():
+            smallest = 2.0 ** MIN_EXPONENT[str(parts.dtype).removeprefix("torch.")]
+            subnormal = (parts != 0) & (parts.double().abs() < smallest)
+            if subnormal.any():
+                found = True
+                zeroed = torch.where(subnormal, torch.zeros_like(parts).copysign(parts), parts)
+                tensors[i] = torch.complex(*zeroed.unbind(-1)) if tensor.is_complex() else zeroed
+    return _own(invocation, tensors) if found else None
+
+
+_Outputs: TypeAlias = "Sequence[Array | None] | None"
+
+
+def _add(
+    totals: list[Array | None],
+    truth: Sequence[Array | None],
+    first: _Outputs,
+    second: _Outputs,
+    measure: Callable[[Array, Array, Array], Array],
+) -> None:
+    """Raise the totals to what `measure` makes of the truth and two further answers, element by element."""
+    if first is None or second is None or not len(first) == len(second) == len(totals):
+        return
+    for i, (o, a, b) in enumerate(zip(truth, first, second, strict=True)):
+        total = totals[i]
+        if total is None or o is None or a is None or b is None or not o.shape == a.shape == b.shape:
+            continue
+        totals[i] = np.maximum(total, measure(o, a, b))
+
+
+def _response(truth: Array, near: Array, far: Array) -> Array:
+    """|near - truth| where the response is smooth, else 0."""
+    return np.where(_is_smooth(truth, near, far), np.abs(near - truth), 0.0)
+
+
+def _curvature(truth: Array, near: Array, far: Array) -> Array:
+    """The part of near - truth that is quadratic in the step, where the response is smooth, else 0."""
+    return np.where(_is_smooth(truth, near, far), np.abs((far - truth) - 2.0 * (near - truth)) / 2.0, 0.0)
+
+
+def _is_smooth(truth: Array, near: Array, far: Array) -> Array:
+    one, two = np.abs(near - truth), np.abs(far - truth)
+    return np.asarray(np.isfinite(two) & (two >= _LEAST_GROWTH * one) & (two <= _MOST_GROWTH * one))
+
+
+def _distance(truth: Array, true_beside: Array, own_beside: Array) -> Array:
+    error = np.abs(own_beside.astype(np.float64) - true_beside)
+    return np.where(np.isfinite(error), error, 0.0)
+
+
+def _own(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[Array] | None:
+    """PyTorch's outputs in the dtypes of `tensors`, or None where it rejects them."""
+    try:
+        return [to_numpy(t) for t in call_invocation(invocation, tensors)]
+    except _REJECTIONS:
+        return None
+
+
+def _narrow(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype is torch.complex128:
+        return tensor.to(torch.complex64)
+    return tensor.float() if tensor.dtype is torch.float64 else tensor
+
+
+_NARROWER = {"float64": "float32", "complex128": "complex64"}
+
+
+def _narrowed(invocation: Invocation) -> Invocation:
+    """The invocation with float32 for float64 where it names a dtype."""
+
+    def narrow(argument: Argument) -> Argument:
+        if isinstance(argument, Enumerated) and argument.kind == "dtype":
+            return replace(argument, name=_NARROWER.get(argument.name, argument.name))
+        return argument
+
+    return map_arguments(invocation, narrow)
+
+
+def tensor_arguments(invocation: Invocation) -> Iterator[str]:
+    """The name of the argument that each tensor of a call is in, in order."""
+    for name, value in invocation.arguments:
+        for part in value if isinstance(value, list | tuple) else (value,):
+            if isinstance(part, TensorSpec):
+                yield name
+
+
+def _moved(
+    invocation: Invocation,
+    tensors: Sequence[torch.Tensor],
+    dtype: str | None,
+    signs: int,
+    steps: int,
+    least: Sequence[float],
+) -> tuple[Invocation, list[torch.Tensor]]:
+    """The call with every float, and every part of a complex number, moved by `steps` last places.
+
+    Args:
+        invocation: The case.
+        tensors: Its inputs.
+        dtype: Whose last places; the moved tensors are in float64 then. None for each tensor's own.
+        signs: Seed of the directions, up or down.
+        steps: In last places.
+        least: Of each tensor, the magnitude whose last place its numbers are moved by at least.
+    """
+    random = np.random.Generator(np.random.PCG64(signs))
+
+    def move(values: Array, of: str, at_least: float = 0.0) -> Array:
+        chance = random.integers(0, 2, values.shape) * 2.0 - 1.0
+        finite = np.isfinite(values) & ((values != 0) | (at_least > 0))
+        given = np.maximum(np.abs(np.where(finite, values, 0.0)), at_least)
+        # Float32 stands in for float64, whose last places go on shrinking where float32's do not.
+        unit = np.abs(np.spacing(given)) / _FLOAT64_PER_FLOAT32 if of == "float64" else ulp(given, of)
+        return np.where(finite, values + steps * chance * unit, values)
+
+    def move_number(argument: Argument) -> Argument:
+        if isinstance(argument, float):
+            return float(move(np.asarray(argument), dtype or "float32"))
+        return argument
+
+    def move_tensor(tensor: torch.Tensor, at_least: float) -> torch.Tensor:
+        if tensor.is_complex():
+            return torch.complex(move_tensor(tensor.real, at_least), move_tensor(tensor.imag, at_least))
+        if not tensor.is_floating_point():
+            return tensor
+        own = str(tensor.dtype).removeprefix("torch.")
+        of = own if dtype in (None, "float32") and own == "float64" else dtype or own
+        values = torch.from_numpy(move(tensor.double().numpy(), of, at_least))
+        return values if dtype else values.to(tensor.dtype)
+
+    moved = [move_tensor(tensor, at_least) for tensor, at_least in zip(tensors, least, strict=True)]
+    return map_arguments(invocation, move_number), moved

@@ -1,0 +1,130 @@
+"""Operator calls as one PyTorch program, with names that lead back to the cases, and its export."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import onnx
+import torch
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
+from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
+from harness.pipeline.run_steps import StepFailure, named_feeds, shape_ranges
+from harness.run.artefact import AnyModel
+from harness.run.backend import ShapeRange
+
+
+@dataclass(frozen=True)
+class Exportable:
+    """One structure ready for export.
+
+    Attributes:
+        index: Of its group.
+        call: The operator call with its tensors left open.
+        tensors: Example inputs; no tensor is shared with another structure, since exporters treat a
+            shared one as one input.
+        outputs: How many tensors the call returns.
+        dynamic_dims: Per tensor, dimensions to leave dynamic; empty sets for a static export.
+    """
+
+    index: int
+    call: BoundCall
+    tensors: tuple[torch.Tensor, ...]
+    outputs: int
+    dynamic_dims: tuple[frozenset[int], ...]
+
+    @classmethod
+    def of(
+        cls,
+        exported: Invocation,
+        cases: Sequence[Invocation] = (),
+        *,
+        outputs: int,
+        index: int = 0,
+        tensors: Sequence[torch.Tensor] | None = None,
+    ) -> Exportable:
+        """The structure of an invocation.
+
+        Args:
+            exported: The invocation.
+            cases: What is run with it; dimensions in which they differ from it may be left dynamic.
+            tensors: Example inputs in place of those that the invocation describes.
+        """
+        return cls(
+            index=index,
+            call=bind(exported),
+            tensors=build_tensors(exported) if tensors is None else tuple(tensors),
+            outputs=outputs,
+            dynamic_dims=varying_dims(exported, cases),
+        )
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Graph inputs of this structure."""
+        return tuple(f"c{self.index}_i{j}" for j in range(len(self.tensors)))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """Graph outputs of this structure."""
+        return tuple(f"c{self.index}_o{j}" for j in range(self.outputs))
+
+    def feeds(self, model: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
+        """Graph input → array, without the inputs that the export left out."""
+        return named_feeds(model, self.input_names, arrays)
+
+    def shape_ranges(self, model: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """The sizes that `model`, a dynamic export, will be run with; the first case's are typical."""
+        shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
+        return shape_ranges(model, self.input_names, shapes)
+
+
+def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic: bool) -> ExportRequest:
+    """One export of `members` together."""
+    return ExportRequest(
+        program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
+        # A tensor that is not a view of another: exporters rebuild what a view is of.
+        inputs=tuple(t.detach() for m in members for t in m.tensors),
+        input_names=tuple(n for m in members for n in m.input_names),
+        output_names=tuple(n for m in members for n in m.output_names),
+        opset=opset,
+        dynamic_dims=tuple(d for m in members for d in m.dynamic_dims) if dynamic else None,
+        tentative=len(members) > 1,
+    )
+
+
+def export_alone(
+    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
+) -> onnx.ModelProto:
+    """The model of one structure by itself."""
+    return converter.convert(export_request([structure], opset=opset, dynamic=dynamic))
+
+
+def convert_step(
+    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
+) -> onnx.ModelProto | StepFailure:
+    """`export_alone`, or why that fails."""
+    try:
+        return export_alone(converter, structure, opset=opset, dynamic=dynamic)
+    except Exception as error:
+        return conversion_failure(error)
+
+
+def conversion_failure(error: Exception) -> StepFailure:
+    """What an export has raised, as the failure of the step."""
+    outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+    return StepFailure(Stage.CONVERT, outcome, error)
+
+
+def varying_dims(exported: Invocation, others: Sequence[Invocation]) -> tuple[frozenset[int], ...]:
+    """Per tensor of `exported`, the dimensions in which `others` differ from it."""
+    shapes = [spec.shape for spec in exported.tensors()]
+    dims: list[set[int]] = [set() for _ in shapes]
+    for other in others:
+        for found, ours, theirs in zip(dims, shapes, (s.shape for s in other.tensors()), strict=True):
+            found |= {i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b}
+    return tuple(frozenset(d) for d in dims)

@@ -1,0 +1,275 @@
+"""PyTorch's answer to a case: its outputs in the case's dtype, and in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.compare.judge import Judge
+from harness.compare.nearness import SCALES, Sensitivity, paired
+from harness.core.dtypes import PARTS, Array, is_float
+from harness.core.invocation import Argument, Invocation
+from harness.core.program import Program, is_program, weights_of, with_wide_weights
+from harness.core.tensors import bind, build_tensors, output_tensors
+from harness.core.torch_arrays import to_numpy
+from harness.generate.operator_case import judge_of
+from harness.pipeline import perturbation
+from harness.pipeline.definition import defined_outputs
+from harness.pipeline.rounding_oracle import Move, RoundingOracle
+from harness.pipeline.torch_call import call_invocation, in_float64, reference_outputs
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A case that PyTorch accepts; an `harness.compare.nearness.Oracle`.
+
+    Attributes:
+        feeds: Its tensors as arrays, before the call.
+        expected: PyTorch's outputs.
+    """
+
+    invocation: Invocation
+    feeds: tuple[Array, ...]
+    expected: tuple[Array, ...]
+
+    @cached_property
+    def dtypes(self) -> frozenset[str]:
+        """Dtypes of all inputs and outputs."""
+        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """All inputs and outputs."""
+        return *self.feeds, *self.expected
+
+    @cached_property
+    def arguments(self) -> Mapping[str, Any]:
+        """Schema name → value, tensors as arrays, complex numbers as such; for rules."""
+        return self.invocation.arguments_with(self.feeds)
+
+    @property
+    def has_strided_input(self) -> bool:
+        """Whether an input does not lie row-major in memory, which runtimes never see."""
+        return not all(spec.is_contiguous for spec in self.invocation.tensors())
+
+    def on_contiguous_inputs(self) -> Reference:
+        """The same call on row-major copies of the inputs."""
+        tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
+        outputs = call_invocation(self.invocation, tensors)
+        return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
+
+    @property
+    def judge(self) -> Judge:
+        """How a backend's outputs are compared with it."""
+        return judge_of(self.invocation)
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
+        coordinates = judge_of(self.invocation).coordinates
+        return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected], coordinates)
+
+    @cached_property
+    def flushed(self) -> tuple[Array, ...] | None:
+        """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+        outputs = perturbation.flushed(self.invocation)
+        return None if outputs is None else tuple(outputs)
+
+    @cached_property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64; None for an output, or as a whole, where there is none.
+
+        A sum of products that has an infinity among its factors is decided by their signs, of which float64
+        loses sight where other products overflow on the way.
+        """
+        found = _in_float64(self.invocation)
+        judge = judge_of(self.invocation)
+        if found is None or not judge.accumulates or judge.terms or all(map(_is_finite, found)):
+            return found
+        if all(map(_is_finite, self.feeds)):
+            return found
+        signs = _in_float64(self.invocation, _sign, keep_scales=True)
+        return found if signs is None else tuple(map(_decided, found, signs))
+
+    @cached_property
+    def magnitude(self) -> tuple[Array | None, ...] | None:
+        """The outputs in float64 for the absolute values of the inputs."""
+        return self._of_both_parts(_in_float64(self.invocation, _absolute))
+
+    @cached_property
+    def unscaled(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with scales of at least one."""
+        return self._of_both_parts(_in_float64(self.invocation, _absolute, least_scale=1))
+
+    @cached_property
+    def marked(self) -> tuple[Array | None, ...] | None:
+        """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
+        return self._of_both_parts(_in_float64(self.invocation, _marked, least_scale=1))
+
+    @cached_property
+    def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
+        """The truth and the magnitude with zeros for infinite inputs and NaN."""
+        truth = _in_float64(self.invocation, _zeroed, keep_scales=True)
+        return truth, self._of_both_parts(_in_float64(self.invocation, lambda tensor: _absolute(_zeroed(tensor))))
+
+    @cached_property
+    def definition(self) -> tuple[Array, ...] | None:
+        """The outputs of PyTorch's own definition of the operator; see `harness.pipeline.definition`."""
+        return defined_outputs(self.invocation)
+
+    def _of_both_parts(self, found: tuple[Array | None, ...] | None) -> tuple[Array | None, ...] | None:
+        """Outputs for real inputs, once for each part where the case's own are complex."""
+        if found is None or len(found) != len(self.expected):
+            return found
+        return tuple(
+            None if one is None else paired(one, expected.shape)
+            for one, expected in zip(found, self.expected, strict=True)
+        )
+
+
+class ProgramReference(Reference):
+    """A program that PyTorch accepts: float64 of all of it, and how far roundings of its calls may move it."""
+
+    magnitude = unscaled = marked = flushed = definition = None
+    finite_terms = (None, None)
+
+    @cached_property
+    def _rounding(self) -> RoundingOracle:
+        program = with_wide_weights(Program.of(self.invocation))
+        steps = bind(program.invocation)
+
+        @contextmanager
+        def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
+            inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
+
+            def compute(move: Move) -> Sequence[torch.Tensor]:
+                # What is changed in place is built anew.
+                moved = [move(t) if t.is_floating_point() else t.clone() for t in inputs]
+                now = bind(program.invocation) if program.changes_in_place else steps
+                return output_tensors(now(moved))
+
+            yield compute
+
+        return RoundingOracle(self.expected, self._dtypes_of_calls, wide)
+
+    @property
+    def _dtypes_of_calls(self) -> frozenset[str]:
+        """Of inputs, weights and outputs: the narrowest is what the calls round to."""
+        return self.dtypes | {weight.dtype or weight.spec.dtype for weight in weights_of(Program.of(self.invocation))}
+
+    @property
+    def judge(self) -> Judge:
+        """Close, but for what roundings decide."""
+        return self._rounding.judge
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """The inputs, by place."""
+        return {str(place): feed for place, feed in enumerate(self.feeds)}
+
+    @property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """See `RoundingOracle`."""
+        return self._rounding.truth
+
+    @property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """See `RoundingOracle`."""
+        return self._rounding.sensitivity
+
+    def on_contiguous_inputs(self) -> Reference:
+        """The same program on row-major copies of the inputs."""
+        found = super().on_contiguous_inputs()
+        return ProgramReference(found.invocation, found.feeds, found.expected)
+
+
+def run_reference(invocation: Invocation) -> Reference:
+    """Run the case in PyTorch eager on the CPU.
+
+    Raises:
+        CallRejected: PyTorch raises for the call.
+        NothingToCompare: the call returns nothing that can be compared.
+    """
+    # The call may change its tensors in place.
+    feeds = tuple(to_numpy(t) for t in build_tensors(invocation))
+    outputs = reference_outputs(invocation, build_tensors(invocation))
+    kind = ProgramReference if is_program(invocation) else Reference
+    return kind(invocation, feeds, tuple(to_numpy(t) for t in outputs))
+
+
+def _scale(name: str, argument: Argument, least: int) -> Argument:
+    if name in SCALES and isinstance(argument, int | float | complex) and not isinstance(argument, bool):
+        return max(abs(argument), least)
+    return argument
+
+
+def _absolute(tensor: torch.Tensor) -> torch.Tensor:
+    # PyTorch has no `abs` for most unsigned dtypes.
+    return tensor if str(tensor.dtype).startswith("torch.uint") else tensor.abs()
+
+
+def _sign(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return torch.complex(_sign(tensor.real), _sign(tensor.imag))
+    return torch.where(tensor.isfinite(), tensor.sign(), tensor)
+
+
+def _zeroed(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.where(tensor.isfinite(), tensor, 0) if tensor.is_floating_point() or tensor.is_complex() else tensor
+
+
+def _is_finite(array: Array | None) -> bool:
+    return array is None or array.dtype.kind not in "fcV" or bool(np.isfinite(array).all())
+
+
+def _decided(found: Array | None, signs: Array | None) -> Array | None:
+    """A float64 result where infinities decide it; `signs` is the same for the signs of finite numbers."""
+    if found is None or signs is None or signs.shape != found.shape:
+        return found
+    return np.where(np.isfinite(signs), found, signs)
+
+
+def _marked(tensor: torch.Tensor) -> torch.Tensor:
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # Before 2.12 PyTorch has no `where` for most unsigned dtypes.
+        return torch.ones_like(tensor)
+    return torch.where(tensor.isfinite(), 1, tensor.abs())
+
+
+def _in_float64(
+    invocation: Invocation,
+    magnitude: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    *,
+    least_scale: int = 0,
+    keep_scales: bool = False,
+) -> tuple[Array | None, ...] | None:
+    """The same call with floating and complex tensors in float64, or None where PyTorch has no such call.
+
+    Args:
+        invocation: The case.
+        magnitude: Applied to the floating and complex inputs; to integer tensors too where there are none of
+            these, and none is an index therefore. `SCALES` are made positive then.
+        least_scale: What these are at least.
+        keep_scales: Whether these stay as they are.
+    """
+    only_integers = not any(is_float(spec.dtype) or spec.dtype in PARTS for spec in invocation.tensors())
+    if magnitude and not keep_scales:
+        scaled = tuple((n, _scale(n, a, least_scale)) for n, a in invocation.arguments)
+        invocation = replace(invocation, arguments=scaled)
+    tensors = []
+    for tensor in build_tensors(invocation):
+        if tensor.is_floating_point():
+            tensor = tensor.double()
+        elif tensor.is_complex():
+            tensor = tensor.to(torch.complex128)
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        if magnitude and (floating or (only_integers and tensor.dtype is not torch.bool)):
+            tensor = magnitude(tensor)
+        tensors.append(tensor)
+    return in_float64(invocation, tensors)

@@ -1,0 +1,153 @@
+"""Other sizes for an invocation: what a dynamic export is run with.
+
+Which dimensions of an operator's arguments may change together is not in its schema. Equal sizes are mostly
+changed together, since sizes that must agree are equal, and PyTorch is asked whether the result is still
+a valid call.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from harness.compare.verdict import Stage
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
+from harness.pipeline.reference import run_reference
+from harness.pipeline.task import Resized, ResizeTask, Step
+from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.worker import WorkerProcess
+
+#: Domains whose first parameter is a dimension's size.
+_SIZED_DOMAINS = ("index", "signed_index", "unique")
+
+
+def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
+    """At most `count` valid invocations that differ from `base` in tensor sizes alone.
+
+    One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes made equal that differed, and
+    one in several places that is not the same in all of them any more. Then more of them. Sizes that are 0
+    or 1 in `base` keep their meaning and are not changed. Nor are sizes that can be nothing else than 1 in place of
+    what they are, as those of a tensor that is broadcast to given sizes: no model can leave them open. Runs PyTorch.
+    """
+    if any(isinstance(spec.values, Literal) for spec in base.tensors()):
+        return ()
+    ranks = [array.ndim for array in run_reference(base).expected]
+    shapes = _shapes(base)
+    others = [c for c in _other(base) if _shapes(c) != shapes and _is_valid(c, ranks)]
+    free = frozenset(n for candidate in others for n in _changed(base, candidate))
+    found: dict[str, Invocation] = {}
+    kinds = [
+        iter(others),
+        *(
+            (c for c in kind(base, free) if _shapes(c) != shapes and _is_valid(c, ranks))
+            for kind in (_single, _empty, _equal, _unequal)
+        ),
+    ]
+    while kinds and len(found) < count:
+        kind = kinds.pop(0)
+        # A candidate of two kinds is taken for the first.
+        new = next((candidate for candidate in kind if candidate.case_id not in found), None)
+        if new is not None:
+            found[new.case_id] = new
+            kinds.append(kind)
+    return tuple(found.values())
+
+
+def _is_valid(candidate: Invocation, ranks: Sequence[int]) -> bool:
+    try:
+        outputs = run_reference(candidate).expected
+    except CallRejected:
+        return False
+    return [array.ndim for array in outputs] == list(ranks)
+
+
+def _shapes(call: Invocation) -> list[tuple[int, ...]]:
+    return [spec.shape for spec in call.tensors()]
+
+
+def _changed(base: Invocation, other: Invocation) -> Iterator[int]:
+    """The sizes of `base` that are others in `other`."""
+    for ours, theirs in zip(_shapes(base), _shapes(other), strict=True):
+        yield from (n for n, m in zip(ours, theirs, strict=True) if n != m)
+
+
+def _sizes(base: Invocation) -> list[int]:
+    return sorted({n for spec in base.tensors() for n in spec.shape if n > 1})
+
+
+def _other(base: Invocation) -> Iterator[Invocation]:
+    """All of them one more, twice as many, three more, one less but 2; then each of them."""
+    sizes = _sizes(base)
+    for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)) if sizes else ():
+        yield _resized(base, {n: max(factor * n + summand, 2) for n in sizes})
+    for factor, summand in ((1, 1), (2, 0), (1, -1)):
+        for n in reversed(sizes):
+            yield _resized(base, {n: max(factor * n + summand, 2)})
+
+
+def _single(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    yield from _all_or_one(base, free, 1)
+
+
+def _empty(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    yield from _all_or_one(base, free, 0)
+
+
+def _all_or_one(base: Invocation, free: frozenset[int], size: int) -> Iterator[Invocation]:
+    sizes = sorted(free)
+    for n in sizes:
+        yield _resized(base, {n: size})
+    if len(sizes) > 1:
+        yield _resized(base, dict.fromkeys(sizes, size))
+
+
+def _equal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    """Two sizes made equal that differed."""
+    for one, other in itertools.combinations(sorted(free), 2):
+        yield _resized(base, {one: other})
+        yield _resized(base, {other: one})
+
+
+def _unequal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
+    """A size that several dimensions have, in one of them, counted from the end or the start, another one."""
+    repeated = [n for n in sorted(free) if any(spec.shape.count(n) > 1 for spec in base.tensors())]
+    for n in repeated:
+        for place in range(max(len(spec.shape) for spec in base.tensors())):
+            for axis in (-1 - place, place):
+                yield base.map_tensors(lambda spec, n=n, axis=axis: _resize(spec, {n: n + 1}, axis))  # type: ignore[misc]
+
+
+def _resized(base: Invocation, sizes: dict[int, int]) -> Invocation:
+    return base.map_tensors(lambda spec: _resize(spec, sizes))
+
+
+def _resize(spec: TensorSpec, sizes: dict[int, int], axis: int | None = None) -> TensorSpec:
+    """With other sizes, in one dimension alone where `axis` names it."""
+    places = range(len(spec.shape))
+    changed = places if axis is None else places[axis : axis + 1 or None]
+    shape = tuple(sizes.get(n, n) if i in changed else n for i, n in enumerate(spec.shape))
+    values = spec.values
+    assert isinstance(values, Recipe)
+    if values.domain[0] in _SIZED_DOMAINS:
+        first, *rest = (sizes.get(int(n), n) for n in values.domain[1:])
+        values = replace(values, domain=(values.domain[0], first, *rest))
+    strides = [0] * len(shape)
+    step = min((s for s in spec.strides if s), default=1)
+    for dim in sorted(range(len(shape)), key=lambda i: (spec.strides[i], -i)):
+        if spec.strides[dim]:
+            strides[dim] = step
+            step *= max(shape[dim], 1)
+    return replace(spec, shape=shape, strides=tuple(strides), values=values)
+
+
+def carry_out(task: ResizeTask, worker: WorkerProcess) -> None:
+    """Find the variants of each base, and send them."""
+    for index, base in task.bases:
+        worker.send(Step(Stage.REFERENCE, None, ((index, 0),)))
+        try:
+            found = variants(base, task.count)
+        except CallRejected:
+            # PyTorch rejects the base itself, which the task that runs it will report.
+            found = ()
+        worker.send(Resized(index, found))

@@ -1,0 +1,326 @@
+"""Keeps a worker process alive, hands it tasks, and finds out which case killed it.
+
+A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
+nothing: what was reported before it stands, the cases under way are halved until the guilty one is
+alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where a
+runtime hung, it is waited for a tenth as long with each case of that run alone, with the other
+values of a structure that hung, and with later calls of the same overload.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage
+from harness.core.invocation import Invocation
+from harness.core.isolation import Blackboard, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
+from harness.pipeline.task import (
+    OWN_FAULT,
+    Finished,
+    Group,
+    MemberKey,
+    Noted,
+    Resized,
+    ResizeTask,
+    Result,
+    Started,
+    Step,
+    Task,
+    WorkerTask,
+)
+
+#: The option that sets a limit that a worker is ended for.
+_OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
+#: Why a runtime is not waited for to the limit.
+_AFTER_VALUES = ", after other values of the same structure were waited for to the limit"
+_AMONG_OTHERS = ", after it was waited for to the limit among other cases"
+_AFTER_CALLS = ", after other calls of the overload were waited for to the limit"
+
+# The first process that is forked decides what all of them have, so it is said as early as possible.
+preload_in_fork_server("harness.pipeline.preload")
+
+
+class WorkerFailed(RuntimeError):
+    """The worker process does not start or dies before it has begun anything; says why."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended: `CRASH` or `TIMEOUT`, and in what words; and what it had announced last."""
+
+    outcome: Outcome
+    message: str
+    announced: object = None
+
+
+class Supervisor:
+    """Runs tasks in a worker process of its own.
+
+    Args:
+        timeout: Seconds that one step of a batch may take: one reference call, one export, one
+            load, one run.
+        memory_limit: Bytes of resident memory that the worker may reach.
+        recycle_after: Tasks after which the worker is replaced, which bounds what exporters and
+            runtimes leak. Forking a new one costs some tens of milliseconds.
+    """
+
+    def __init__(self, *, timeout: float = 120.0, memory_limit: int = 4 * 2**30, recycle_after: int = 50) -> None:
+        self._timeout = timeout
+        self._recycle_after = recycle_after
+        self._directory = tempfile.TemporaryDirectory(prefix="harness-board-")
+        self._board = Blackboard(Path(self._directory.name) / "board")
+        self._worker = IsolatedProcess(
+            partial(_serving, self._board), fork=True, memory_limit=memory_limit, board=self._board
+        )
+        #: Converter, overload and backend of runs that were waited for to the limit.
+        self._waited_for: set[tuple[str, str, str]] = set()
+        #: Backend name → version and device, as the worker found them.
+        self.backends: dict[str, Started] = {}
+        #: What a person should know of the converters that took part.
+        self.notes: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the worker."""
+        self._worker.close()
+        self._directory.cleanup()
+
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id of the worker, None where none runs."""
+        return self._worker.pid
+
+    def run(self, task: Task) -> Iterator[list[Result]]:
+        """Carry out `task`: one `Result` per case and backend, in lists as they come."""
+        stack = [task]
+        #: Groups during which the process died in company → how.
+        accused: dict[int, str] = {}
+        while stack:
+            current = self._in_doubt(stack.pop())
+            done: set[tuple[MemberKey, str]] = set()
+            step: Step | None = None
+            died = False
+            for message in self.serve(current):
+                if isinstance(message, Step):
+                    step = message
+                elif isinstance(message, list):
+                    done.update((r.case, r.backend) for r in message)
+                    yield message
+                elif isinstance(message, Death):
+                    if isinstance(message.announced, Step):
+                        step = message.announced
+                    died = True
+                    self._note_hang(current, step, message.outcome)
+                    verdicts, rest = _after_death(current, done, step, message)
+                    if verdicts:
+                        yield verdicts
+                    elif step is not None and message.outcome is Outcome.CRASH:
+                        accused.update({group: message.message for group, _ in step.cases})
+                    stack.extend(rest)
+            if not died and len(current.groups) == 1 and current.groups[0].index in accused:
+                self._note_death_in_company(current, accused[current.groups[0].index])
+
+    def _in_doubt(self, task: Task) -> Task:
+        """The task, with what is known of hangs of its overload."""
+        known = {
+            backend: _AFTER_CALLS
+            for backend in task.backends
+            if any(key in self._waited_for for key in _runs(task, backend))
+        }
+        return replace(task, hung={**known, **task.hung})
+
+    def _note_death_in_company(self, task: Task, how: str) -> None:
+        overload, where = task.groups[0].exported.overload, " and ".join(task.backends)
+        note = f"{where}: {overload} was run when the process ended after other cases ({how.partition(chr(10))[0]})"
+        self.notes.append(f"{note}; alone it does not end it")
+
+    def _note_hang(self, task: Task, step: Step | None, outcome: Outcome) -> None:
+        if step and step.backend and (step.stage, outcome) == (Stage.RUN, Outcome.TIMEOUT):
+            self._waited_for |= _runs(task, step.backend)
+
+    def resize(self, bases: Sequence[Invocation], count: int) -> list[tuple[Invocation, ...]]:
+        """At most `count` valid invocations of other sizes for each of `bases`, in their order."""
+        found: dict[int, tuple[Invocation, ...]] = {}
+        left = list(enumerate(bases))
+        while left:
+            step: Step | None = None
+            for message in self.serve(ResizeTask(tuple(left), count)):
+                if isinstance(message, Resized):
+                    found[message.index] = message.variants
+                elif isinstance(message, Step):
+                    step = message
+                elif isinstance(message, Death):
+                    if step is None:
+                        raise WorkerFailed(message.message)
+                    # Growing it killed PyTorch; the base itself is run and judged anyway.
+                    found.setdefault(step.cases[0][0], ())
+            left = [(i, base) for i, base in left if i not in found]
+        return [found[i] for i in range(len(bases))]
+
+    def serve_alone(self, task: WorkerTask) -> Iterator[Any]:
+        """As `serve`, in a worker of its own: what PyTorch keeps of one export can make the next one fail."""
+        if self._worker.served:
+            self._worker.stop()
+        return self.serve(task)
+
+    def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
+        """Messages of one task; a `Death` comes last where the worker did not survive it.
+
+        Args:
+            task: What to do.
+            patience: The share of the time limit that a step of it may take, though not less than 5 seconds.
+
+        Raises:
+            WorkerFailed: no worker can be started.
+        """
+        if self._worker.served >= self._recycle_after:
+            self._worker.stop()
+        self._board.clear()
+        try:
+            self._worker.send(task)
+        except ProcessDied as died:
+            raise WorkerFailed(died.account) from None
+        limit = _shortened(self._timeout, patience)
+        in_doubt = False
+        while True:
+            try:
+                message = self._worker.receive(_shortened(limit, _BRIEFLY) if in_doubt else limit)
+            except ProcessDied as died:
+                outcome = Outcome.TIMEOUT if died.hung else Outcome.CRASH
+                sentence = died.account + _OPTIONS.get(died.limit, "")
+                yield Death(outcome, sentence, self._board.read())
+                return
+            if isinstance(message, Step):
+                in_doubt = isinstance(task, Task) and message.backend in task.hung
+            if isinstance(message, Started):
+                self.backends[message.backend] = message
+            elif isinstance(message, Noted):
+                if message.note not in self.notes:
+                    self.notes.append(message.note)
+            elif isinstance(message, Finished):
+                if message.lost:
+                    self._worker.stop()
+                    yield Death(Outcome.CRASH, message.lost, self._board.read())
+                return
+            else:
+                yield message
+
+
+def _runs(task: Task, backend: str) -> set[tuple[str, str, str]]:
+    return {(task.converter, group.exported.overload, backend) for group in task.groups}
+
+
+#: The share of the time limit that a runtime is waited for where it has hung before.
+_BRIEFLY = 0.1
+
+
+def _shortened(timeout: float, patience: float) -> float:
+    return min(timeout, max(5.0, timeout * patience))
+
+
+def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
+    # What it imports is loaded in the fork server already, and not needed here.
+    from harness.pipeline.worker import start_worker
+
+    def announce(message: object) -> None:
+        board.write(message)
+        # What was printed up to now is of other cases.
+        os.ftruncate(2, 0)
+
+    return start_worker(send, announce)
+
+
+def _after_death(
+    task: Task, done: set[tuple[MemberKey, str]], step: Step | None, death: Death
+) -> tuple[list[Result], list[Task]]:
+    """Verdicts on the guilty, and what is left to do."""
+    if step is None:
+        raise WorkerFailed(f"the worker process ended before it began: {death.message}")
+    hit = (step.backend,) if step.backend else task.backends
+    suspects = list(dict.fromkeys(group for group, _ in step.cases))
+    known = {(result.case, result.backend): result for result in step.standing}
+    guilty: list[Result] = []
+    split: list[set[int]] = []
+    hung: set[tuple[int, str]] = set()
+    said = death.message
+    if step.backend and death.outcome is Outcome.TIMEOUT:
+        said += task.hung.get(step.backend, "")
+    in_company = step.backend is not None and len(task.groups) > 1 and not known
+    if len(suspects) == 1 and death.outcome is Outcome.CRASH and in_company:
+        # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
+        split = [set(suspects)]
+    elif len(suspects) == 1:
+        guilty = [
+            known.get((case, backend))
+            or Result(
+                case=case,
+                backend=backend,
+                stage=step.stage,
+                outcome=death.outcome,
+                blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
+                message=said,
+            )
+            for case in step.cases
+            for backend in hit
+            if (case, backend) not in done
+        ]
+        done = done | {(r.case, r.backend) for r in guilty}
+        if death.outcome is Outcome.TIMEOUT:
+            hung = {(suspects[0], backend) for backend in hit}
+    elif death.outcome is Outcome.TIMEOUT:
+        # Each half that holds the guilty case would be waited for as long again.
+        split = [{suspect} for suspect in suspects]
+    else:
+        middle = len(suspects) // 2
+        split = [set(suspects[:middle]), set(suspects[middle:])]
+    among = set(suspects) if split and (death.outcome, step.stage) == (Outcome.TIMEOUT, Stage.RUN) else set()
+
+    def doubt(group: int, backend: str) -> str:
+        if (group, backend) in hung:
+            return _AFTER_VALUES
+        return task.hung.get(backend) or (_AMONG_OTHERS if group in among and backend in hit else "")
+
+    return guilty, _left(task, done, doubt, split)
+
+
+def _left(
+    task: Task, done: set[tuple[MemberKey, str]], doubt: Callable[[int, str], str], split: Sequence[set[int]]
+) -> list[Task]:
+    """What is left of a task, in parts of `split` groups each and one of all others.
+
+    `doubt` says of a group and a backend why the backend may hang there; "" for no reason.
+    """
+    pending: dict[tuple[tuple[str, str], ...], list[Group]] = {}
+    for group in task.groups:
+        by_backends: dict[tuple[tuple[str, str], ...], list[tuple[int, Invocation]]] = {}
+        for case, invocation in group.cases:
+            left = [b for b in task.backends if ((group.index, case), b) not in done]
+            if left:
+                doubts = tuple((backend, doubt(group.index, backend)) for backend in left)
+                by_backends.setdefault(doubts, []).append((case, invocation))
+        for key, cases in by_backends.items():
+            pending.setdefault(key, []).append(replace(group, cases=tuple(cases)))
+    tasks = []
+    for doubts, groups in pending.items():
+        backends = tuple(backend for backend, _ in doubts)
+        why = {backend: words for backend, words in doubts if words}
+        for suspected in [*split, None]:
+            chosen = tuple(
+                g
+                for g in groups
+                if (g.index in suspected if suspected is not None else not any(g.index in s for s in split))
+            )
+            if chosen:
+                tasks.append(replace(task, groups=chosen, backends=backends, hung=why))
+    return tasks

@@ -1,0 +1,207 @@
+"""What travels between the process that supervises and the process that works: plain values.
+
+How the record says that a case ran on the CPU although the backend's device is another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol, TypeAlias
+
+from harness.compare.diagnosis import Diagnosis
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.tolerances import Tolerance
+from harness.compare.verdict import Outcome, Stage
+from harness.core.invocation import Invocation
+
+#: (group index, case index within the group): names a case within a task.
+MemberKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases that share one exported structure.
+
+    Attributes:
+        index: Unique within a unit; names the group's inputs and outputs in a batch.
+        exported: The invocation whose shapes are exported.
+        cases: Case index → invocation to run. In a static group all have the structure of
+            `exported`; in a dynamic one they differ in shapes.
+    """
+
+    index: int
+    exported: Invocation
+    cases: tuple[tuple[int, Invocation], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How tasks are executed; the same for a whole run.
+
+    Attributes:
+        opset: To emit; None for the converter's default.
+        batch_size: Structures per export.
+        public_api: Let converters keep nothing between exports.
+        dynamic: Export with dynamic dimensions.
+        rules: Files of conversion functions to use in place of the converter's own.
+        blame: Find out whose defect each failure is.
+        witnesses: Backends that are asked about another backend's failure; None for those whose
+            `BackendEntry` says so.
+        last_witnesses: Those that are asked only where the failure cannot be decided without them.
+        runs: How often a case that draws at random is run at most, to find a failure that is known of.
+        tolerance: What the user allows the outputs of a model; None for what roundings explain.
+    """
+
+    opset: int | None = None
+    batch_size: int = 64
+    public_api: bool = False
+    dynamic: bool = False
+    rules: tuple[str, ...] = ()
+    blame: bool = True
+    witnesses: tuple[str, ...] | None = None
+    last_witnesses: tuple[str, ...] | None = None
+    runs: int = 1
+    tolerance: Tolerance | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """Groups to put through one converter and some backends.
+
+    Attributes:
+        hung: Of backends that are waited for less with these groups, why, as a message ends.
+    """
+
+    handler: ClassVar[str] = "harness.pipeline.case_runner:carry_out"
+
+    groups: tuple[Group, ...]
+    converter: str
+    backends: tuple[str, ...]
+    settings: Settings
+    hung: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ResizeTask:
+    """Invocations to find other valid sizes for, for dynamic exports: `count` variants of each base."""
+
+    handler: ClassVar[str] = "harness.pipeline.resize:carry_out"
+
+    bases: tuple[tuple[int, Invocation], ...]
+    count: int
+
+
+@dataclass(frozen=True)
+class Resized:
+    """The variants found for one base."""
+
+    index: int
+    variants: tuple[Invocation, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the worker is about to do, with which cases; if it dies or hangs, this is what it was doing.
+
+    The backend is None but at the stages `LOAD`, `RUN` and `COMPARE`. `standing` has the results of its cases
+    where these are known already, and the step only looks for more: they hold if it is not survived.
+    """
+
+    stage: Stage
+    backend: str | None
+    cases: tuple[MemberKey, ...]
+    standing: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of one case with one backend; a `Verdict` without what the supervisor knows.
+
+    Attributes:
+        diagnosis: Of a failure, once witnesses have been asked.
+        model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+        outputs: Of a wrong result: the outputs that it is about; none for all.
+        further: Of a failure: what else is wrong with the case, each as if it were the only failure.
+        onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
+        placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
+        raised_by: Of a failure to convert or to capture: the part of PyTorch that raised, as `raising_part` says; ""
+            for the converter.
+    """
+
+    case: MemberKey
+    backend: str
+    stage: Stage
+    outcome: Outcome
+    blame: str = ""
+    diagnosis: Diagnosis | None = None
+    message: str = ""
+    comparison: OutputComparison | None = None
+    rule: str = ""
+    model: bytes = b""
+    opset: int | None = None
+    convert_ms: float | None = None
+    load_ms: float | None = None
+    run_ms: float | None = None
+    onnx_operators: str = ""
+    placement: str = ""
+    raised_by: str = ""
+    outputs: tuple[int, ...] = ()
+    further: tuple[Result, ...] = ()
+
+
+@dataclass(frozen=True)
+class Started:
+    """A backend has been started; its facts for the record."""
+
+    backend: str
+    version: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A converter has been started of which a person should know something: a line."""
+
+    note: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The task is over; with `lost`, that a device is or what went wrong within the harness, it is not done,
+    and the process must not be used again."""
+
+    lost: str = ""
+
+
+#: How the message of a failure begins that is the harness's own: no other component may be blamed for it.
+OWN_FAULT = "the harness itself failed"
+
+
+class WorkerTask(Protocol):
+    """What a worker can be asked to do: a plain value."""
+
+    @property
+    def handler(self) -> str:
+        """The function that carries it out, as ``module:function``; the worker calls it with the task and
+        itself, a `harness.pipeline.worker.WorkerProcess`. Its module is imported in the worker only."""
+
+
+#: How the words begin of a case of which nodes ran on the CPU.
+FELL_BACK = "fell back to CPU: "
+_WHOLLY = " (nothing ran on the device)"
+#: The runtime computed the whole case when it loaded the model, as nothing in it depends on an input.
+FOLDED = "computed on the CPU while it was loaded"
+NOT_TOLD = "not known: the runtime does not tell"
+
+
+def fell_back(operators: Iterable[str], *, wholly: bool) -> str:
+    """The words for a case whose nodes of those ONNX operators ran on the CPU, or all of its nodes."""
+    return f"{FELL_BACK}{', '.join(sorted(set(operators)))}{_WHOLLY if wholly else ''}"
+
+
+def operators_on_cpu(placement: str) -> list[str]:
+    """The ONNX operators that such words name."""
+    if not placement.startswith(FELL_BACK):
+        return []
+    return placement.removeprefix(FELL_BACK).removesuffix(_WHOLLY).split(", ")

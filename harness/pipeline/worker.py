@@ -1,0 +1,149 @@
+"""The process that runs PyTorch, exporters and runtimes, so that it may die in place of the session."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import logging
+import traceback
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import TypeAlias
+
+import torch
+
+from harness.convert.converter import Converter, HasFastLane, find_converter
+from harness.convert.rules.rule import RuleBook
+from harness.core.documents import describe_error
+from harness.core.isolation import Send
+from harness.core.recent import Recent
+from harness.generate.case_library import load_cases
+from harness.pipeline.batch_export import Answered
+from harness.pipeline.task import OWN_FAULT, Finished, Noted, Settings, Started, Step, WorkerTask
+from harness.run.backend import BACKENDS, Backend, DeviceLost
+
+
+def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:
+    """What carries out tasks in this process; see `WorkerProcess` for the arguments."""
+    # One thread a process: the harness runs as many processes as the user asks for.
+    torch.set_num_threads(1)
+    # What exporters log, they log on every call.
+    logging.disable(logging.CRITICAL)
+    # Operators are judged as their family files say, whoever started the fork server.
+    load_cases()
+    # As the fork server has done with what it imported.
+    gc.freeze()
+    # An export makes graphs of many small objects; looking through them again and again costs more than what
+    # is found early. So many take some two hundred megabytes, and most workers are replaced before.
+    gc.set_threshold(2_000_000, 5, 5)
+    return WorkerProcess(send, announce).serve
+
+
+#: Cases of small tensors: some tens of megabytes.
+_CASES_KEPT = 1024
+#: A converter, and the user's rules that it was started with.
+StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
+
+
+class CannotStart(Exception):
+    """A backend that seemed to be available does not start, in its own words: no case can be run in it."""
+
+
+class WorkerProcess:
+    """What a task has of the process that carries it out: started converters and backends, a way back.
+
+    Args:
+        send: Takes a handler's messages, and at last `Finished`.
+        announce: Takes what a handler is about to do, which the session looks at if the process ends; far
+            cheaper than a message. None where it is not read.
+    """
+
+    def __init__(self, send: Send, announce: Send | None = None) -> None:
+        self.send = send
+        self.announce = announce or _unheard
+        self._announces = announce is not None
+        self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
+        self._backends: dict[str, Backend] = {}
+        #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
+        self.answered: Recent[Hashable, Answered] = Recent(_CASES_KEPT)
+
+    def serve(self, task: WorkerTask) -> None:
+        """Carry out `task`, and say how that ended."""
+        module, _, function = task.handler.partition(":")
+        try:
+            getattr(importlib.import_module(module), function)(task, self)
+        except DeviceLost as error:
+            self.send(Finished(lost=str(error) or "the device was lost"))
+        except CannotStart as error:
+            self.send(Finished(lost=str(error)))
+        except Exception as error:
+            # What converters, backends and PyTorch raise is caught where they are called.
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(where.filename).name}:{where.lineno}"
+            self.send(Finished(lost=f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"))
+        else:
+            self._send_notes()
+            self.send(Finished())
+        if any(backend.device != "cpu" for backend in self._backends.values()):
+            # What failed is part of cycles with the models that were loaded, whose memory a device has little of.
+            gc.collect()
+
+    def _send_notes(self) -> None:
+        """What has been learned of a converter's fast lane; the supervisor drops what it knows."""
+        for converter, _ in self._converters.values():
+            if isinstance(converter, HasFastLane) and converter.trust is not None:
+                for note in converter.trust.notes:
+                    self.send(Noted(note))
+
+    def begin(self, step: Step, *, send: bool = False) -> None:
+        """Say what is about to be done with some cases: announced, or with `send` sent as a message."""
+        if self._announces and not send and not step.standing:
+            try:
+                self.announce(step)
+            except ValueError:
+                # There is no room for so many cases.
+                pass
+            else:
+                return
+        # What was announced before is over.
+        self.announce(None)
+        self.send(step)
+
+    def start(self, name: str) -> Backend:
+        """The backend called `name`, whose facts the supervisor learns for the record."""
+        backend = self.backend(name)
+        self.send(Started(name, backend.version, backend.device))
+        return backend
+
+    def backend(self, name: str) -> Backend:
+        """The backend called `name`, started once."""
+        if name not in self._backends:
+            entry, argument = BACKENDS.find(name)
+            try:
+                self._backends[name] = entry.create(argument)
+            except DeviceLost:
+                raise
+            except Exception as error:
+                raise CannotStart(f"{name} does not start: {describe_error(error)}") from error
+        return self._backends[name]
+
+    def converter(self, name: str, settings: Settings) -> StartedConverter:
+        """The converter called `name`, started once, with the user's rules for it."""
+        key = (name, settings.public_api, settings.rules)
+        if key not in self._converters:
+            self._converters[key] = _start(*key)
+            for note in find_converter(name).notes():
+                self.send(Noted(note))
+        return self._converters[key]
+
+
+def _unheard(said: object) -> None:
+    pass
+
+
+def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> StartedConverter:
+    entry = find_converter(name)
+    book = RuleBook.for_converter(rules, name)
+    if not book.rules or entry.create_with_rules is None:
+        return entry.create(public_api), None
+    return entry.create_with_rules(public_api, book), book
