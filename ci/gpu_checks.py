@@ -17,6 +17,7 @@ from gpu_judging import BESIDE, DEPENDENT, NotRun, Rows
 
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
@@ -171,7 +172,7 @@ class GpuChecks:
             due[guilty] = "crash"
         unit = Unit(
             overload="aten.neg.default",
-            converter="dynamo",
+            route=Route(converter="dynamo"),
             backends=(faulty, BESIDE),
             replay=tuple(Replayed(call, None) for call in calls),
             settings=Settings(blame=False),

@@ -23,13 +23,14 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import Converter, UnsupportedOperator, find_converter
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_examples
 from harness.generate.operator_case import judge_of
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Task, WorkerTask
 from harness.plan.unit import Unit, run_unit
@@ -99,7 +100,7 @@ def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Sai
         stage = Stage.CONVERT
         dims = tuple(frozenset[int]() for _ in reference.feeds)
         member = Exportable(0, bind(invocation), build_tensors(invocation), len(reference.expected), dims)
-        model = converter.convert(export_request([member], opset=None, dynamic=False))
+        model = converter.convert(export_request([member], Route(converter=converter.name)))
         stage = Stage.CHECK
         if len(model.graph.output) != len(reference.expected):
             raise ValueError("another number of outputs")
@@ -156,7 +157,7 @@ def units(names: Sequence[str], converter: str, examples: int, values: int | Non
     for name in names:
         yield Unit(
             overload=name,
-            converter=converter,
+            route=Route(converter=converter),
             backends=(BACKEND,),
             examples=examples,
             values=values,

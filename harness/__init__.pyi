@@ -2,6 +2,7 @@
 
 from .app.session import Session as Session
 from .compare.verdict import Verdict as Verdict
+from .core.route import Route as Route
 from .generate.case_library import load_cases as load_cases
 from .pipeline.supervisor import Supervisor as Supervisor
 from .plan.options import Options as Options

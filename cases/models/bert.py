@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 _WORDS, _WIDTH, _HEADS, _LONGEST = 60, 32, 4, 32
 

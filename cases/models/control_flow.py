@@ -7,7 +7,7 @@ from torch import nn
 from torch._higher_order_ops.scan import scan
 from torch._higher_order_ops.while_loop import while_loop
 
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 
 class Gate(nn.Module):

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 _SOURCE = "Radford, Metz, Chintala, Unsupervised Representation Learning with DCGANs, ICLR 2016"
 #: Size of the latent vector, and channels of the widest layers over eight.

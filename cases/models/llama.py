@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 _WORDS, _WIDTH, _HEADS, _KV_HEADS, _LAYERS = 64, 32, 4, 2, 2
 _HEAD = _WIDTH // _HEADS

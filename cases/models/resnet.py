@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 
 class BasicBlock(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cases.models._weights import trained
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 #: Configuration A; 0 is a pooling layer. Channels / 16.
 _LAYERS = (4, 0, 8, 0, 16, 16, 0, 32, 32, 0, 32, 32, 0)

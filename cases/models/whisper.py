@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cases.models._weights import trained
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 _MELS, _WIDTH, _HEADS, _WORDS, _LONGEST = 16, 32, 4, 48, 24
 

@@ -25,6 +25,7 @@ from harness.convert.torch_private import quiet
 from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Invocation
 from harness.core.overloads import match
+from harness.core.route import Route
 from harness.coverage.asker import Asker
 from harness.coverage.survey import ACCEPTED
 from harness.generate.case_library import COMPLEX_FORMS, declared_cases
@@ -68,7 +69,7 @@ def converts(converter: Converter, call: Invocation) -> bool:
     try:
         exported = Exportable.of(call, outputs=len(run_reference(call).expected))
         with quiet():
-            model = export_alone(converter, exported)
+            model = export_alone(converter, exported, Route(converter=converter.name))
     except Exception:
         return False
     places = (*model.graph.input, *model.graph.output)

@@ -47,7 +47,7 @@ from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.generate.cases_home import cases_directory
 from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
 from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
-from harness.pipeline.models.model_loading import load_model, load_models
+from harness.pipeline.model_loading import load_model, load_models
 from harness.record.layout import replacing
 
 #: Nothing is downloaded, whatever a package would like to.

@@ -12,7 +12,7 @@ from harness.app import model_windows
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
-from harness.pipeline.models.model_loading import load_models
+from harness.pipeline.model_loading import load_models
 from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.record.layout import reason
 

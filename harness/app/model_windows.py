@@ -13,7 +13,7 @@ from typing import Any
 from harness.core.overloads import UnknownOperator, match
 from harness.core.plugins import UnknownName
 from harness.generate.case_library import load_cases
-from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.model_loading import ModelProblem
 from harness.plan.options import UsageProblem
 
 _DIRECTORY = Path(".conformance") / "windows"

@@ -209,8 +209,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _item_id(unit: Unit | ModelUnit) -> str:
-    mode = "" if unit.shape_mode == "static" else f"-{unit.shape_mode}"
-    return f"{unit.overload}-{unit.converter}{mode}"
+    mode = f"-{unit.route.shape_mode}" if unit.route.dynamic else ""
+    return f"{unit.overload}-{unit.route.export}{mode}"
 
 
 @pytest.hookimpl(trylast=True)

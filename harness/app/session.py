@@ -172,7 +172,7 @@ class Session:
             harness.record.layout.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
-            plain = replace(unit, settings=replace(unit.settings, rules=()))
+            plain = replace(unit, route=replace(unit.route, rules=()))
             self._record(plain, self._without)
         return self._record(unit, self._writer, self._baseline)
 
@@ -217,7 +217,7 @@ class Session:
             harness.record.layout.ResultsError: the record cannot be written.
         """
         if self._without is not None:
-            plain = replace(unit, settings=replace(unit.settings, rules=(), blame=False))
+            plain = replace(unit, route=replace(unit.route, rules=()), settings=replace(unit.settings, blame=False))
             self._without.write(one.verdict for one in run_model_unit(plain, self._supervisor))
             self._without.flush()
         outcomes = list(run_model_unit(unit, self._supervisor, _locate if unit.settings.blame else None))
@@ -255,12 +255,10 @@ class Session:
 
 def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:
     task = DivergeTask(
-        word=unit.word,
-        converter=unit.converter,
-        backend=backend,
+        source=unit.source,
+        route=replace(unit.route, backend=backend),
         settings=unit.settings,
         case=case,
-        variant=unit.variant,
     )
     return find_divergence(task, supervisor)
 

@@ -15,7 +15,6 @@ from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import describe_error
 from harness.pipeline.chain import CallAlone, Caller, run_calls
-from harness.pipeline.run_steps import StepFailure
 from harness.pipeline.task import Group
 from harness.run.backend import REFERENCE
 
@@ -41,13 +40,13 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     done so.
     """
     otherwise = 0
-    failure, settings = context.failure, context.settings
+    failure = context.failure
     backends = [context.accused]
     if failure.outcome is Outcome.MISMATCH and context.is_onnx:
         backends.append(context.backend(REFERENCE))
-    caller = Caller(context.converter(failure.converter), backends, settings.opset, failure.group.index)
-    for alone in run_calls(caller, context.invocation, failure.group.exported if settings.dynamic else None):
-        if alone is not None and alone.passes:
+    caller = Caller(context.converter(failure.converter), backends, context.route, failure.group.index)
+    for alone in run_calls(caller, context.invocation, failure.group.exported if context.route.dynamic else None):
+        if alone is not None and alone.run.passes:
             continue
         found = _failure(context, alone) if alone is not None else None
         if found is not None and _way(found) == _way(context):
@@ -67,21 +66,21 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
 
 def _failure(context: FailureContext, alone: CallAlone) -> FailureContext:
     """The failure of a call by itself."""
-    if isinstance(alone.got, StepFailure):
-        stage, outcome, message = alone.got.stage, alone.got.outcome, describe_error(alone.got.error)
+    run = alone.run
+    if run.failure is not None:
+        message = describe_error(run.failure.error)
     else:
-        assert alone.comparison is not None
-        stage, outcome, message = Stage.COMPARE, Outcome.MISMATCH, alone.comparison.message
-    group = Group(context.failure.group.index, alone.exported, ((0, alone.invocation),))
+        message = run.comparison.message if run.comparison is not None else run.note
+    group = Group(context.failure.group.index, alone.exported, ((0, alone.reference.invocation),))
     found: Failure = replace(
         context.failure,
         group=group,
-        backend=alone.backend,
+        route=replace(context.route, backend=alone.backend),
         case=0,
-        stage=stage,
-        outcome=outcome,
+        stage=run.stage,
+        outcome=run.outcome,
         message=message,
-        model=alone.model.SerializeToString() if isinstance(alone.model, onnx.ModelProto) else b"",
+        model=run.artefact.SerializeToString() if isinstance(run.artefact, onnx.ModelProto) else b"",
         outputs=(),
         # A rule of an optimiser may be what is wrong with a call, too.
         thorough=True,

@@ -20,6 +20,7 @@ from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
+from harness.core.route import Route
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -133,12 +134,12 @@ def _hear(
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
     """Hear the witnesses of each failure in a worker, and send the outcome."""
     exports: dict[tuple[int, str], object] = {}
-
-    def converter(name: str) -> Converter:
-        return worker.converter(name, task.settings)[0]
-
     for failure in task.failures:
         index = failure.index
+
+        def converter(name: str, route: Route = failure.route) -> Converter:
+            return worker.converter(replace(route, converter=name))[0]
+
         worker.announce(Asking(index, ""))
         context = FailureContext(failure, task.settings, converter, worker.backend, exports)
         dead = task.barred | {witness for i, witness in task.dead if i == index}

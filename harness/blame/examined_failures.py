@@ -35,6 +35,7 @@ from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, 
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import calls_of, is_program
+from harness.core.route import Route
 from harness.pipeline.submodel import all_nodes
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT, Group, Result, Task
@@ -85,7 +86,7 @@ def _can_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[R
 def _blame(outcome: Outcome, known: _Heard) -> str:
     stage = Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN
     said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
-    return decide(FailureSummary(stage, outcome, "", ""), said).blame
+    return decide(FailureSummary(stage, outcome, Route(converter="")), said).blame
 
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
@@ -122,26 +123,26 @@ def signature(result: Result) -> str:
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
 
 
-def not_examined(result: Result, invocation: Invocation, converter: str) -> Result:
+def not_examined(result: Result, invocation: Invocation, route: Route) -> Result:
     """A failure of which no witness has been asked, or none could be."""
-    decision = _known_at_once(result, converter) or Decision(UNKNOWN, "not-examined")
-    further = tuple(not_examined(one, invocation, converter) for one in result.further)
-    return _with_diagnosis(replace(result, further=further), invocation, converter, decision)
+    decision = _known_at_once(result, route) or Decision(UNKNOWN, "not-examined")
+    further = tuple(not_examined(one, invocation, route) for one in result.further)
+    return _with_diagnosis(replace(result, further=further), invocation, route, decision)
 
 
-def _with_diagnosis(result: Result, invocation: Invocation, converter: str, decision: Decision) -> Result:
-    diagnosis = diagnose(result, invocation, converter, decision)
+def _with_diagnosis(result: Result, invocation: Invocation, route: Route, decision: Decision) -> Result:
+    diagnosis = diagnose(result, invocation, route.converter, decision)
     return replace(result, blame=decision.blame, diagnosis=diagnosis, model=b"")
 
 
-def _known_at_once(result: Result, converter: str) -> Decision | None:
+def _known_at_once(result: Result, route: Route) -> Decision | None:
     """The decision on a failure that needs no witness."""
     if result.blame == SPEC:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
         return Decision(SPEC, "left-open", testimony=(left_open,))
-    summary = FailureSummary(result.stage, result.outcome, converter, result.backend, result.message, result.raised_by)
-    return at_once(summary)
+    whole = replace(route, backend=result.backend)
+    return at_once(FailureSummary(result.stage, result.outcome, whole, result.message, result.raised_by))
 
 
 def _of_calls(result: Result) -> bool:
@@ -167,7 +168,7 @@ def with_blame(
     for i, result in enumerate(results):
         if i in found:
             continue
-        decision = _known_at_once(result, task.converter)
+        decision = _known_at_once(result, task.route)
         if decision is not None and not (is_program(_invocation(result, groups)) and _of_calls(result)):
             found[i] = decision
         else:
@@ -179,7 +180,7 @@ def with_blame(
         failures: list[Failure] = []
         for kind, members in kinds.items():
             known = kind in exemplified
-            failures += _complaints(members, results, groups, graphs[kind], task.converter, found, exemplified=known)
+            failures += _complaints(members, results, groups, graphs[kind], task.route, found, exemplified=known)
         blamed = ask_witnesses(BlameTask(tuple(failures), task.settings), supervisor) if failures else {}
         for failure in failures:
             answer = blamed.get(failure.index)
@@ -188,9 +189,7 @@ def with_blame(
     for kind, members in kinds.items():
         _inherit(members, results, groups, graphs[kind], found)
     results = [replace(r, outcome=Outcome.INACCURATE) if i in inaccurate else r for i, r in enumerate(results)]
-    blamed_all = iter(
-        _with_diagnosis(r, _invocation(r, groups), task.converter, found[i]) for i, r in enumerate(results)
-    )
+    blamed_all = iter(_with_diagnosis(r, _invocation(r, groups), task.route, found[i]) for i, r in enumerate(results))
     return [replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts]
 
 
@@ -199,7 +198,7 @@ def _inaccurate(
 ) -> dict[int, Mapping[str, Any]]:
     """Index of each result that formulas explain → the node with the formula."""
     failures = tuple(
-        _failure(i, result, groups, task.converter)
+        _failure(i, result, groups, task.route)
         for i, result in enumerate(results)
         if result.model and not result.further and _is_of_values(result)
     )
@@ -274,7 +273,7 @@ def _complaints(
     results: Sequence[Result],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
-    converter: str,
+    route: Route,
     found: dict[int, Decision],
     *,
     exemplified: bool,
@@ -315,7 +314,7 @@ def _complaints(
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
         replace(
-            _failure(i, results[i], groups, converter),
+            _failure(i, results[i], groups, route),
             thorough=results[i].case[0] in exported_again,
             example=i == firsts[0] and not exemplified,
         )
@@ -323,13 +322,12 @@ def _complaints(
     ]
 
 
-def _failure(index: int, result: Result, groups: Mapping[int, Group], converter: str) -> Failure:
+def _failure(index: int, result: Result, groups: Mapping[int, Group], route: Route) -> Failure:
     return Failure(
         index=index,
         group=groups[result.case[0]],
         case=result.case[1],
-        converter=converter,
-        backend=result.backend,
+        route=replace(route, backend=result.backend),
         stage=result.stage,
         outcome=result.outcome,
         message=result.message,

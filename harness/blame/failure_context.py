@@ -1,10 +1,6 @@
 """One failing case in the worker process, with what witnesses need to examine it.
 
-Models that witnesses load again, loaded once.
-
 A call with other numbers in its tensors.
-
-What a converter makes of a structure before its own optimiser, and of what.
 
 What the export before the exporter's optimiser gives.
 
@@ -15,18 +11,15 @@ One failing case in the worker process, with what witnesses need to look at it.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Self, TypeVar, cast
 
 import numpy as np
 import onnx
-from torch.export import ExportedProgram
 
 from harness.blame.nodes.judged_nodes import form_of
-from harness.blame.nodes.node_steps import RANDOM
 from harness.blame.nodes.walk import Walk, WrongStep
 from harness.blame.testimony import Failure
 from harness.compare.comparison import compare, wrong_elements
@@ -38,7 +31,7 @@ from harness.compare.output_comparison import OutputComparison, elements_of_kind
 from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
-from harness.convert.converter import Converter, HasProgram, HasUnoptimised, find_converter
+from harness.convert.converter import Converter, HasUnoptimised, find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
@@ -46,66 +39,13 @@ from harness.core.program import is_program
 from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
-from harness.pipeline.program import Exportable, export_alone, export_request
+from harness.pipeline.loaded_models import LoadedModels
+from harness.pipeline.program import Exportable, Translation, export_alone, translate
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_steps import StepFailure, narrowing, outputs_or_failure
-from harness.pipeline.submodel import all_nodes
+from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
 from harness.pipeline.task import Settings
-from harness.run.artefact import ONNX, AnyModel, Artefact
-from harness.run.backend import BACKENDS, REFERENCE, Backend, BackendSession, HasPlain, ShapeRange
-
-#: Loaded models that are kept: of what a witness loads, most is loaded again soon or never.
-_KEPT = 256
-#: The same on another device than the CPU, where a model of one node takes tens of megabytes.
-_KEPT_ON_DEVICE = 16
-#: Bytes of a model above which it is not kept.
-_LARGE = 2**20
-
-_Key = tuple[int, bytes]
-
-
-@dataclass
-class LoadedModels:
-    """The latest models that backends have loaded.
-
-    A model that draws at random is loaded each time: what it draws depends on what was drawn before. So is one
-    that the backend fails to load.
-    """
-
-    _kept: OrderedDict[_Key, tuple[Backend, BackendSession]] = field(default_factory=OrderedDict)
-
-    def of(self, backend: Backend) -> Backend:
-        """`backend`, which loads a model that it has loaded lately no more."""
-        return _LoadingOnce(backend, self)
-
-    def load(self, backend: Backend, model: AnyModel) -> BackendSession:
-        """See `Backend.load`."""
-        if isinstance(model, Artefact):
-            return backend.load(model, None)
-        content = model.SerializeToString(deterministic=True)
-        if len(content) > _LARGE or any(node.op_type in RANDOM for node in all_nodes(model)):
-            return backend.load(model, None)
-        # The backend is kept, too, so that its identity is not another's.
-        key = id(backend), content
-        if key not in self._kept:
-            self._kept[key] = backend, backend.load(model, None)
-        self._kept.move_to_end(key)
-        if len(self._kept) > (_KEPT if backend.device == "cpu" else _KEPT_ON_DEVICE):
-            self._kept.popitem(last=False)
-        return self._kept[key][1]
-
-
-class _LoadingOnce:
-    def __init__(self, backend: Backend, models: LoadedModels) -> None:
-        self.name, self.device, self.version = backend.name, backend.device, backend.version
-        self._backend, self._models = backend, models
-
-    def narrows(self, dtype: str) -> str | None:
-        return self._backend.narrows(dtype)
-
-    def load(self, model: AnyModel, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
-        return self._models.load(self._backend, model) if shapes is None else self._backend.load(model, shapes)
-
+from harness.run.artefact import ONNX, AnyModel
+from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))
@@ -137,24 +77,6 @@ def finite(values: Array) -> Array:
     after = values.copy()
     after[odd] = np.resize(_STAND_INS, int(odd.sum())).astype(values.dtype)
     return after
-
-
-@dataclass(frozen=True)
-class TranslatedStructure:
-    """A graph, and PyTorch's of which it is the translation; None where the converter does not tell."""
-
-    model: onnx.ModelProto
-    program: ExportedProgram | None = None
-
-
-def translate(converter: Converter, structure: Exportable, *, opset: int | None, dynamic: bool) -> TranslatedStructure:
-    """Export with `converter`, without its optimiser if it has one; raises what the converter raises."""
-    if isinstance(converter, HasUnoptimised):
-        converter = converter.unoptimised()
-    if not isinstance(converter, HasProgram):
-        return TranslatedStructure(export_alone(converter, structure, opset=opset, dynamic=dynamic))
-    found = converter.program(export_request([structure], opset=opset, dynamic=dynamic))
-    return TranslatedStructure(found.model_proto, found.exported_program)
 
 
 def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
@@ -310,6 +232,7 @@ class FailureContext:
         exports: dict[tuple[int, str], object],
     ) -> None:
         self.failure = failure
+        self.route = failure.route
         self.settings = settings
         self.converter = converter
         self.backend = backend
@@ -380,7 +303,7 @@ class FailureContext:
 
     def loading_once(self, backend: Backend) -> Backend:
         """`backend`, which does not load again what it has loaded lately."""
-        return self.kept_of_operator("loaded models", LoadedModels).of(backend)
+        return self.kept_of_operator("loaded models", LoadedModels).caching(backend)
 
     @cached_property
     def on_finite_inputs(self) -> FailureContext | None:
@@ -445,20 +368,19 @@ class FailureContext:
         return [invocation for _, invocation in self.failure.group.cases]
 
     @property
-    def translation(self) -> TranslatedStructure:
+    def translation(self) -> Translation:
         """What the failing converter makes of this case's structure, before its optimiser if it has one.
 
         Raises what the converter raises.
         """
         converter = self.converter(self.failure.converter)
-        opset, dynamic = self.settings.opset, self.settings.dynamic
-        make = partial(translate, converter, self.structure, opset=opset, dynamic=dynamic)
-        return self.kept("translation", make)
+        if isinstance(converter, HasUnoptimised):
+            converter = converter.unoptimised()
+        return self.kept("translation", partial(translate, converter, self.structure.request(self.route)))
 
     def export(self, converter: Converter, kind: str) -> AnyModel:
         """The export of this case's structure alone; see `kept`."""
-        opset, dynamic = self.settings.opset, self.settings.dynamic
-        return self.kept(kind, lambda: export_alone(converter, self.structure, opset=opset, dynamic=dynamic))
+        return self.kept(kind, partial(export_alone, converter, self.structure, self.route))
 
     def kept(self, kind: str, make: Callable[[], T]) -> T:
         """What this case's structure is exported to, made once for all contexts of the structure.
@@ -493,11 +415,11 @@ class FailureContext:
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.
         """
-        ranges = self.structure.shape_ranges(model, self._cases) if self.settings.dynamic else None
+        ranges = self.structure.shape_ranges(model, self._cases) if self.route.dynamic else None
         wrong = partial(first_wrong, self.judge, self.reference, most=_RUNS) if reference is None else None
         once = self.loading_once(backend)
-        found = outputs_or_failure(once, model, self.feeds(model, reference), ranges, wrong)
-        if not isinstance(found, StepFailure):
+        found = run_artefact(once, model, self.feeds(model, reference), ranges, wrong)
+        if not isinstance(found, StageFailure):
             return BackendAnswer(found)
         if found.outcome is Outcome.BUILT:
             return BackendAnswer(error=str(found.error), unsupported=True)
@@ -582,7 +504,7 @@ class FailureContext:
 
     def narrows(self, backend: Backend) -> bool:
         """Whether `backend` would compute the case in a narrower dtype."""
-        return narrowing(backend.name, backend, self.reference.arrays) is not None
+        return find_narrowing(backend, self.reference.arrays) is not None
 
     def is_independent(self, name: str) -> bool:
         """Whether backend `name` shares no engine with the failing one."""

@@ -18,7 +18,7 @@ the result's dtype is wider than an input's: a graph that computes in float32 wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,7 +37,8 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
-from harness.pipeline.run_steps import emitted_opset
+from harness.core.route import Route
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.task import Settings
 from harness.pipeline.worker import WorkerProcess
 
@@ -87,10 +88,11 @@ class _NotExplained(Exception):
 def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
     """Look at each failure in a worker, and send those that are explained."""
 
-    def converter(name: str) -> Converter:
-        return worker.converter(name, task.settings)[0]
-
     for failure in task.failures:
+
+        def converter(name: str, route: Route = failure.route) -> Converter:
+            return worker.converter(replace(route, converter=name))[0]
+
         try:
             context = FailureContext(failure, task.settings, converter, worker.backend, {})
             node = explaining_node(context)

@@ -35,6 +35,7 @@ from harness.convert.converter import find_converter
 from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import PROGRAM, Invocation
+from harness.core.route import route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
 from harness.pipeline.task import Result
@@ -661,7 +662,7 @@ def _spec(facts: FailureFacts) -> Place:
 
 
 def _unknown(facts: FailureFacts) -> Place:
-    who = facts.converter if facts.stage in BEFORE_BACKEND else f"{facts.converter} → {facts.backend}"
+    who = facts.converter if facts.stage in BEFORE_BACKEND else route_label(facts.converter, facts.backend)
     return Place(who, facts.family if facts.by_operator else "unknown place")
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from harness.compare.diagnosis import Testimony
 from harness.compare.verdict import Outcome, Stage
+from harness.core.route import Route
 from harness.pipeline.task import Group, Settings
 
 
@@ -15,15 +16,26 @@ from harness.pipeline.task import Group, Settings
 class FailureSummary:
     """A failure, as far as the decision needs it: where the case ended, how, and in what words.
 
-    `raised_by` is as in `Result`.
+    Attributes:
+        route: The whole route of the case, up to the backend.
+        raised_by: As in `Result`.
     """
 
     stage: Stage
     outcome: Outcome
-    converter: str
-    backend: str
+    route: Route
     message: str = ""
     raised_by: str = ""
+
+    @property
+    def converter(self) -> str:
+        """The name of the route's converter."""
+        return self.route.converter
+
+    @property
+    def backend(self) -> str:
+        """The name of the route's backend."""
+        return self.route.backend
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.compare.diagnosis import Detail
 from harness.compare.verdict import Outcome, Stage
+from harness.core.route import route_label
 
 #: The columns that tell the root cause of a failed row.
 CAUSE_COLUMNS = ("blame", "component", "place", "fault", "detail", "rule")
@@ -54,7 +55,7 @@ def root_cause(row: Mapping[str, Any]) -> RootCause:
     blame = row["blame"] or "unknown"
     if not row["fault"]:
         early = row["stage"] in BEFORE_BACKEND
-        component = row["converter"] if early else f"{row['converter']} → {row['backend']}"
+        component = row["converter"] if early else route_label(row["converter"], row["backend"])
         # The words of a wrong result or a crash are the same for every operator.
         telling = row["outcome"] in (Outcome.ERROR, Outcome.UNSUPPORTED)
         place = "" if telling else row["overload"].rpartition(".")[0]

@@ -15,6 +15,7 @@ import torch
 
 from harness.convert.rules.rule import RuleBook
 from harness.core.plugins import Registry, Unavailable
+from harness.core.route import Route
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.torch_operators import pytree
 from harness.run.artefact import ONNX
@@ -231,7 +232,6 @@ class HasProgram(Protocol):
         """As `Converter.convert`, with the graph."""
 
 
-_AT = "@"
 #: The first that PyTorch's exporters ever emitted.
 FIRST_OPSET = 7
 
@@ -378,18 +378,6 @@ class MakesNoOnnx(LookupError):
     """A converter is asked for an ONNX model that makes artefacts of another kind."""
 
 
-def at_opset(name: str, opset: int) -> str:
-    """How a converter is written that emits an opset: ``dynamo@18``. Units, the record and its views have it so
-    where a run has several."""
-    return f"{name}{_AT}{opset}"
-
-
-def split_opset(word: str) -> tuple[str, int | None]:
-    """A converter's own name, and the opset that `word` gives it; None for none."""
-    name, at, opset = word.rpartition(_AT)
-    return (name, int(opset)) if at and opset.isdecimal() else (word, None)
-
-
-def find_converter(name: str) -> ConverterEntry:
-    """The converter called `name`, which may name an opset, too; raises as `Registry.find` does."""
-    return CONVERTERS.find(split_opset(name)[0])[0]
+def find_converter(export: str) -> ConverterEntry:
+    """Return the converter of an export, as `Route.export` names it; raises as `Registry.find` does."""
+    return CONVERTERS.find(Route.parse(export).converter)[0]

@@ -19,6 +19,7 @@ from harness.convert.provenance import emitted
 from harness.convert.torch_private import PrivatePartMissing, quiet
 from harness.core.documents import plain
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.explain import onnx_operator
 from harness.explain.onnx_operator import Candidate, Meaning, OnnxOperator, Slot, same_name, synonyms
@@ -38,7 +39,7 @@ from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.recorded import Replayed
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_call import call_invocation
@@ -286,7 +287,7 @@ def _run(
             for converter in converters if drawn else ():
                 unit = Unit(
                     overload=name,
-                    converter=converter,
+                    route=Route.parse(converter),
                     backends=tuple(backends),
                     replay=tuple(Replayed(call, None) for call in drawn),
                     settings=Settings(blame=False),
@@ -330,7 +331,7 @@ def _emit_one(calls: Sequence[Invocation], converter: str, operator: str | None)
 def _emit(call: Invocation, converter: str) -> Emitted:
     structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
     with quiet():
-        graph = emitted(onnx_converter(converter), export_request([structure], opset=None, dynamic=False))
+        graph = emitted(onnx_converter(converter), export_request([structure], Route(converter=converter)))
     nodes = tuple(
         Node(operator=node.op_type, domain=node.domain or "ai.onnx", line=emitting_place(lines))
         for node, lines in zip(graph.model.graph.node, graph.lines, strict=True)

@@ -25,6 +25,7 @@ from harness.convert.torch_private import (
 )
 from harness.core.invocation import Invocation
 from harness.core.overloads import UnknownOperator, all_overloads, near_names, normalise, packet
+from harness.core.route import Route
 from harness.core.tensors import build_tensors, overload
 from harness.core.torch_operators import OpOverload, is_composite, is_dispatched
 from harness.coverage.target import functional_overloads
@@ -237,7 +238,7 @@ def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) 
         default: Any = torch.export.default_decompositions()
         if target in default:
             whole[target] = default[target]
-    request = export_request([structure], opset=None, dynamic=False)
+    request = export_request([structure], Route(converter=""))
     with quiet(), torch.no_grad():
         program = torch.export.export(request.program, request.inputs, strict=False)
         program = program.run_decompositions(whole)

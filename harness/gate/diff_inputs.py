@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from harness.compare.verdict import Stage
+from harness.core.route import route_label
 from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, compare, draws, other_options
 from harness.gate.case_changes import ChangeKind
@@ -50,8 +51,7 @@ class ReportedDifference:
     @property
     def where(self) -> str:
         """``aten.celu.default float32, dynamo → ort-cpu``."""
-        mode = "" if self.shape_mode == "static" else f", {self.shape_mode}"
-        return f"{self.overload} {self.dtype}, {self.converter} → {self.backend}{mode}"
+        return f"{self.overload} {self.dtype}, {route_label(self.converter, self.backend, self.shape_mode)}"
 
 
 def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> ReportedDifference:

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pyarrow.compute as pc
 
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
-from harness.convert.converter import split_opset
 from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.route import Route
 from harness.locate.neighbours import neighbours
 from harness.locate.observed_case import GraphRunner, ObservedCase
 from harness.locate.ranking import rank
 from harness.locate.source_code import SourceCode, Statement
 from harness.locate.suspect import Suspect
-from harness.pipeline.models.model_task import PREFIX
+from harness.pipeline.model_task import PREFIX
 from harness.pipeline.supervisor import Death, Supervisor
-from harness.pipeline.task import Settings
 from harness.pipeline.worker import WorkerProcess
 from harness.record import store
 
@@ -124,13 +123,11 @@ def _placed(run: Path, verdict: Verdict, first: tuple[str, ...], opset: int | No
     how = verdict.stage, verdict.outcome, verdict.signature
     alike = [row.invocation for row in rows if (row.stage, row.outcome, row.signature) == how]
     right = [row.invocation for row in rows if row.outcome is Outcome.PASS]
-    name, own = split_opset(verdict.converter)
+    route = Route.parse(verdict.converter)
     task = PlaceTask(
         failing=_invocations([*first, *alike]),
         passing=_invocations(right),
-        converter=name,
-        backend=verdict.backend,
-        settings=Settings(opset=own or opset, blame=False),
+        route=replace(route, opset=route.opset or opset, backend=verdict.backend),
     )
     with Supervisor(timeout=_TIMEOUT) as supervisor:
         return find_places(task, supervisor)
@@ -157,9 +154,7 @@ class PlaceTask:
 
     failing: tuple[Invocation, ...]
     passing: tuple[Invocation, ...]
-    converter: str
-    backend: str
-    settings: Settings
+    route: Route
 
 
 @dataclass(frozen=True)
@@ -187,7 +182,7 @@ def find_places(task: PlaceTask, supervisor: Supervisor) -> tuple[Suspect, ...]:
 
 def carry_out(task: PlaceTask, worker: WorkerProcess) -> None:
     """Find the suspects in a worker, and send them."""
-    converter, _ = worker.converter(task.converter, task.settings)
-    runner = GraphRunner(converter, worker.backend(task.backend), task.settings.opset)
+    converter, _ = worker.converter(task.route)
+    runner = GraphRunner(converter, worker.backend(task.route.backend), task.route)
     found = locate(runner, task.failing, task.passing, SourceCode())
     worker.send(FoundPlaces(tuple(suspect for _, suspect in found[:TOLD])))

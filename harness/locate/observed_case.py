@@ -16,13 +16,14 @@ import onnx_ir
 import onnx_ir.tensor_adapters
 import torch
 
-from harness.compare.comparison import compare, wrong_elements
+from harness.compare.comparison import wrong_elements
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
 from harness.convert.provenance import CodeLine, EmittedGraph, emitted, executed_lines, raising_lines, traced_functions
 from harness.convert.torch_private import quiet
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import OpOverload
 from harness.generate.operator_case import judge_of
@@ -31,7 +32,8 @@ from harness.models.departure import PyTorchGraph
 from harness.models.divergence import BUDGET, OfWholeModel, scan_checkpoints
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_steps import StepFailure, outputs_or_failure
+from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import Backend
 
 
@@ -203,12 +205,12 @@ class GraphRunner:
     Attributes:
         converter: Started.
         backend: Started; None to stop before running.
-        opset: To emit; None for the converter's default.
+        route: The static route of the cases.
     """
 
     converter: Converter
     backend: Backend | None
-    opset: int | None = None
+    route: Route
     _references: dict[str, Reference] = field(default_factory=dict)
 
     def reference(self, invocation: Invocation) -> Reference:
@@ -280,31 +282,19 @@ class GraphRunner:
 
     def outcome(self, invocation: Invocation) -> tuple[Stage, Outcome, str, tuple[Array, ...] | None]:
         """How a case ends, what is said, and its outputs; no line is noticed."""
-        reference = self.reference(invocation)
-        try:
-            with quiet():
-                model = self.converter.convert(self._request(invocation))
-        except Exception as error:
-            return Stage.CONVERT, Outcome.ERROR, str(error), None
-        try:
-            onnx.checker.check_model(model, full_check=True)
-        except Exception as error:
-            return Stage.CHECK, Outcome.ERROR, str(error), None
-        if self.backend is None:
-            return Stage.CHECK, Outcome.PASS, "", None
-        feeds = self._structure(invocation).feeds(model, reference.feeds)
-        found = outputs_or_failure(self.backend, model, feeds)
-        if isinstance(found, StepFailure):
-            return found.stage, found.outcome, str(found.error), None
-        comparison = compare(judge_of(invocation).without_unsettled, reference, found)
-        outcome = Outcome.PASS if comparison.problem is None else Outcome.MISMATCH
-        return Stage.COMPARE, outcome, comparison.message, found
+        judge = judge_of(invocation).without_unsettled
+        case = TorchCase(self._structure(invocation), self.reference(invocation), judge)
+        with quiet():
+            run = run_case(case, StartedRoute(self.route, self.converter, self.backend))
+        if run.failure is not None:
+            return run.stage, run.outcome, str(run.failure.error), None
+        return run.stage, run.outcome, run.comparison.message if run.comparison is not None else "", run.outputs
 
     def _structure(self, invocation: Invocation) -> Exportable:
         return Exportable.of(invocation, outputs=len(self.reference(invocation).expected))
 
     def _request(self, invocation: Invocation) -> ExportRequest:
-        return export_request([self._structure(invocation)], opset=self.opset, dynamic=False)
+        return export_request([self._structure(invocation)], self.route)
 
 
 def missing_things(

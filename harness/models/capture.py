@@ -28,7 +28,7 @@ from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode, pytree
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
-from harness.pipeline.models.model_loading import LoadedModel, ModelProblem
+from harness.pipeline.model_loading import LoadedModel, ModelProblem
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 

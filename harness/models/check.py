@@ -23,6 +23,7 @@ from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.divergence import Divergence, find_divergence
@@ -31,9 +32,9 @@ from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
-from harness.pipeline.models.model_judge import largest_element
-from harness.pipeline.models.model_loading import ModelProblem
-from harness.pipeline.models.model_task import Axis, Variant
+from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_reference import largest_element
+from harness.pipeline.model_task import Axis, Variant
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected
@@ -60,9 +61,7 @@ class Way:
         notes: What else is known, and why something could not be found out.
     """
 
-    converter: str
-    backend: str
-    shape_mode: str
+    route: Route
     dtype: str
     outcomes: tuple[ModelOutcome, ...]
     calls: tuple[Verdict, ...] = ()
@@ -191,17 +190,18 @@ def check_model(
             if is_first and unit.settings.blame:
                 progress("try what could help")
                 assert way.failure is not None
-                remedies = tried_remedies(unit, way.backend, way.failure, facts, supervisor)
+                remedies = tried_remedies(unit, way.route.backend, way.failure, facts, supervisor)
                 way = replace(way, remedies=remedies)
             ways.append(way)
     return ModelCheck(
-        word=units[0].word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state
+        word=units[0].source.word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state
     )
 
 
 def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterator[tuple[Way, tuple[str, ...]]]:
     """The ways of one export, each with why some calls of the model could not be run alone."""
-    what = f"{unit.converter}, {unit.shape_mode}" + (f", {unit.variant.dtype}" if unit.variant.dtype else "")
+    dtype = unit.source.variant.dtype
+    what = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
     progress(f"run it: {what}")
     outcomes = list(run_model_unit(unit, supervisor, _locate))
     failing = tuple(b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b)))
@@ -211,15 +211,13 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
         alone = _alone(replace(unit, backends=failing), outcomes, supervisor)
     for backend in unit.backends:
         way = Way(
-            converter=unit.converter,
-            backend=backend,
-            shape_mode=unit.shape_mode,
-            dtype=unit.variant.dtype,
+            route=replace(unit.route, backend=backend),
+            dtype=dtype,
             outcomes=tuple(_of(outcomes, backend)),
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
             foreign=alone.foreign,
-            captures=find_converter(unit.converter).captures,
+            captures=find_converter(unit.route.converter).captures,
             is_uncaptured=alone.is_uncaptured,
             notes=alone.notes if backend in failing else (),
         )
@@ -251,17 +249,17 @@ class _CallsAlone:
 
 
 def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor) -> _CallsAlone:
-    resized = (o for o in outcomes if o.verdict.outcome.is_failure and o.case.resized)
-    first = next(resized, None) if unit.shape_mode == "dynamic" else None
-    other_run = first.case.invocation if first is not None else None
-    found = model_calls(CallsTask(word=unit.word, variant=unit.variant, other_run=other_run), supervisor)
+    resized = (o for o in outcomes if o.verdict.outcome.is_failure and o.inputs.resized)
+    first = next(resized, None) if unit.route.dynamic else None
+    other_run = first.inputs.invocation if first is not None else None
+    found = model_calls(CallsTask(source=unit.source, other_run=other_run), supervisor)
     if found.capture is None:
         return _CallsAlone(left_out=(found.problem,))
     # What eager mode calls is nothing that an exporter met.
     captured = () if found.capture.eager else found.capture.calls
     failing = _calls_alone([Replayed(call.invocation, None) for call in captured], unit, supervisor)
     pairs = [Replayed(invocation, exported) for invocation, exported in found.resized.pairs]
-    for backend, verdicts in _calls_alone(pairs, unit, supervisor, "dynamic").items():
+    for backend, verdicts in _calls_alone(pairs, unit, supervisor, dynamic=True).items():
         failing.setdefault(backend, []).extend(verdicts)
     notes = () if failing else tuple(_computed(found.resized))
     return _CallsAlone(
@@ -280,18 +278,16 @@ def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome
 
 def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> FoundDivergence:
     task = DivergeTask(
-        word=unit.word,
-        converter=unit.converter,
-        backend=backend,
+        source=unit.source,
+        route=replace(unit.route, backend=backend),
         settings=unit.settings,
         case=case,
-        variant=unit.variant,
     )
     return find_divergence(task, supervisor)
 
 
 def _calls_alone(
-    calls: Sequence[Replayed], unit: ModelUnit, supervisor: Supervisor, shape_mode: str = "static"
+    calls: Sequence[Replayed], unit: ModelUnit, supervisor: Supervisor, *, dynamic: bool = False
 ) -> dict[str, list[Verdict]]:
     """Backend → verdicts on calls that fail alone: of an overload the first of each signature."""
     by_overload: defaultdict[str, list[Replayed]] = defaultdict(list)
@@ -301,11 +297,10 @@ def _calls_alone(
     for overload, replayed in by_overload.items():
         alone = Unit(
             overload=overload,
-            converter=unit.converter,
+            route=replace(unit.route, dynamic=dynamic),
             backends=unit.backends,
-            shape_mode=shape_mode,
             replay=tuple(replayed),
-            settings=replace(unit.settings, dynamic=shape_mode == "dynamic"),
+            settings=unit.settings,
         )
         for verdicts in run_unit(alone, supervisor):
             for verdict in verdicts:
@@ -335,12 +330,10 @@ def _is_of_the_whole(way: Way) -> bool:
 def _with_optimiser(way: Way, unit: ModelUnit, supervisor: Supervisor) -> Way:
     assert way.failure is not None
     task = OptimiserTask(
-        word=unit.word,
-        converter=unit.converter,
-        backend=way.backend,
+        source=unit.source,
+        route=way.route,
         settings=unit.settings,
         case=way.outcomes.index(way.failure),
-        variant=unit.variant,
     )
     try:
         return replace(way, optimiser=guilty_optimiser(task, supervisor))
@@ -383,8 +376,12 @@ def units_of(
     modes = {None: every if facts.axes else ("static",), "both": ("static", "dynamic")}
     chosen = modes.get(shapes, (shapes,))
     return [
-        replace(unit, variant=Variant(dtype=dtype, axes=axes), settings=replace(unit.settings, tolerance=tolerance))
+        replace(
+            unit,
+            source=replace(unit.source, variant=Variant(dtype=dtype, axes=axes)),
+            settings=replace(unit.settings, tolerance=tolerance),
+        )
         for dtype in ("", *dtypes)
         for unit in planned
-        if unit.shape_mode in chosen
+        if unit.route.shape_mode in chosen
     ]

@@ -25,7 +25,7 @@ import contextlib
 import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -45,6 +45,7 @@ from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, TensorSpec
 from harness.core.plugins import UnknownName
+from harness.core.route import Route, route_label
 from harness.core.tensors import build_tensors, output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
@@ -52,14 +53,13 @@ from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import CannotKeep, functional, invocation_of, module_path
 from harness.models.departure import Departure, PyTorchGraph, Region, check, judged
 from harness.models.divergence_task import DivergeTask
-from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
-from harness.pipeline.models.model_judge import error_growth, judge_outputs
-from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.pipeline.models.model_reference import ModelReference, run_model
-from harness.pipeline.models.model_task import Growth, NoModel
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.model_cases import ModelStructure, cases_of
+from harness.pipeline.model_loading import LoadedModel, ModelProblem
+from harness.pipeline.model_reference import ModelReference, run_model
+from harness.pipeline.model_task import ErrorGrowth, NoModel
+from harness.pipeline.program import Exportable, convert_stage, export_alone, translate
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
-from harness.pipeline.run_steps import named_feeds, outputs_of
+from harness.pipeline.stages import StageFailure, named_feeds, run_artefact, run_or_raise
 from harness.pipeline.submodel import outer_names
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
@@ -184,14 +184,13 @@ class OfWholeModel:
             model.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
         for name in wanted:
             model.graph.output.append(self._types.get(name) or onnx.ValueInfoProto(name=name))
-        session = self._backend.load(model, None)
-        return dict(zip(wanted, session.run(feeds), strict=True))
+        return dict(zip(wanted, run_or_raise(self._backend, model, feeds), strict=True))
 
 
 class OfExportedSlices:
     """Values of slices of the PyTorch graph that are exported one by one, with any converter.
 
-    `sizes` and `budget` are as for `OfWholeModel`; `opset` is None for the converter's own.
+    `sizes` and `budget` are as for `OfWholeModel`.
     """
 
     def __init__(
@@ -201,12 +200,12 @@ class OfExportedSlices:
         backend: Backend,
         sizes: Mapping[str, int],
         budget: int,
-        opset: int | None,
+        route: Route,
     ) -> None:
         self._graph = graph
         self._converter = converter
         self._backend = backend
-        self._opset = opset
+        self._opset = route.opset
         # Beside ONNX, runtimes take and give arrays in the order of memory that they were captured with, or refuse.
         self._is_contiguous = find_converter(converter.name).makes != ONNX
         self._producer: dict[str, str] = {}
@@ -265,15 +264,16 @@ class OfExportedSlices:
             output_names=tuple(f"out_{name}" for name in names),
             opset=self._opset,
         )
-        model = self._converter.convert(request)
+        model = convert_stage(self._converter, request)
+        if isinstance(model, StageFailure):
+            raise model.error
         nodes = () if isinstance(model, Artefact) else model.graph.node
         by_output = {value: node for node in nodes for value in node.output}
         for name in names:
             node = by_output.get(f"out_{name}")
             self._producer[name] = f"{node.op_type} {node.name}".strip() if node is not None else ""
         feeds = named_feeds(model, request.input_names, map(to_numpy, inputs))
-        outputs = self._backend.load(model, None).run(feeds)
-        return dict(zip(names, outputs, strict=True))
+        return dict(zip(names, run_or_raise(self._backend, model, feeds), strict=True))
 
     def _module(self, part: Sequence[Node], names: Sequence[str]) -> tuple[torch.fx.GraphModule, list[Node]]:
         """A part as a program; what it takes beside weights, which are its own."""
@@ -374,7 +374,7 @@ def run_alone(
     get: Callable[[Node], Any],
     converter: Converter,
     backend: Backend,
-    opset: int | None,
+    route: Route,
 ) -> list[Alone]:
     """Each operator of a region on the values that PyTorch gives it there."""
     with quiet_call():
@@ -383,7 +383,7 @@ def run_alone(
     def value(node: Node) -> Any:
         return env[node] if node in env else get(node)
 
-    return [_one(graph, node, value, converter, backend, opset) for node in region.operators]
+    return [_one(graph, node, value, converter, backend, route) for node in region.operators]
 
 
 def _one(
@@ -392,7 +392,7 @@ def _one(
     value: Callable[[Node], Any],
     converter: Converter,
     backend: Backend,
-    opset: int | None,
+    route: Route,
 ) -> Alone:
     overload = str(node.target)
     tensors: list[torch.Tensor] = []
@@ -412,8 +412,8 @@ def _one(
         with quiet_call():
             results = output_tensors(graph.call(node, value))
         structure = Exportable.of(invocation, outputs=len(results), tensors=tensors)
-        model = export_alone(converter, structure, opset=opset)
-        got = outputs_of(backend, model, structure.feeds(model, [to_numpy(t) for t in tensors]))
+        model = export_alone(converter, structure, replace(route, dynamic=False))
+        got = run_or_raise(backend, model, structure.feeds(model, [to_numpy(t) for t in tensors]))
     except Exception as error:
         return Alone(overload, invocation, "error", describe_error(error))
     alone = Region(node, (node,), tuple(node.all_input_nodes))
@@ -458,7 +458,7 @@ class Divergence:
     checked: int = 0
     checkpoints: int = 0
     not_run: tuple[str, ...] = ()
-    growth: Growth | None = None
+    growth: ErrorGrowth | None = None
 
     @property
     def verdict(self) -> str:
@@ -506,7 +506,7 @@ class Divergence:
 def divergence_entries(found: Divergence) -> list[CorpusEntry]:
     """The operators of a departure, to be run by themselves from now on."""
     where = f" ({found.module})" if found.module else ""
-    note = f"first divergence of {found.model}{where}, {found.converter} → {found.backend}"
+    note = f"first divergence of {found.model}{where}, {route_label(found.converter, found.backend)}"
     return [
         CorpusEntry(invocation=alone.invocation, origin="captured", note=note)
         for alone in found.alone
@@ -558,31 +558,31 @@ def diverge(
     Raises:
         ModelProblem: it cannot be examined: the model is not captured, or the backend does not run here.
     """
-    cases = cases_of(model, task.settings.dynamic)
+    cases = cases_of(model, task.route.dynamic)
     if task.case >= len(cases):
         raise ModelProblem(f"{model.name} has {len(cases)} runs here, and no run {task.case}")
     alive, case = partial(send, Step(Stage.COMPARE, None, ())), cases[task.case]
     alive()
-    reference = run_model(model, case.invocation)
-    reference.alive = alive
+    reference = run_model(model, case.invocation, task.settings.tolerance, alive)
     alive()
     inputs = build_tensors(case.invocation)
-    proto, program = _exported(task, model, converter, inputs)
+    proto, program = _exported(task, ModelStructure(model, len(reference.expected)), converter, inputs)
     alive()
-    feeds = feeds_of(model, reference, proto)
-    got = _result(task, backend, proto, feeds)
+    structure = ModelStructure(model, len(reference.expected))
+    feeds = structure.feeds(proto, reference.feeds)
+    got = _result(backend, proto, feeds)
     alive()
     graph = PyTorchGraph.of_program(program, inputs)
     values: BackendValues
     if isinstance(converter, HasProgram) and not isinstance(proto, Artefact):
         values = OfWholeModel(proto, graph, backend, feeds, graph.sizes(), budget)
     else:
-        values = OfExportedSlices(graph, converter, backend, graph.sizes(), budget, task.settings.opset)
-    scan, problem, grown = _search(task, reference, got, graph, values)
+        values = OfExportedSlices(graph, converter, backend, graph.sizes(), budget, task.route)
+    scan, problem, grown = _search(reference, got, graph, values)
     common: dict[str, Any] = {
         "model": model.name,
-        "converter": task.converter,
-        "backend": task.backend,
+        "converter": task.route.export,
+        "backend": task.route.backend,
         "change": case.change,
         "problem": problem,
         "checked": scan.checked,
@@ -594,21 +594,21 @@ def diverge(
         unoptimised = partial(_is_right_unoptimised, backend, proto, feeds, reference)
         return Divergence(kind=_kind_without_departure(problem, scan, unoptimised), **common)
     get = partial(scan.value, graph)
-    alone = run_alone(graph, scan.departure.region, get, converter, backend, task.settings.opset)
+    alone = run_alone(graph, scan.departure.region, get, converter, backend, task.route)
     return _of_operator(scan.departure, alone, values, common)
 
 
-def _result(task: DivergeTask, backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> Sequence[Array]:
+def _result(backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> Sequence[Array]:
     """What the backend computes for the whole model."""
-    session = backend.load(model, None)
-    if not session.runnable:
-        raise ModelProblem(f"{task.backend} builds and does not run here: there is no value to compare")
-    return session.run(feeds)
+    outputs = run_artefact(backend, model, feeds)
+    if isinstance(outputs, StageFailure):
+        raise ModelProblem(f"{backend.name} gives no value to compare: {first_line(outputs.error)}")
+    return outputs
 
 
 def _search(
-    task: DivergeTask, reference: ModelReference, got: Sequence[Array], graph: PyTorchGraph, values: BackendValues
-) -> tuple[_Scan, str, Growth | None]:
+    reference: ModelReference, got: Sequence[Array], graph: PyTorchGraph, values: BackendValues
+) -> tuple[_Scan, str, ErrorGrowth | None]:
     """The checkpoints that were compared, what is wrong with the end result, and how errors grew.
 
     What is far off is found at a fraction of the cost; only then is every element looked at, and the end result
@@ -617,8 +617,8 @@ def _search(
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:
         return scan, compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got).message, None
-    comparison = judge_outputs(reference, got, task.settings.tolerance)
-    grown = error_growth(task.case, task.backend, reference, got)
+    comparison = reference.compare(got)
+    grown = reference.error_growth(got)
     if comparison.problem is not None:
         scan = scan_checkpoints(graph, values, reference.alive, thorough=True)
     return scan, comparison.message, grown
@@ -629,8 +629,8 @@ def _is_right_unoptimised(
 ) -> bool:
     if not isinstance(backend, HasPlain):
         return False
-    plain = backend.plain().load(model, None).run(feeds)
-    return judge_outputs(reference, plain).problem is None
+    plain = run_artefact(backend.plain(), model, feeds)
+    return not isinstance(plain, StageFailure) and reference.compare(plain).problem is None
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:
@@ -643,23 +643,18 @@ def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Cal
 
 
 def _exported(
-    task: DivergeTask, model: LoadedModel, converter: Converter, inputs: tuple[torch.Tensor, ...]
+    task: DivergeTask, structure: ModelStructure, converter: Converter, inputs: tuple[torch.Tensor, ...]
 ) -> tuple[AnyModel, torch.export.ExportedProgram]:
     """The model's export, and the program that it is compared with."""
     try:
-        request = export_of(model, task.settings.dynamic, task.settings.opset)
-        if isinstance(converter, HasProgram):
-            exported = converter.program(request)
-            proto, program = exported.model_proto, exported.exported_program
-        else:
-            proto, program = converter.convert(request), _captured(model, inputs)
-        assert program is not None
+        exported = translate(converter, structure.request(task.route))
+        program = exported.program or _captured(structure.model, inputs)
     except Exception as error:
         raise ModelProblem(
-            f"{model.name} cannot be exported with {task.converter}, so that no value can be compared: "
+            f"{structure.model.name} cannot be exported with {task.route.converter}, so that no value can be compared: "
             f"{first_line(error)}"
         ) from error
-    return proto, program
+    return exported.model, program
 
 
 def _of_operator(
@@ -749,8 +744,8 @@ def carry_out(task: DivergeTask, worker: WorkerProcess) -> None:
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
         # First: a rule may be for an operator that the model's file defines.
-        model = load_model(task.word, task.variant)
-        converter, _ = worker.converter(task.converter, task.settings)
-        worker.send(diverge(task, model, converter, worker.start(task.backend), worker.send))
+        model = worker.model(task.source)
+        converter, _ = worker.converter(task.route)
+        worker.send(diverge(task, model, converter, worker.start(task.route.backend), worker.send))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))

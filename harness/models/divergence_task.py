@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from harness.pipeline.models.model_task import AS_MADE, Variant
+from harness.core.route import Route
+from harness.pipeline.model_task import ModelSource
 from harness.pipeline.task import Settings
 
 
@@ -15,9 +16,7 @@ class DivergeTask:
 
     handler: ClassVar[str] = "harness.models.divergence:carry_out"
 
-    word: str
-    converter: str
-    backend: str
+    source: ModelSource
+    route: Route
     settings: Settings
     case: int
-    variant: Variant = AS_MADE

@@ -15,8 +15,8 @@ from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
 from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
 from harness.models.state import StateChange, state_change
-from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, check_word, load_model
-from harness.pipeline.models.model_task import AS_MADE, Axis, NoModel, Variant
+from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
+from harness.pipeline.model_task import Axis, ModelSource, NoModel, Variant
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
@@ -46,8 +46,7 @@ class FactsTask:
 
     handler: ClassVar[str] = "harness.models.facts:send_facts"
 
-    word: str
-    variant: Variant = AS_MADE
+    source: ModelSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +59,7 @@ class CallsTask:
 
     handler: ClassVar[str] = "harness.models.facts:send_calls"
 
-    word: str
-    variant: Variant = AS_MADE
+    source: ModelSource
     other_run: Invocation | None = None
 
 
@@ -82,7 +80,9 @@ def model_facts(word: str, variant: Variant, supervisor: Supervisor) -> ModelFac
         ModelProblem: it cannot be loaded.
     """
     check_word(word)
-    found: ModelFacts = _answer(FactsTask(word=word, variant=variant), supervisor, ModelFacts, f"{word}: loading it")
+    found: ModelFacts = _answer(
+        FactsTask(source=ModelSource(word, variant)), supervisor, ModelFacts, f"{word}: loading it"
+    )
     return found
 
 
@@ -144,7 +144,7 @@ def _loaded(task: FactsTask | CallsTask, worker: WorkerProcess) -> Iterator[Load
     """The model; nothing where it cannot be had, which is sent instead."""
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        model = load_model(task.word, task.variant)
+        model = worker.model(task.source)
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
         return

@@ -35,6 +35,7 @@ from harness.convert.converter import HasUnoptimised
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
+from harness.core.route import Route
 from harness.models.graph_part import Feeds, GraphPart, renamed, smallest_part, with_plain_numbers
 from harness.models.onnx_inputs import (
     SIZES,
@@ -47,13 +48,14 @@ from harness.models.onnx_inputs import (
     read_inputs,
     running_sizes,
 )
-from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
-from harness.pipeline.models.model_loading import ModelProblem, load_model
-from harness.pipeline.models.model_reference import run_model
-from harness.pipeline.models.model_task import AS_MADE, NoModel, Variant
-from harness.pipeline.run_steps import StepFailure, load_step, run_step
+from harness.pipeline.model_cases import ModelStructure, cases_of
+from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_reference import run_model
+from harness.pipeline.model_task import ModelSource, NoModel
+from harness.pipeline.program import export_alone
+from harness.pipeline.stages import StageFailure, load_stage, run_stage
 from harness.pipeline.supervisor import Death, Supervisor
-from harness.pipeline.task import Settings, Step
+from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import REFERENCE, Backend, BackendSession, HasGraphPasses, HasPlain, ShapeRange
 
@@ -90,12 +92,9 @@ class ExportedTask:
 
     handler: ClassVar[str] = "harness.models.onnx_check:carry_out_exported"
 
-    word: str
-    converter: str
-    backend: str
-    settings: Settings
+    source: ModelSource
+    route: Route
     case: int
-    variant: Variant = AS_MADE
     exporter: bool = False
 
 
@@ -175,7 +174,7 @@ def check_onnx(task: OnnxTask | ExportedTask, supervisor: Supervisor) -> OnnxChe
         ModelProblem: it cannot be read, or no inputs can be made for it.
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
-    stage, name = "", task.path if isinstance(task, OnnxTask) else task.word
+    stage, name = "", task.path if isinstance(task, OnnxTask) else task.source.word
     for message in list(supervisor.serve_alone(task)):
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)
@@ -185,7 +184,8 @@ def check_onnx(task: OnnxTask | ExportedTask, supervisor: Supervisor) -> OnnxChe
             stage = str(message.stage)
         if isinstance(message, Death):
             run = OnnxRun("", stage, str(message.outcome), message.message)
-            return OnnxCheck(path=name, backend=task.backend, runs=(run,), invalid=_invalid(task))
+            backend = task.backend if isinstance(task, OnnxTask) else task.route.backend
+            return OnnxCheck(path=name, backend=backend, runs=(run,), invalid=_invalid(task))
     raise ModelProblem(f"{name} could not be checked")
 
 
@@ -215,22 +215,23 @@ def carry_out(task: OnnxTask, worker: WorkerProcess) -> None:
 
 def carry_out_exported(task: ExportedTask, worker: WorkerProcess) -> None:
     """Export a model in a worker, check the export as a file, and send what was found."""
-    worker.send(Step(Stage.CONVERT, task.backend, ()))
+    worker.send(Step(Stage.CONVERT, task.route.backend, ()))
     try:
-        loaded = load_model(task.word, task.variant)
-        case = cases_of(loaded, task.settings.dynamic)[task.case]
+        loaded = worker.model(task.source)
+        case = cases_of(loaded, task.route.dynamic)[task.case]
         reference = run_model(loaded, case.invocation)
-        converter, _ = worker.converter(task.converter, task.settings)
+        converter, _ = worker.converter(task.route)
         if task.exporter and isinstance(converter, HasUnoptimised):
             converter = converter.unoptimised()
-        exported = converter.convert(export_of(loaded, task.settings.dynamic, task.settings.opset))
-        feeds = dict(feeds_of(loaded, reference, exported))
-        trial = _trial(task.word, exported, task.backend, worker, exporter=task.exporter)
+        structure = ModelStructure(loaded, len(reference.expected))
+        exported = export_alone(converter, structure, task.route)
+        feeds = structure.feeds(exported, reference.feeds)
+        trial = _trial(task.source.word, exported, task.route.backend, worker, exporter=task.exporter)
         worker.send(trial.check(feeds, shrink=True))
     except ModelProblem as problem:
         worker.send(NoModel(str(problem)))
     except Exception as error:
-        worker.send(NoModel(f"{task.word} cannot be exported: {type(error).__name__}: {one_line(error)}"))
+        worker.send(NoModel(f"{task.source.word} cannot be exported: {type(error).__name__}: {one_line(error)}"))
 
 
 def _trial(name: str, model: onnx.ModelProto, backend: str, worker: WorkerProcess, *, exporter: bool = False) -> _Trial:
@@ -314,14 +315,14 @@ class _Trial:
             for seed, name in enumerate(("drawn values", "other values")):
                 yield name, drawn_inputs(self._model, {}, seed)
             return
-        session = load_step(self._plain, self._model, None)
+        session = load_stage(self._plain, self._model, None)
 
         def runs(sizes: Sizes) -> bool:
             self._alive()
             inputs = drawn_inputs(self._model, sizes, 0)
-            return not isinstance(session, StepFailure) and not isinstance(run_step(session, inputs), StepFailure)
+            return not isinstance(session, StageFailure) and not isinstance(run_stage(session, inputs), StageFailure)
 
-        sizes = None if isinstance(session, StepFailure) else running_sizes(self._model, runs)
+        sizes = None if isinstance(session, StageFailure) else running_sizes(self._model, runs)
         if sizes is None:
             # What the runtime says of the file is the answer.
             yield f"open sizes {SIZES[0]}", drawn_inputs(self._model, dict.fromkeys(names, SIZES[0]), 0)
@@ -339,14 +340,14 @@ class _Trial:
         shapes = ", ".join(f"{n} {a.dtype}{list(a.shape)}" for n, a in inputs.items())
         label = f"{name}: {shapes}" if shapes else name
         self._announce(Stage.LOAD)
-        session = load_step(self._backend, self._model, None)
+        session = load_stage(self._backend, self._model, None)
         self._announce(Stage.RUN)
-        got = session if isinstance(session, StepFailure) else run_step(session, inputs)
+        got = session if isinstance(session, StageFailure) else run_stage(session, inputs)
         self._announce(Stage.COMPARE)
-        if isinstance(got, StepFailure):
+        if isinstance(got, StageFailure):
             return OnnxRun(label, str(got.stage), "error", one_line(got.error)[:400])
         plain = _outputs(self._plain, self._model, inputs)
-        if isinstance(plain, StepFailure):
+        if isinstance(plain, StageFailure):
             return OnnxRun(label, "compare", "pass")
         wrong = self._difference(self._model, inputs, plain, got)
         return OnnxRun(label, "compare", "mismatch" if wrong else "pass", wrong.message if wrong else "")
@@ -385,7 +386,7 @@ class _Trial:
                 if str(array.dtype) in PRECISION:
                     tensor.CopyFrom(numpy_helper.from_array(_moved(array, random), tensor.name))
             outputs = _outputs(self._plain, altered, {n: _moved(a, random) for n, a in inputs.items()})
-            if isinstance(outputs, StepFailure):
+            if isinstance(outputs, StageFailure):
                 continue
             for i, (now, then) in enumerate(zip(outputs, plain, strict=True)):
                 if now.shape == then.shape:
@@ -395,7 +396,7 @@ class _Trial:
     def _guilty_passes(self, inputs: Feeds) -> dict[str, Any]:
         backend = self._backend
         plain = _outputs(self._plain, self._model, inputs)
-        if backend is self._plain or isinstance(plain, StepFailure):
+        if backend is self._plain or isinstance(plain, StageFailure):
             return {}
         if not isinstance(backend, HasGraphPasses):
             return {"optimiser": True}
@@ -403,7 +404,7 @@ class _Trial:
         def is_right(names: Sequence[str]) -> bool:
             self._alive()
             got = _outputs(backend.without(names), self._model, inputs)
-            return not isinstance(got, StepFailure) and not self._difference(self._model, inputs, plain, got)
+            return not isinstance(got, StageFailure) and not self._difference(self._model, inputs, plain, got)
 
         return {"optimiser": True, "passes": fewest(backend.passes(), is_right)}
 
@@ -427,14 +428,14 @@ class _Trial:
     def _failure_of(self, model: onnx.ModelProto, feeds: Feeds, *, plainly_right: bool) -> GraphPart | None:
         """How a part fails; None where it does not, or fails without optimisations and may not."""
         got = _outputs(self._backend, model, feeds)
-        plain = _outputs(self._plain, model, feeds) if plainly_right or not isinstance(got, StepFailure) else got
+        plain = _outputs(self._plain, model, feeds) if plainly_right or not isinstance(got, StageFailure) else got
         serialised = model.SerializeToString()
-        if isinstance(plain, StepFailure):
+        if isinstance(plain, StageFailure):
             if plainly_right:
                 return None
             stage, message = str(plain.stage), one_line(plain.error)
             return GraphPart(model=serialised, inputs=feeds, stage=stage, message=message)
-        if isinstance(got, StepFailure):
+        if isinstance(got, StageFailure):
             message = one_line(got.error)
             return GraphPart(model=serialised, inputs=feeds, stage=str(got.stage), message=message)
         wrong = self._difference(model, feeds, plain, got)
@@ -511,7 +512,7 @@ class _Difference:
     allowed: float = 0.0
 
 
-def _refused_node(model: onnx.ModelProto, feeds: Feeds, failure: StepFailure) -> GraphPart:
+def _refused_node(model: onnx.ModelProto, feeds: Feeds, failure: StageFailure) -> GraphPart:
     serialised = model.SerializeToString()
     return GraphPart(model=serialised, inputs=feeds, stage=str(failure.stage), message=one_line(failure.error))
 
@@ -574,9 +575,9 @@ def _small_steps(graph: SteppedGraph, model: onnx.ModelProto, inputs: Feeds, pla
     }
 
 
-def _outputs(backend: Backend, model: onnx.ModelProto, inputs: Feeds) -> tuple[Array, ...] | StepFailure:
-    session = load_step(backend, model, None)
-    return session if isinstance(session, StepFailure) else run_step(session, inputs)
+def _outputs(backend: Backend, model: onnx.ModelProto, inputs: Feeds) -> tuple[Array, ...] | StageFailure:
+    session = load_stage(backend, model, None)
+    return session if isinstance(session, StageFailure) else run_stage(session, inputs)
 
 
 def _moved(array: Array, random: np.random.Generator) -> Array:

@@ -21,7 +21,7 @@ from onnx import numpy_helper
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION
 from harness.models.graph_part import Feeds
-from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.model_loading import ModelProblem
 
 #: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
 SIZES = (2, 8, 32, 64, 224)

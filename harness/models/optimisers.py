@@ -22,11 +22,13 @@ from harness.compare.verdict import Stage
 from harness.convert.converter import Converter, HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.core.plugins import UnknownName
-from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
-from harness.pipeline.models.model_judge import judge_outputs
-from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, load_model
-from harness.pipeline.models.model_reference import ModelReference, run_model
-from harness.pipeline.models.model_task import AS_MADE, NoModel, Variant
+from harness.core.route import Route
+from harness.pipeline.model_cases import ModelStructure, cases_of
+from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_reference import ModelReference, run_model
+from harness.pipeline.model_task import ModelSource, NoModel
+from harness.pipeline.program import export_alone
+from harness.pipeline.stages import StageFailure, run_artefact
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Settings, Step
 from harness.pipeline.worker import WorkerProcess
@@ -59,12 +61,10 @@ class OptimiserTask:
 
     handler: ClassVar[str] = "harness.models.optimisers:carry_out"
 
-    word: str
-    converter: str
-    backend: str
+    source: ModelSource
+    route: Route
     settings: Settings
     case: int
-    variant: Variant = AS_MADE
 
 
 def guilty_optimiser(task: OptimiserTask, supervisor: Supervisor) -> GuiltyOptimiser:
@@ -90,13 +90,14 @@ def carry_out(task: OptimiserTask, worker: WorkerProcess) -> None:
     worker.send(Step(Stage.COMPARE, None, ()))
     try:
         # First: a rule may be for an operator that the model's file defines.
-        model = load_model(task.word, task.variant)
-        converter, _ = worker.converter(task.converter, task.settings)
-        backend = worker.start(task.backend)
-        case = cases_of(model, task.settings.dynamic)[task.case]
-        reference = run_model(model, case.invocation)
-        reference.alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
-        worker.send(_Trials(model, reference, task.settings).guilty(converter, backend, worker))
+        model = worker.model(task.source)
+        converter, _ = worker.converter(task.route)
+        backend = worker.start(task.route.backend)
+        case = cases_of(model, task.route.dynamic)[task.case]
+        alive = partial(worker.send, Step(Stage.COMPARE, None, ()))
+        reference = run_model(model, case.invocation, task.settings.tolerance, alive)
+        structure = ModelStructure(model, len(reference.expected))
+        worker.send(_Trials(structure, reference, task.route).guilty(converter, backend, worker))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
 
@@ -105,14 +106,14 @@ def carry_out(task: OptimiserTask, worker: WorkerProcess) -> None:
 class _Trials:
     """A run of a model, to be tried with less and less optimisation."""
 
-    model: LoadedModel
+    structure: ModelStructure
     reference: ModelReference
-    settings: Settings
+    route: Route
 
     def guilty(self, converter: Converter, backend: Backend, worker: WorkerProcess) -> GuiltyOptimiser:
         """What has to be left out, or else whether the graph is right."""
-        request = export_of(self.model, self.settings.dynamic, self.settings.opset)
-        exported = converter.convert(request)
+        request = self.structure.request(self.route)
+        exported = export_alone(converter, self.structure, self.route)
         if self.is_right(exported, backend):
             return GuiltyOptimiser()
         if isinstance(backend, HasPlain) and self.is_right(exported, backend.plain()):
@@ -122,7 +123,7 @@ class _Trials:
                 passes = fewest(backend.passes(), lambda names: self.is_right(exported, graph_passes.without(names)))
             return GuiltyOptimiser("runtime", passes)
         if not isinstance(converter, HasUnoptimised) or not self.is_right(
-            converter.unoptimised().convert(request), backend
+            export_alone(converter.unoptimised(), self.structure, self.route), backend
         ):
             # The definitions are slow: what is known by now is not lost if they take too long.
             worker.send(GuiltyOptimiser())
@@ -164,10 +165,9 @@ class _Trials:
             UnsupportedModel: it has no implementation of an operator.
         """
         self.reference.alive()
-        try:
-            outputs = backend.load(exported, None).run(feeds_of(self.model, self.reference, exported))
-        except UnsupportedModel:
-            raise
-        except Exception:
+        outputs = run_artefact(backend, exported, self.structure.feeds(exported, self.reference.feeds))
+        if isinstance(outputs, StageFailure):
+            if isinstance(outputs.error, UnsupportedModel):
+                raise outputs.error
             return None
-        return judge_outputs(self.reference, outputs, self.settings.tolerance).problem is None
+        return self.reference.compare(outputs).problem is None

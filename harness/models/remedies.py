@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.models.facts import ModelFacts
-from harness.pipeline.models.model_task import Variant
+from harness.pipeline.model_task import Variant
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.run.artefact import ONNX
@@ -70,26 +70,30 @@ def tried_remedies(
 
 def _changes(unit: ModelUnit, failure: ModelOutcome, facts: ModelFacts) -> Iterator[tuple[str, str, ModelUnit]]:
     (backend,) = unit.backends
-    if unit.shape_mode == "dynamic":
+    if unit.route.dynamic:
         for name in _axes_of_one(facts):
-            yield "example", f"{name}=2", replace(unit, variant=_with_example(unit.variant, name))
-    converter = find_converter(unit.converter)
+            yield "example", f"{name}=2", _varied(unit, _with_example(unit.source.variant, name))
+    converter = find_converter(unit.route.converter)
     for entry in CONVERTERS.entries():
         is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
-        if is_other and entry.probe() is None and unit.settings.opset is None:
-            yield "converter", entry.name, replace(unit, converter=entry.name)
+        if is_other and entry.probe() is None and unit.route.opset is None:
+            yield "converter", entry.name, replace(unit, route=replace(unit.route, converter=entry.name))
     if converter.makes == ONNX:
-        emitted = failure.verdict.opset or unit.settings.opset
+        emitted = failure.verdict.opset or unit.route.opset
         for opset in _OPSETS:
             if opset != emitted and opset in converter.opsets():
-                yield "opset", str(opset), replace(unit, settings=replace(unit.settings, opset=opset))
+                yield "opset", str(opset), replace(unit, route=replace(unit.route, opset=opset))
     if failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE) and converter.makes == ONNX:
         for runtime in BACKENDS.entries():
             if runtime.name != backend and runtime.name in _RUNTIMES and runtime.probe("") is None:
                 yield "backend", runtime.name, replace(unit, backends=(runtime.name,))
-    wider = _WIDER.get(unit.variant.dtype or _own_dtype(failure))
+    wider = _WIDER.get(unit.source.variant.dtype or _own_dtype(failure))
     if wider is not None and not facts.is_exported:
-        yield "dtype", wider, replace(unit, variant=replace(unit.variant, dtype=wider))
+        yield "dtype", wider, _varied(unit, replace(unit.source.variant, dtype=wider))
+
+
+def _varied(unit: ModelUnit, variant: Variant) -> ModelUnit:
+    return replace(unit, source=replace(unit.source, variant=variant))
 
 
 def _axes_of_one(facts: ModelFacts) -> Iterator[str]:
@@ -106,5 +110,5 @@ def _with_example(variant: Variant, name: str) -> Variant:
 
 def _own_dtype(failure: ModelOutcome) -> str:
     """The dtype of the first floating input."""
-    dtypes = [spec.dtype for spec in failure.case.invocation.tensors()]
+    dtypes = [spec.dtype for spec in failure.inputs.invocation.tensors()]
     return next((dtype for dtype in dtypes if "float" in dtype), "")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.pipeline.models.model_loading import LoadedModel
+from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.torch_call import quiet_call
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from harness.compare.verdict import Outcome
 from harness.core.documents import count
+from harness.core.route import route_label
 from harness.models.capture import Capture
 from harness.record import layout, store
 
@@ -162,4 +163,4 @@ def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | N
 
 def _cells(place: UseOutcome) -> tuple[str, str, str]:
     own = f"{place.own_failures}/{place.own_cases}" if place.own_cases else "not run"
-    return own, f"{place.failures}/{place.cases}", f"{place.converter} → {place.backend}"
+    return own, f"{place.failures}/{place.cases}", route_label(place.converter, place.backend)

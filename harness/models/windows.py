@@ -25,7 +25,7 @@ from harness.core.program import Program, calls_of, with_arguments, with_shared_
 from harness.core.torch_operators import OpOverload
 from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import BOOKKEEPING, CannotKeep, captured_program, invocation_of, module_path, save_file
-from harness.pipeline.models.model_loading import LoadedModel, ModelProblem, load_model
+from harness.pipeline.model_loading import LoadedModel, ModelProblem, load_model
 
 #: Calls of a window.
 LENGTHS = (2, 3, 4, 6)

@@ -13,11 +13,13 @@ import onnx
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, KeepsApart, UnsupportedOperator, supports_partial
 from harness.convert.rules.rule import RuleBook
-from harness.pipeline.program import Exportable, conversion_failure, export_request
+from harness.core.route import Route
+from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
 from harness.pipeline.reference import Reference
-from harness.pipeline.run_steps import StepFailure, check_model, check_opset, emitted_opset
+from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset
 from harness.pipeline.submodel import extract, operators_behind
-from harness.pipeline.task import Group, MemberKey, Settings, Step
+from harness.pipeline.task import Group, MemberKey, Step
+from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import AnyModel, Artefact
 
 
@@ -26,13 +28,13 @@ class Accepted:
     """A group that PyTorch accepts, with what the later stages need of it."""
 
     group: Group
-    structure: Exportable
+    structure: Structure
     references: Mapping[int, Reference]
 
     @classmethod
-    def of(cls, group: Group, references: Mapping[int, Reference]) -> Accepted:
+    def of(cls, group: Group, references: Mapping[int, Reference], kind: CaseKind | None = None) -> Accepted:
         """With the answers to those of its cases that PyTorch accepts, one at least."""
-        structure = Exportable.of(
+        structure = (kind or Calls()).structure(
             group.exported,
             [invocation for _, invocation in group.cases],
             outputs=len(next(iter(references.values())).expected),
@@ -87,7 +89,7 @@ class Converted:
         behind = operators_behind(self.graph)
         return {
             member.group.index: " ".join(
-                sorted(frozenset().union(*(behind.get(name, ()) for name in member.structure.output_names)))
+                sorted(frozenset().union(*(behind.get(name, ()) for name in member.structure.outputs_in(self.graph))))
             )
             for member in self.members
         }
@@ -124,7 +126,7 @@ class NotConverted:
     """
 
     members: tuple[Accepted, ...]
-    failure: StepFailure
+    failure: StageFailure
     converted: Converted | None = None
     rule: str = ""
 
@@ -137,7 +139,7 @@ def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
 def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto:
     """What a model has of `members`: the model itself where it has nothing else."""
     inputs = [name for m in members for name in m.structure.input_names]
-    outputs = [name for m in members for name in m.structure.output_names]
+    outputs = [name for m in members for name in m.structure.outputs_in(model)]
     if {value.name for value in (*model.graph.input, *model.graph.output)} <= {*inputs, *outputs}:
         return model
     return extract(model, inputs, outputs)
@@ -150,30 +152,37 @@ def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Ac
 
 
 class BatchExport:
-    """Exports with one started converter, and the user's rules that it was started with.
+    """Exports groups along one route, with its started converter.
 
-    `announce` takes each `Step` before the step is taken.
+    Args:
+        route: The route up to the backends.
+        converter: The route's converter, started.
+        book: The user's rules that the converter was started with.
+        announce: Takes each `Step` before the step is taken.
+        batch_size: The number of structures to an export.
     """
 
     def __init__(
         self,
-        settings: Settings,
+        route: Route,
         converter: Converter,
         book: RuleBook | None = None,
         announce: Callable[[Step], None] = lambda step: None,
+        batch_size: int = 64,
     ) -> None:
-        self._settings = settings
+        self._route = route
+        self._batch_size = batch_size
         self.converter = converter
         self._book = book
         self._announce = announce
 
     def alone_with(self, converter: Converter) -> BatchExport:
         """The same exports through another converter, one structure at a time."""
-        return BatchExport(replace(self._settings, batch_size=1), converter, self._book, self._announce)
+        return BatchExport(self._route, converter, self._book, self._announce, batch_size=1)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
-        """Export all groups, `Settings.batch_size` of them at a time."""
-        size = self._settings.batch_size
+        """Export all groups, as many at a time as the batch size says."""
+        size = self._batch_size
         together = [a for a in accepted if not self._is_apart(a)]
         for start in range(0, len(together), size):
             yield from self._in_parts(together[start : start + size])
@@ -244,7 +253,7 @@ class BatchExport:
     def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
         """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
         others at another."""
-        return len(members) == 1 or self._settings.opset in (None, emitted_opset(model))
+        return len(members) == 1 or self._route.opset in (None, emitted_opset(model))
 
     def _failed(self, members: Sequence[Accepted], error: Exception) -> NotConverted:
         return NotConverted(tuple(members), conversion_failure(error), rule=self._fired())
@@ -267,7 +276,7 @@ class BatchExport:
                 model = self.converter.convert(self._request(batch))
                 if len(batch) > 1 and not isinstance(model, Artefact):
                     # An exporter that cannot bring one case to the opset may leave all at another.
-                    check_opset(model, self._settings.opset)
+                    check_opset(model, self._route.opset)
                     if not self._rules_are_clear(batch):
                         size = 1
                         continue
@@ -324,7 +333,7 @@ class BatchExport:
                 self.converter.convert(self._request(needing[:1]))
             except UnsupportedOperator as alone:
                 if set(alone.missing.values()) == {operator}:
-                    failure = StepFailure(Stage.CONVERT, Outcome.UNSUPPORTED, alone)
+                    failure = StageFailure(Stage.CONVERT, Outcome.UNSUPPORTED, alone)
                     yield NotConverted(tuple(needing), failure)
                     rest = [m for m in rest if m not in needing]
             except Exception:
@@ -333,25 +342,26 @@ class BatchExport:
         return rest
 
     def _request(self, members: Sequence[Accepted]) -> ExportRequest:
-        return export_request(
-            [m.structure for m in members], opset=self._settings.opset, dynamic=self._settings.dynamic
-        )
+        structures = [m.structure for m in members]
+        if len(structures) == 1:
+            return structures[0].request(self._route)
+        return export_request([s for s in structures if isinstance(s, Exportable)], self._route)
 
     def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
         members = converted.members
         self._announce(Step(Stage.CHECK, None, keys_of(members)))
-        wanted = [name for m in members for name in m.structure.output_names]
-        try:
-            check_model(converted.model, self._settings.opset, wanted)
-        except Exception as error:
-            if len(members) > 1:
-                for half in halves(members):
-                    for part in self.again(converted, half):
-                        yield from self._check(part) if isinstance(part, Converted) else [part]
-            else:
-                yield NotConverted(members, StepFailure(Stage.CHECK, Outcome.ERROR, error), converted)
-        else:
+        promised = members[0].structure.promised_outputs
+        if len(members) > 1:
+            promised = [name for m in members for name in m.structure.output_names]
+        invalid = check_stage(converted.model, self._route.opset, promised)
+        if invalid is None:
             yield converted
+        elif len(members) == 1:
+            yield NotConverted(members, invalid, converted)
+        else:
+            for half in halves(members):
+                for part in self.again(converted, half):
+                    yield from self._check(part) if isinstance(part, Converted) else [part]
 
 
 def _holds_negative_zero(argument: object) -> bool:

@@ -1,27 +1,28 @@
-"""Carry out one task: reference, convert, check, load, run, compare.
+"""Run the cases of a task in batches, in the worker process.
 
-All that is wrong with the outputs of a case, each as a failure of its own that can be examined.
-
-Carry out one task: reference, convert, check, load, run, compare. Runs in the worker process.
+A batch goes the way of `harness.pipeline.run_case` as one model, stage by stage. Where a stage fails, the batch is
+split until the guilty cases stand alone, and the others go on. What is wrong with the outputs of a case is reported
+problem by problem, each as a failure that can be examined.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 
-from harness.compare.comparison import compare
+from harness.compare.judge import CLOSE
+from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.repeated import Again, first_wrong
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import find_converter
+from harness.convert.transform import find_transforms
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
@@ -30,22 +31,26 @@ from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Conve
 from harness.pipeline.chain import Caller, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.model_cases import ModelRuns
+from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.placement import placements
-from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_steps import (
-    StepFailure,
+from harness.pipeline.reference import Reference
+from harness.pipeline.stages import (
+    StageFailure,
     emitted_opset,
-    load_step,
-    narrowing,
+    excuse_for_problems,
+    find_narrowing,
+    load_stage,
     run_again,
-    run_step,
-    why_not_right,
+    run_stage,
 )
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Group, MemberKey, Result, Step, Task
 from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.torch_case import Calls, CaseKind
+from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
-from harness.run.artefact import CALLABLE, ONNX, Artefact, output_names
+from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
 from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
 
 
@@ -123,6 +128,8 @@ _OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.
 
 #: Nodes of a model that takes long to load.
 _LARGE = 500
+#: Seconds of a forward pass up to which the errors of a model's result that passes are looked at.
+_QUICK = 0.5
 
 
 class Executor:
@@ -132,12 +139,22 @@ class Executor:
         self._task = task
         self._worker = worker
         self._settings = task.settings
-        converter, book = worker.converter(task.converter, task.settings)
+        self._route = task.route
+        self._kind: CaseKind = Calls()
+        if task.model is not None:
+            # First: a rule may be for an operator that the model's file defines.
+            self._kind = ModelRuns(worker.model(task.model), task.settings.tolerance, self._say_alive)
+        converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
-        self._send = worker.send
-        # How long a runtime that has hung is waited for depends on the step that it is at.
-        self._begin: Callable[[Step], None] = partial(worker.begin, send=bool(task.hung))
-        self._exports = DoubleCheck(BatchExport(task.settings, converter, book, self._begin))
+        #: Every result of a model, which tracing may explain.
+        self._sent: list[Result] = []
+        narrower = [t.precision for t in find_transforms(task.route.transforms) if t.precision]
+        self._tolerance = tolerance_of(CLOSE, narrower[-1]) if narrower else None
+        self._step = Step(Stage.REFERENCE, None, ())
+        exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
+        self._exports = exports if task.model is not None else DoubleCheck(exports)
+        #: Seconds of the slowest call of PyTorch.
+        self._slowest = 0.0
         #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
         self._doubted: dict[tuple[str, int], list[int]] = {}
         #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
@@ -146,14 +163,35 @@ class Executor:
     def execute(self) -> None:
         """Do the whole task; every case gets one `Result` per backend unless the process dies."""
         # A plug-in may change PyTorch when it is imported: no reference is older than that.
-        find_converter(self._task.converter)
+        find_converter(self._route.converter)
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
+        exported: AnyModel | None = None
         for found in self._exports.export(accepted):
+            exported = found.model if isinstance(found, Converted) else None
             for name in self._backends:
                 if isinstance(found, NotConverted):
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
+        if self._task.model is not None and accepted:
+            self._explain_by_tracing(accepted[0], exported)
+
+    def _begin(self, step: Step) -> None:
+        """Say what is about to be done.
+
+        How long a runtime that has hung is waited for depends on the step, and a step of a model may take long: such
+        steps are sent.
+        """
+        self._step = step
+        self._worker.begin(step, send=bool(self._task.hung) or self._task.model is not None)
+
+    def _send(self, results: list[Result]) -> None:
+        if self._task.model is not None:
+            self._sent += results
+        self._worker.send(results)
+
+    def _say_alive(self) -> None:
+        self._worker.begin(self._step, send=True)
 
     # Stages
 
@@ -167,20 +205,23 @@ class Executor:
     def _answered(self, group: Group) -> Answered:
         """What PyTorch says to a group; at an opset that is asked for, it may have said so at another."""
         # A plug-in's converter may change PyTorch.
-        key = self._task.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
-        kept = self._worker.answered.get(key) if self._settings.opset is not None else None
+        key = self._route.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
+        keeps = self._route.opset is not None and self._task.model is None
+        kept = self._worker.answered.get(key) if keeps else None
         if kept is not None:
             return kept
         references: dict[int, Reference] = {}
         rejected: dict[int, str] = {}
         for case, invocation in group.cases:
             self._begin(Step(Stage.REFERENCE, None, ((group.index, case),)))
+            started = time.perf_counter()
             try:
-                references[case] = run_reference(invocation)
+                references[case] = self._kind.reference(invocation)
             except CallRejected as rejection:
                 rejected[case] = rejection.account
-        found = Answered(Accepted.of(group, references) if references else None, rejected)
-        if self._settings.opset is not None:
+            self._slowest = max(self._slowest, time.perf_counter() - started)
+        found = Answered(Accepted.of(group, references, self._kind) if references else None, rejected)
+        if keeps:
             self._worker.answered.keep(key, found, len(group.cases))
         return found
 
@@ -205,22 +246,23 @@ class Executor:
         (member,) = converted.members
         places = {output: i for i, output in enumerate(output_names(converted.model))}
         arrays = [array for r in member.references.values() for array in r.arrays]
-        named = places.keys() >= set(member.structure.output_names)
-        if not named or narrowing(name, self._backends[name], arrays):
+        names = member.structure.outputs_in(converted.model)
+        named = places.keys() >= set(names)
+        if not named or find_narrowing(self._backends[name], arrays):
             return list(standing)
         self._begin(Step(Stage.LOAD, name, member.keys, tuple(standing)))
-        ranges = self._ranges(converted) if self._settings.dynamic else None
-        session = load_step(self._backends[name], converted.model, ranges)
-        if isinstance(session, StepFailure) or not session.runnable:
+        ranges = self._ranges(converted) if self._route.dynamic else None
+        session = load_stage(self._backends[name], converted.model, ranges)
+        if isinstance(session, StageFailure) or not session.runnable:
             return list(standing)
-        wanted = [places[n] for n in member.structure.output_names]
+        wanted = [places[n] for n in names]
         found = []
         for result in standing:
             self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
             reference = member.references[result.case[1]]
             feeds = member.structure.feeds(converted.model, reference.feeds)
-            outputs = run_step(session, feeds)
-            if not isinstance(outputs, StepFailure):
+            outputs = run_stage(session, feeds)
+            if not isinstance(outputs, StageFailure):
                 comparison = self._judged(reference, wanted, outputs, run_again(session, feeds))
                 if comparison.problems:
                     got = [outputs[i] for i in wanted]
@@ -234,9 +276,9 @@ class Executor:
         rest = []
         for member in converted.members:
             arrays = [array for r in member.references.values() for array in r.arrays]
-            narrowed = narrowing(name, self._backends[name], arrays)
-            if narrowed and not narrowed.of_integers:
-                self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=narrowed.words)
+            narrowing = find_narrowing(self._backends[name], arrays)
+            if narrowing and not narrowing.is_of_integers:
+                self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=narrowing.text)
             else:
                 rest.append(member)
         pending = {m.group.index: list(m.references) for m in rest}
@@ -261,10 +303,10 @@ class Executor:
         """Load the model and run every pending case; split and start again where that fails."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
         self._begin(Step(Stage.LOAD, name, keys))
-        ranges = self._ranges(converted) if self._settings.dynamic else None
+        ranges = self._ranges(converted) if self._route.dynamic else None
         started = time.perf_counter()
-        session = load_step(self._backends[name], converted.model, ranges)
-        if isinstance(session, StepFailure):
+        session = load_stage(self._backends[name], converted.model, ranges)
+        if isinstance(session, StageFailure):
             self._split_or_fail(name, converted, pending, session)
             return
         load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
@@ -293,8 +335,8 @@ class Executor:
                 feeds.update(member.structure.feeds(converted.model, member.references[case].feeds))
             self._begin(Step(Stage.RUN, name, tuple(now.items())))
             started = time.perf_counter()
-            outputs = run_step(session, feeds)
-            if isinstance(outputs, StepFailure):
+            outputs = run_stage(session, feeds)
+            if isinstance(outputs, StageFailure):
                 self._confirm_alone(name, converted)
                 self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
@@ -330,16 +372,14 @@ class Executor:
             if index not in now:
                 continue
             reference = member.references[now[index]]
-            places = [place_of[n] for n in member.structure.output_names]
+            places = [place_of[n] for n in member.structure.outputs_in(converted.model)]
             comparison = self._judged(reference, places, outputs, again)
             facts = {"comparison": comparison, **times}
             key = (index, now[index])
             result = self._result(key, name, Stage.COMPARE, Outcome.PASS, converted, **facts)
-            why = ""
-            if comparison.problems:
-                why = why_not_right(name, self._backends[name], reference.arrays, comparison.problems)
-            if why:
-                result = replace(result, outcome=Outcome.NARROWED, message=why, comparison=None)
+            excuse = excuse_for_problems(self._backends[name], reference.arrays, comparison.problems)
+            if excuse:
+                result = replace(result, outcome=Outcome.NARROWED, message=excuse, comparison=None)
             elif comparison.problems and converted.graph is None and len(converted.members) > 1:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
@@ -349,8 +389,36 @@ class Executor:
                 first, *further = wrong_results(result, comparison, reference.expected, got, model)
                 wrong = replace(first, comparison=comparison, further=tuple(further))
                 result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
+            if isinstance(reference, ModelReference):
+                result = self._with_errors(result, reference, [outputs[i] for i in places])
             results.append(result)
         self._send(results)
+
+    def _explain_by_tracing(self, member: Accepted, exported: AnyModel | None) -> None:
+        """Send once more the failures of a model that are of tracing."""
+        assert isinstance(self._kind, ModelRuns)
+        # Every verdict has been given: the worker may die of what comes now.
+        self._begin(Step(Stage.COMPARE, None, ()))
+        cases = dict(member.group.cases)
+        failures = ModelFailures(
+            self._kind.model, self._route, self._exports.converter, self._backends, cases, member.references, self._sent
+        )
+        for result in explain_by_tracing(failures, exported):
+            self._send([result])
+
+    def _with_errors(self, result: Result, reference: ModelReference, got: Sequence[Array]) -> Result:
+        """A model's result with its errors; how they grew takes float64 several times, so of what passes it is looked
+        at for the example of a quick model alone."""
+        is_wrong = result.outcome is Outcome.MISMATCH
+        if is_wrong:
+            result = replace(result, output_errors=tuple(reference.output_errors(got)))
+        comparison = result.comparison
+        if comparison is None or comparison.max_abs_error is None:
+            return result
+        if not is_wrong and (result.case[1] != 0 or self._slowest >= _QUICK):
+            return result
+        self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
+        return replace(result, growth=reference.error_growth(got))
 
     def _unless_as_its_calls(
         self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array], exported: Invocation
@@ -361,10 +429,10 @@ class Executor:
         assert wrong.comparison is not None
         self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
         backends = [self._backends[wrong.backend]]
-        if find_converter(self._task.converter).makes == ONNX:
+        if find_converter(self._route.converter).makes == ONNX:
             backends.append(self._worker.backend(REFERENCE))
-        caller = Caller(self._exports.converter, backends, self._settings.opset)
-        if not is_chain_of_right_calls(caller, reference, got, exported if self._settings.dynamic else None):
+        caller = Caller(self._exports.converter, backends, self._route)
+        if not is_chain_of_right_calls(caller, reference, got, exported if self._route.dynamic else None):
             return wrong
         return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))
 
@@ -381,21 +449,21 @@ class Executor:
         self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
     ) -> OutputComparison:
         """What is wrong with a case whose outputs are at `places` among all."""
-        judge = reference.judge
 
         def once_more() -> Sequence[Array] | None:
             found = again()
             return None if found is None else [found[i] for i in places]
 
-        got = first_wrong(judge, reference, [outputs[i] for i in places], once_more, self._settings.runs)
-        return compare(judge, reference, got)
+        first = [outputs[i] for i in places]
+        chosen = first_wrong(reference.judge, reference, first, once_more, self._settings.runs)
+        return reference.compare(chosen, self._tolerance)
 
     def _split_or_fail(
         self,
         name: str,
         converted: Converted,
         pending: Mapping[int, list[int]],
-        failure: StepFailure,
+        failure: StageFailure,
         case_only: Mapping[int, int] | None = None,
     ) -> None:
         """One failing node fails a whole model: find the members that fail by themselves."""
@@ -437,7 +505,7 @@ class Executor:
         converted: Converted,
         active: Sequence[Accepted],
         pending: Mapping[int, list[int]],
-        failure: StepFailure,
+        failure: StageFailure,
     ) -> None:
         """Try again without the groups that lack something, by the runtime's words; else in halves.
 
@@ -458,13 +526,14 @@ class Executor:
             if part:
                 self._load_part(name, converted, part, pending)
 
-    def _raised_by(self, exported: Invocation, failure: StepFailure) -> str:
+    def _raised_by(self, exported: Invocation, failure: StageFailure) -> str:
         """See `Result.raised_by`."""
-        return raising_part(exported, failure.error) if self._settings.blame and not is_program(exported) else ""
+        is_call = self._task.model is None and not is_program(exported)
+        return raising_part(exported, failure.error) if self._settings.blame and is_call else ""
 
     def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
         """The part of the model that computes `member`, for the witnesses of its failure."""
-        return converted.alone(member) if self._settings.blame else b""
+        return converted.alone(member) if self._settings.blame and self._task.model is None else b""
 
     def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
         """Send the same result for some cases; see `_result`."""

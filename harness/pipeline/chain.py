@@ -9,30 +9,29 @@ mean, a program may, too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import onnx
 import torch
 
-from harness.compare.comparison import compare, wrong_elements
+from harness.compare.comparison import wrong_elements
 from harness.compare.judge import CLOSE, Mask
 from harness.compare.nearness import tolerance_of
-from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
 from harness.core.program import Program, Returned, parts_of, with_arguments, with_described_inputs
+from harness.core.route import Route
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.program import Exportable, convert_step
+from harness.pipeline.program import Exportable
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_steps import StepFailure, check_model, outputs_or_failure
+from harness.pipeline.run_case import CaseRun, StartedRoute, run_case
 from harness.pipeline.torch_call import CallRejected, quiet_call
+from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import Backend
 
 #: Elements of a value above which a call is not run by itself: its values are written out.
@@ -45,41 +44,15 @@ class CallAlone:
 
     Attributes:
         exported: The call, with the values that it gets in the program that was exported as its inputs.
-        invocation: The same in the program that is run, which may have other sizes.
-        reference: PyTorch's answer to that.
+        reference: PyTorch's answer to the same in the program that is run, which may have other sizes.
         backend: The name of the backend that ran it.
-        got: What the backend gives, or why it gives nothing.
-        model: The export; None where there is none.
+        run: What became of it.
     """
 
     exported: Invocation
-    invocation: Invocation
     reference: Reference
     backend: str
-    got: tuple[Array, ...] | StepFailure
-    model: onnx.ModelProto | None = None
-
-    @property
-    def is_unsupported(self) -> bool:
-        """Whether the backend has no kernel for it."""
-        return isinstance(self.got, StepFailure) and self.got.outcome is Outcome.UNSUPPORTED
-
-    @property
-    def outputs(self) -> tuple[Array, ...]:
-        """What the backend gives; none where it gives nothing."""
-        return self.got if isinstance(self.got, tuple) else ()
-
-    @cached_property
-    def comparison(self) -> OutputComparison | None:
-        """What is wrong with what the backend gives; None where it gives nothing."""
-        if not isinstance(self.got, tuple):
-            return None
-        return compare(self.reference.judge, self.reference, self.got)
-
-    @property
-    def passes(self) -> bool:
-        """Whether the backend's answer is right."""
-        return self.comparison is not None and self.comparison.problem is None
+    run: CaseRun
 
 
 @dataclass(frozen=True)
@@ -89,36 +62,30 @@ class Caller:
     Attributes:
         converter: Exports the calls.
         backends: Each runs what those before it lack a kernel for, which an optimiser may have computed.
-        opset: As asked for.
-        index: Of the case's group, for names.
+        route: The route of the program.
+        index: The index of the case's group, for names.
     """
 
     converter: Converter
     backends: Sequence[Backend]
-    opset: int | None = None
+    route: Route
     index: int = 0
 
     def run(self, exported: Invocation, reference: Reference) -> CallAlone:
         """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
-        call, first = reference.invocation, self.backends[0].name
+        call = reference.invocation
         structure = Exportable.of(exported, [call], outputs=len(reference.expected), index=self.index)
-        is_dynamic = any(structure.dynamic_dims)
-        model = convert_step(self.converter, structure, opset=self.opset, dynamic=is_dynamic)
-        if isinstance(model, StepFailure):
-            return CallAlone(exported, call, reference, first, model)
-        try:
-            check_model(model, self.opset, structure.output_names)
-        except Exception as error:
-            rejected = StepFailure(Stage.CHECK, Outcome.ERROR, error)
-            return CallAlone(exported, call, reference, first, rejected, model)
-        feeds = structure.feeds(model, reference.feeds)
-        ranges = structure.shape_ranges(model, [call]) if is_dynamic else None
+        route = replace(self.route, dynamic=any(structure.dynamic_dims))
+        case = TorchCase(structure, reference)
         found: list[CallAlone] = []
         for backend in self.backends:
-            if not found or found[-1].is_unsupported:
-                got = outputs_or_failure(backend, model, feeds, ranges)
-                found.append(CallAlone(exported, call, reference, backend.name, got, model))
-        return next((alone for alone in found if alone.outputs), found[0])
+            if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
+                run = run_case(case, StartedRoute(route, self.converter, backend))
+                found.append(CallAlone(exported, reference, backend.name, run))
+                if run.stage in (Stage.CONVERT, Stage.CHECK):
+                    break
+                case = replace(case, artefact=run.artefact)
+        return next((alone for alone in found if alone.run.outputs), found[0])
 
 
 def run_calls(caller: Caller, invocation: Invocation, exported: Invocation | None = None) -> Iterator[CallAlone | None]:
@@ -155,8 +122,8 @@ def run_calls(caller: Caller, invocation: Invocation, exported: Invocation | Non
             continue
         found = caller.run(alike if exported is not None else alone, reference)
         yield found
-        if found.passes:
-            results[-1] = found.outputs
+        if found.run.passes and found.run.outputs is not None:
+            results[-1] = found.run.outputs
 
 
 #: What a call gives: arrays, or the number of one that computes sizes.
@@ -206,7 +173,7 @@ def is_chain_of_right_calls(
     places = [place for place, call in enumerate(program.calls) if not is_size_operator(call.overload)]
     calls = {}
     for place, call in zip(places, run_calls(caller, reference.invocation, exported), strict=False):
-        if call is None or not call.passes:
+        if call is None or not call.run.passes:
             return False
         calls[place] = call
 
@@ -215,7 +182,9 @@ def is_chain_of_right_calls(
             return reference.feeds[returned.place]
         if isinstance(returned, Weight):
             return to_numpy(held_tensor(returned))
-        return calls[returned.call].outputs[returned.output]
+        outputs = calls[returned.call].run.outputs
+        assert outputs is not None
+        return outputs[returned.output]
 
     chained = list(map(chained_value, program.returns))
     if len(chained) != len(got):

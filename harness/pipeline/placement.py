@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from harness.pipeline.batch_export import Accepted, Converted, only
-from harness.pipeline.run_steps import StepFailure, load_step
+from harness.pipeline.stages import StageFailure, load_stage
 from harness.pipeline.submodel import all_nodes, owners, with_inner_nodes
 from harness.pipeline.task import FOLDED, NOT_TOLD, fell_back
 from harness.run.artefact import AnyModel, Artefact, PlacedNode
@@ -49,8 +49,8 @@ def placements(
     elif len(known) < len(names) or not all(node.name in known for node in nodes):
         for member in members:
             part = only(model, [member])
-            alone = load_step(backend, part, shapes)
-            if isinstance(alone, StepFailure):
+            alone = load_stage(backend, part, shapes)
+            if isinstance(alone, StageFailure):
                 said[member.group.index] = NOT_TOLD
             else:
                 said[member.group.index] = placement_of(alone, part)

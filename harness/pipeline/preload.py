@@ -59,6 +59,7 @@ with contextlib.suppress(ImportError):
 def _warm_up() -> None:
     """Fill what converters keep between exports, so that a worker that replaces a dead one starts warm."""
     from harness.core.invocation import Invocation, Recipe, TensorSpec
+    from harness.core.route import Route
     from harness.core.tensors import bind, build_tensors
     from harness.pipeline.program import Exportable, export_request
 
@@ -69,7 +70,7 @@ def _warm_up() -> None:
         # A converter that fails does so again where it is recorded.
         with contextlib.suppress(Exception):
             if entry.default and entry.probe() is None:
-                entry.create(False).convert(export_request([member], opset=None, dynamic=False))
+                entry.create(False).convert(export_request([member], Route(converter=entry.name)))
 
 
 # The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no

@@ -4,24 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import onnx
 import torch
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
+from harness.convert.converter import Converter, ExportRequest, HasProgram, UnsupportedOperator
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
-from harness.pipeline.run_steps import StepFailure, named_feeds, shape_ranges
+from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
 from harness.run.artefact import AnyModel
 from harness.run.backend import ShapeRange
 
 
+class Structure(Protocol):
+    """What is exported once and run with several inputs: a call, a program or a model."""
+
+    @property
+    def index(self) -> int:
+        """The index of its group."""
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Example inputs."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the graph's inputs."""
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names that the graph's outputs are asked to have."""
+
+    @property
+    def promised_outputs(self) -> Sequence[str] | int:
+        """What is checked of the outputs: their names; their number where a converter names them."""
+
+    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
+        """The names of its outputs in an artefact, in their order."""
+
+    def request(self, route: Route) -> ExportRequest:
+        """Return the export of the structure by itself."""
+
+    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
+        """Graph input → array, without the inputs that the export left out."""
+
+    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """The sizes that a dynamic artefact will be run with; the first case's are typical."""
+
+
 @dataclass(frozen=True)
 class Exportable:
-    """One structure ready for export.
+    """A call or a program that is ready for export; see `Structure`.
 
     Attributes:
         index: Of its group.
@@ -73,6 +111,19 @@ class Exportable:
         """Graph outputs of this structure."""
         return tuple(f"c{self.index}_o{j}" for j in range(self.outputs))
 
+    @property
+    def promised_outputs(self) -> tuple[str, ...]:
+        """The names of the graph's outputs."""
+        return self.output_names
+
+    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
+        """The names of its outputs."""
+        return self.output_names
+
+    def request(self, route: Route) -> ExportRequest:
+        """Return the export of this structure by itself."""
+        return export_request([self], route)
+
     def feeds(self, model: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Graph input → array, without the inputs that the export left out."""
         return named_feeds(model, self.input_names, arrays)
@@ -83,7 +134,7 @@ class Exportable:
         return shape_ranges(model, self.input_names, shapes)
 
 
-def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic: bool) -> ExportRequest:
+def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest:
     """One export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
@@ -91,33 +142,45 @@ def export_request(members: Sequence[Exportable], *, opset: int | None, dynamic:
         inputs=tuple(t.detach() for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
         output_names=tuple(n for m in members for n in m.output_names),
-        opset=opset,
-        dynamic_dims=tuple(d for m in members for d in m.dynamic_dims) if dynamic else None,
+        opset=route.opset,
+        dynamic_dims=tuple(d for m in members for d in m.dynamic_dims) if route.dynamic else None,
         tentative=len(members) > 1,
     )
 
 
-def export_alone(
-    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
-) -> onnx.ModelProto:
-    """The model of one structure by itself."""
-    return converter.convert(export_request([structure], opset=opset, dynamic=dynamic))
-
-
-def convert_step(
-    converter: Converter, structure: Exportable, *, opset: int | None = None, dynamic: bool = False
-) -> onnx.ModelProto | StepFailure:
-    """`export_alone`, or why that fails."""
+def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | StageFailure:
+    """Export; returns what the converter raises as the failure of the stage."""
     try:
-        return export_alone(converter, structure, opset=opset, dynamic=dynamic)
+        return converter.convert(request)
     except Exception as error:
         return conversion_failure(error)
 
 
-def conversion_failure(error: Exception) -> StepFailure:
-    """What an export has raised, as the failure of the step."""
+def export_alone(converter: Converter, structure: Structure, route: Route) -> onnx.ModelProto:
+    """Export one structure by itself; raises what the converter raises."""
+    return converter.convert(structure.request(route))
+
+
+@dataclass(frozen=True)
+class Translation:
+    """An artefact, and the PyTorch graph of which it is the translation; None where the converter does not tell."""
+
+    model: AnyModel
+    program: torch.export.ExportedProgram | None = None
+
+
+def translate(converter: Converter, request: ExportRequest) -> Translation:
+    """Export, and return the translated PyTorch graph as well; raises what the converter raises."""
+    if not isinstance(converter, HasProgram):
+        return Translation(converter.convert(request))
+    exported = converter.program(request)
+    return Translation(exported.model_proto, exported.exported_program)
+
+
+def conversion_failure(error: Exception) -> StageFailure:
+    """Return what an export has raised as the failure of the stage."""
     outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
-    return StepFailure(Stage.CONVERT, outcome, error)
+    return StageFailure(Stage.CONVERT, outcome, error)
 
 
 def varying_dims(exported: Invocation, others: Sequence[Invocation]) -> tuple[frozenset[int], ...]:

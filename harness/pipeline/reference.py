@@ -11,8 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.compare.comparison import compare
 from harness.compare.judge import Judge
 from harness.compare.nearness import SCALES, Sensitivity, paired
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
 from harness.core.program import Program, is_program, weights_of, with_wide_weights
@@ -68,6 +71,10 @@ class Reference:
     def judge(self) -> Judge:
         """How a backend's outputs are compared with it."""
         return judge_of(self.invocation)
+
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+        """Compare a backend's outputs with it; `tolerance` takes the place of those of the dtypes."""
+        return compare(self.judge.allowing(tolerance) if tolerance is not None else self.judge, self, outputs)
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:

@@ -218,7 +218,7 @@ class Supervisor:
 
 
 def _runs(task: Task, backend: str) -> set[tuple[str, str, str]]:
-    return {(task.converter, group.exported.overload, backend) for group in task.groups}
+    return {(task.route.converter, group.exported.overload, backend) for group in task.groups}
 
 
 #: The share of the time limit that a runtime is waited for where it has hung before.
@@ -239,6 +239,11 @@ def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
         os.ftruncate(2, 0)
 
     return start_worker(send, announce)
+
+
+def blame_for_death(death: Death, stage: Stage) -> str:
+    """Return the component to blame for the end of a worker at a stage."""
+    return UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[stage]
 
 
 def _after_death(
@@ -268,7 +273,7 @@ def _after_death(
                 backend=backend,
                 stage=step.stage,
                 outcome=death.outcome,
-                blame=UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[step.stage],
+                blame=blame_for_death(death, step.stage),
                 message=said,
             )
             for case in step.cases

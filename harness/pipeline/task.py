@@ -14,6 +14,8 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
+from harness.core.route import Route
+from harness.pipeline.model_task import ErrorGrowth, ModelSource, OutputError, Traced
 
 #: (group index, case index within the group): names a case within a task.
 MemberKey: TypeAlias = tuple[int, int]
@@ -37,14 +39,10 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How tasks are executed; the same for a whole run.
+    """How tasks are executed, whatever their route.
 
     Attributes:
-        opset: To emit; None for the converter's default.
         batch_size: Structures per export.
-        public_api: Let converters keep nothing between exports.
-        dynamic: Export with dynamic dimensions.
-        rules: Files of conversion functions to use in place of the converter's own.
         blame: Find out whose defect each failure is.
         witnesses: Backends that are asked about another backend's failure; None for those whose
             `BackendEntry` says so.
@@ -53,11 +51,7 @@ class Settings:
         tolerance: What the user allows the outputs of a model; None for what roundings explain.
     """
 
-    opset: int | None = None
     batch_size: int = 64
-    public_api: bool = False
-    dynamic: bool = False
-    rules: tuple[str, ...] = ()
     blame: bool = True
     witnesses: tuple[str, ...] | None = None
     last_witnesses: tuple[str, ...] | None = None
@@ -67,18 +61,21 @@ class Settings:
 
 @dataclass(frozen=True)
 class Task:
-    """Groups to put through one converter and some backends.
+    """Groups to export and to run in some backends.
 
     Attributes:
+        route: The way up to the backends, which share its artefact.
+        model: The model that the groups are runs of; None for calls and programs.
         hung: Of backends that are waited for less with these groups, why, as a message ends.
     """
 
     handler: ClassVar[str] = "harness.pipeline.case_runner:carry_out"
 
     groups: tuple[Group, ...]
-    converter: str
+    route: Route
     backends: tuple[str, ...]
-    settings: Settings
+    settings: Settings = field(default_factory=Settings)
+    model: ModelSource | None = None
     hung: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -127,6 +124,9 @@ class Result:
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
         raised_by: Of a failure to convert or to capture: the part of PyTorch that raised, as `raising_part` says; ""
             for the converter.
+        growth: How errors grew in a run of a model; None where that is not known.
+        output_errors: By how much each output of a model's wrong result is off.
+        traced: Where tracing is to blame for a model's failure.
     """
 
     case: MemberKey
@@ -148,6 +148,9 @@ class Result:
     raised_by: str = ""
     outputs: tuple[int, ...] = ()
     further: tuple[Result, ...] = ()
+    growth: ErrorGrowth | None = None
+    output_errors: tuple[OutputError, ...] = ()
+    traced: Traced | None = None
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,16 @@ import torch
 
 from harness.convert.converter import Converter, HasFastLane, find_converter
 from harness.convert.rules.rule import RuleBook
+from harness.convert.transform import TransformingConverter, find_transforms
 from harness.core.documents import describe_error
 from harness.core.isolation import Send
 from harness.core.recent import Recent
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Answered
-from harness.pipeline.task import OWN_FAULT, Finished, Noted, Settings, Started, Step, WorkerTask
+from harness.pipeline.model_loading import LoadedModel, load_model
+from harness.pipeline.model_task import ModelSource
+from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
 from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 
@@ -62,8 +66,9 @@ class WorkerProcess:
         self.send = send
         self.announce = announce or _unheard
         self._announces = announce is not None
-        self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
+        self._converters: dict[tuple[str, bool, tuple[str, ...], tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
+        self._model: tuple[ModelSource, LoadedModel] | None = None
         #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
         self.answered: Recent[Hashable, Answered] = Recent(_CASES_KEPT)
 
@@ -127,12 +132,23 @@ class WorkerProcess:
                 raise CannotStart(f"{name} does not start: {describe_error(error)}") from error
         return self._backends[name]
 
-    def converter(self, name: str, settings: Settings) -> StartedConverter:
-        """The converter called `name`, started once, with the user's rules for it."""
-        key = (name, settings.public_api, settings.rules)
+    def model(self, source: ModelSource) -> LoadedModel:
+        """The model that a source names, loaded once.
+
+        Raises:
+            ModelProblem: the model cannot be loaded.
+            UnknownName: no registered model has that name.
+        """
+        if self._model is None or self._model[0] != source:
+            self._model = source, load_model(source.word, source.variant)
+        return self._model[1]
+
+    def converter(self, route: Route) -> StartedConverter:
+        """The converter of a route, started once, with the user's rules for it."""
+        key = (route.converter, route.public_api, route.rules, route.transforms)
         if key not in self._converters:
             self._converters[key] = _start(*key)
-            for note in find_converter(name).notes():
+            for note in find_converter(route.converter).notes():
                 self.send(Noted(note))
         return self._converters[key]
 
@@ -141,9 +157,13 @@ def _unheard(said: object) -> None:
     pass
 
 
-def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> StartedConverter:
+def _start(name: str, public_api: bool, rules: tuple[str, ...], transforms: tuple[str, ...]) -> StartedConverter:
     entry = find_converter(name)
     book = RuleBook.for_converter(rules, name)
     if not book.rules or entry.create_with_rules is None:
-        return entry.create(public_api), None
-    return entry.create_with_rules(public_api, book), book
+        started: StartedConverter = entry.create(public_api), None
+    else:
+        started = entry.create_with_rules(public_api, book), book
+    if transforms:
+        return TransformingConverter(started[0], find_transforms(transforms)), started[1]
+    return started

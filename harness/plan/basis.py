@@ -41,7 +41,7 @@ def basis(units: Sequence[Unit], sources: Sequence[str]) -> dict[str, str]:
     """
     described = {SOURCE: _digest_source(), KERNELS: _digest_kernels(), "sources": " ".join(sources)}
     if units:
-        described[RULES] = _digest_rules(units[0].settings.rules)
+        described[RULES] = _digest_rules(units[0].route.rules)
     return described
 
 

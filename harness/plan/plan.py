@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from harness.convert.converter import CONVERTERS, at_opset, find_converter, split_opset
+from harness.convert.converter import CONVERTERS, find_converter
 from harness.convert.rules.rule import Rule, RuleProblem, load_rules
+from harness.convert.transform import find_transforms
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
+from harness.core.route import DYNAMIC, Route
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
@@ -18,14 +20,15 @@ from harness.generate.programs import load_patterns
 from harness.generate.sources.recorded import Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
-from harness.pipeline.models.model_loading import ModelProblem, check_word
-from harness.pipeline.models.model_task import PREFIX, model_name
+from harness.pipeline.model_loading import ModelProblem, check_word
+from harness.pipeline.model_task import PREFIX, ModelSource, model_name
 from harness.pipeline.task import Settings
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
+from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
 
@@ -143,7 +146,17 @@ def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]
         problem = find_converter(name).probe()
         if problem:
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
+        _check_transforms(name)
     return names
+
+
+def _check_transforms(export: str) -> None:
+    for transform in find_transforms(Route.parse(export).transforms):
+        if find_converter(export).makes != ONNX:
+            raise UsageProblem(f"--converter {export}: the transform {transform.name} takes ONNX models only")
+        problem = transform.probe()
+        if problem:
+            raise UsageProblem(f"--converter {export}: {problem.reason}; to get it: {problem.install}")
 
 
 def _default_converters(backends: Sequence[str]) -> tuple[str, ...]:
@@ -189,7 +202,7 @@ def _words(names: Sequence[str]) -> dict[str, str]:
 
 def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
     """Of the rules that a case is to use."""
-    converters = {split_opset(name)[0] for name in names}
+    converters = {Route.parse(name).converter for name in names}
     return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in converters))
 
 
@@ -207,23 +220,22 @@ def _check_numbers(options: Options) -> None:
 def _at_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
     """The converters, each with each of several opsets, where the user names several."""
     for name in converters:
-        base, own = split_opset(name)
+        named = Route.parse(name)
         emitted = find_converter(name).opsets()
-        asked = (*options.opsets, *(n for n in (own, options.opset) if n is not None))
+        asked = (*options.opsets, *(n for n in (named.opset, options.opset) if n is not None))
         for opset in asked:
+            problem = f"--opset {opset}: the converter {named.converter}"
             if not emitted:
-                raise UsageProblem(f"--opset {opset}: the converter {base} makes no ONNX model: leave out --opset")
+                raise UsageProblem(f"{problem} makes no ONNX model: leave out --opset")
             if opset not in emitted:
-                raise UsageProblem(
-                    f"--opset {opset}: the converter {base} emits opsets {emitted.start} to {emitted.stop - 1}"
-                )
-        if own is not None and len(set(asked)) > 1:
+                raise UsageProblem(f"{problem} emits opsets {emitted.start} to {emitted.stop - 1}")
+        if named.opset is not None and len(set(asked)) > 1:
             raise UsageProblem(f"--converter {name} names an opset: leave out --opset")
     if not options.opsets:
         return tuple(converters)
     if options.models:
         raise UsageProblem("--model runs one opset at a time: give --opset once")
-    return tuple(at_opset(name, opset) for name in converters for opset in options.opsets)
+    return tuple(Route.parse(name).named_at(opset).export for name in converters for opset in options.opsets)
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
@@ -361,28 +373,30 @@ def _units(
         units.append(
             Unit(
                 overload=overload,
-                converter=converter,
+                route=_route(options, mode, converter, case),
                 backends=backend_names,
-                shape_mode=mode,
                 seed=options.seed,
                 examples=examples,
                 values=options.values,
                 dtypes=options.dtypes or None,
                 sources=tuple(asked),
                 replay=replay,
-                settings=replace(_settings(options, mode, _opset(options, converter, case)), batch_size=together),
+                settings=replace(_settings(options), batch_size=together),
             )
         )
     return units
 
 
-def _opset(options: Options, converter: str, case: OperatorCase | None) -> int | None:
-    """The opset that a converter's name gives, or the one that the operator came with; None for the user's or the
-    converter's own."""
-    entry, named = find_converter(converter), split_opset(converter)[1]
-    if named is not None or options.opset is not None or case is None or case.opset is None:
-        return named
-    return case.opset if case.opset in entry.opsets() else None
+def _route(options: Options, mode: str, export: str, case: OperatorCase | None = None) -> Route:
+    """The route up to the backends.
+
+    Its opset is the one that the export's name gives, the user's, or the one that the operator came with.
+    """
+    named = Route.parse(export)
+    opset = named.opset if named.opset is not None else options.opset
+    if opset is None and case is not None and case.opset in find_converter(export).opsets():
+        opset = case.opset
+    return replace(named, opset=opset, dynamic=mode == DYNAMIC, rules=options.rules, public_api=options.public_api)
 
 
 def _modes(options: Options) -> tuple[str, ...]:
@@ -414,16 +428,9 @@ def _examples(options: Options, mode: str, overload: str, case: OperatorCase | N
     return exports * (1 + SIZES_PER_EXPORT)
 
 
-def _settings(options: Options, mode: str, opset: int | None = None) -> Settings:
-    """What a task of a model depends on; `batch_size` is of operators alone."""
-    return Settings(
-        opset=options.opset if opset is None else opset,
-        public_api=options.public_api,
-        dynamic=mode == "dynamic",
-        rules=options.rules,
-        blame=options.blame,
-        runs=options.runs,
-    )
+def _settings(options: Options) -> Settings:
+    """What the tasks of a run have in common, whatever their route."""
+    return Settings(blame=options.blame, runs=options.runs)
 
 
 def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str) -> bool:
@@ -459,11 +466,10 @@ def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -
             raise ModelProblem(f"{names[model_name(word)]} and {word} have one name: run one after the other")
     return tuple(
         ModelUnit(
-            word=word,
-            converter=converter,
+            source=ModelSource(word),
+            route=_route(options, mode, converter),
             backends=backends,
-            shape_mode=mode,
-            settings=_settings(options, mode),
+            settings=_settings(options),
         )
         for word in dict.fromkeys(options.models)
         for converter, backends in backends_of.items()

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.compare.repeated import RUNS, first_wrong
+from harness.compare.repeated import RUNS
 from harness.compare.verdict import Verdict
-from harness.convert.converter import find_converter, split_opset
+from harness.convert.converter import find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
+from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
-from harness.pipeline.models.model_task import model_word
-from harness.pipeline.program import Exportable, export_alone
-from harness.pipeline.reference import run_reference
-from harness.pipeline.run_steps import outputs_of
+from harness.pipeline.model_task import model_word
+from harness.pipeline.run_case import StartedRoute, run_case
 from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.torch_case import TorchCase
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
@@ -197,15 +196,14 @@ def outputs(case: Replayed, converter: str, backend: str, opset: int | None = No
 
 
 def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) -> Outputs:
-    exported = case.exported or case.invocation
-    reference = run_reference(case.invocation)
-    structure = Exportable.of(exported, [case.invocation], outputs=len(reference.expected))
-    dynamic = case.exported is not None
-    started, own = find_converter(converter).create(False), split_opset(converter)[1]
-    model = export_alone(started, structure, opset=own or opset, dynamic=dynamic)
+    named = Route.parse(converter)
+    route = replace(named, opset=named.opset or opset, dynamic=case.exported is not None, backend=backend)
     entry, argument = BACKENDS.find(backend)
-    ranges = structure.shape_ranges(model, [exported, case.invocation]) if dynamic else None
-    feeds = structure.feeds(model, reference.feeds)
-    wrong = partial(first_wrong, reference.judge, reference)
-    got = outputs_of(entry.create(argument), model, feeds, ranges, wrong)
-    return Outputs(expected=reference.expected, truth=reference.truth, got=got)
+    started = StartedRoute(route, find_converter(converter).create(False), entry.create(argument))
+    call = TorchCase.of(case.invocation, case.exported, runs=RUNS)
+    run = run_case(call, started)
+    if run.failure is not None:
+        raise run.failure.error
+    if run.outputs is None:
+        raise RuntimeError(run.note or f"{backend} cannot run on this machine")
+    return Outputs(expected=call.reference.expected, truth=call.reference.truth, got=run.outputs)

@@ -24,8 +24,9 @@ from harness.blame.examined_failures import FailureKind, not_examined, signature
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import Verdict
-from harness.convert.converter import find_converter, split_opset
+from harness.convert.converter import find_converter
 from harness.core.invocation import PROGRAM, Invocation
+from harness.core.route import Route
 from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
@@ -42,15 +43,14 @@ def verdict_of(
     exported: Invocation,
     supervisor: Supervisor,
     *,
+    route: Route,
     source: str,
     family: str,
-    shape_mode: str,
-    converter: str,
     converter_version: str,
 ) -> Verdict:
     """The verdict on one case with one backend, whose version and device the supervisor knows.
 
-    `family` is the operator case's, "" where there is none; `shape_mode` is ``static`` or ``dynamic``.
+    `family` is the operator case's, "" where there is none.
     """
     backend = supervisor.backends.get(result.backend)
     comparison, traits, used = result.comparison, call_traits(invocation), is_used(invocation)
@@ -59,9 +59,9 @@ def verdict_of(
         overload=invocation.overload,
         family=family,
         dtype=invocation.dtype,
-        shape_mode=shape_mode,
+        shape_mode=route.shape_mode,
         source=source,
-        converter=converter,
+        converter=route.export,
         converter_version=converter_version,
         opset=result.opset,
         backend=result.backend,
@@ -95,7 +95,7 @@ def verdict_of(
         structure_id=invocation.structure_id,
         exported_id=exported.case_id,
         invocation=invocation.json,
-        exported_invocation="" if shape_mode == "static" else exported.json,
+        exported_invocation=exported.json if route.dynamic else "",
     )
 
 
@@ -129,9 +129,8 @@ class Unit:
     """What to run and where to send it.
 
     Attributes:
-        converter: A name, with the opset of the settings behind it where a run has several: ``dynamo@18``.
-        backends: Names; one export serves all.
-        shape_mode: ``static`` or ``dynamic``.
+        route: The way up to the backends.
+        backends: The names of those that run its artefact.
         seed: Of the draws.
         examples: Cases to draw, of each source that draws.
         values: Value draws per exported structure (static), the first included; None for
@@ -142,9 +141,8 @@ class Unit:
     """
 
     overload: str
-    converter: str
+    route: Route
     backends: tuple[str, ...]
-    shape_mode: str = "static"
     seed: int = 0
     examples: int = 256
     values: int | None = None
@@ -156,7 +154,7 @@ class Unit:
     @property
     def word(self) -> str:
         """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``."""
-        return self.converter if self.shape_mode == "static" else f"{self.converter}-{self.shape_mode}"
+        return f"{self.route.export}-{self.route.shape_mode}" if self.route.dynamic else self.route.export
 
     @property
     def name(self) -> str:
@@ -214,8 +212,7 @@ def run_part(
     family = "programs" if unit.overload.startswith(PROGRAM) else ""
     if operator := OPERATOR_CASES.get(unit.overload):
         family = operator.family
-    converter, _ = split_opset(unit.converter)
-    converter_version = find_converter(converter).version()
+    converter_version = find_converter(unit.route.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
@@ -227,15 +224,14 @@ def run_part(
             supervisor,
             source=source,
             family=family,
-            shape_mode=unit.shape_mode,
-            converter=unit.converter,
+            route=unit.route,
             converter_version=converter_version,
         )
 
     def unexamined(result: Result) -> Result:
-        return not_examined(result, invocations[result.case][1], converter)
+        return not_examined(result, invocations[result.case][1], unit.route)
 
-    task = Task(groups, converter, unit.backends, unit.settings)
+    task = Task(groups, unit.route, unit.backends, unit.settings)
     held: list[Result] = []
     for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
@@ -266,7 +262,7 @@ def find_groups(
     """The cases of a unit, each once, under the names of the sources that have any."""
     request = Request(
         overload=unit.overload,
-        dynamic=unit.shape_mode == "dynamic",
+        dynamic=unit.route.dynamic,
         seed=unit.seed,
         examples=unit.examples,
         values=unit.values,

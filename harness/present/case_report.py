@@ -22,8 +22,9 @@ from harness.compare.output_comparison import parse_problems
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.documents import plain, shown
 from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.route import route_label
 from harness.locate.suspect import Suspect
-from harness.pipeline.models.model_task import PREFIX, model_word
+from harness.pipeline.model_task import PREFIX, model_word
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
@@ -205,7 +206,9 @@ def render(view: CaseView) -> Iterator[RenderableType]:
         yield Text(f"  {plain(issue.link)}", no_wrap=True)
     for minimal in view.minimal:
         yield Text()
-        yield Text(f"Minimal case {minimal.minimal_id}, {minimal.converter} → {minimal.backend}", style="bold")
+        yield Text(
+            f"Minimal case {minimal.minimal_id}, {route_label(minimal.converter, minimal.backend)}", style="bold"
+        )
         yield shown(call(minimal.invocation), style="cyan")
         yield from (Padding(shown(sentence), (0, 0, 0, 2)) for sentence in minimal.matters)
         yield Padding(shown(minimal.message, limit=400), (0, 0, 0, 2))
@@ -260,7 +263,9 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     if not (verdict.message or verdict.blame or verdict.placement or verdict.excused):
         return
     yield Text()
-    yield Text(f"{plain(verdict.converter)} → {plain(verdict.backend)}: {verdict.outcome} at {verdict.stage}", "bold")
+    yield Text(
+        f"{plain(route_label(verdict.converter, verdict.backend))}: {verdict.outcome} at {verdict.stage}", "bold"
+    )
     lines = [plain(text) for text in verdict.message.splitlines()]
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.placement:

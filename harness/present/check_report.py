@@ -16,8 +16,8 @@ from harness.core.invocation import Invocation
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
 from harness.models.onnx_inputs import FixedSize
-from harness.pipeline.models.model_task import Traced
-from harness.pipeline.models.quantised import WITHIN_STEPS
+from harness.pipeline.model_task import Traced
+from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
 from harness.present.report import Note, Report, Row, Section
 
@@ -66,21 +66,21 @@ def _ways(number: int) -> str:
 def way_name(way: Way) -> str:
     """``dynamo → ort-cpu, dynamic, float16``."""
     dtype = f", {way.dtype}" if way.dtype else ""
-    return f"{way.converter} → {way.backend}, {way.shape_mode}{dtype}"
+    return f"{way.route}, {way.route.shape_mode}{dtype}"
 
 
 def _way_row(way: Way) -> Row:
     failure = way.failure
     if failure is not None:
         verdict = failure.verdict
-        inputs = f" with {failure.case.change}" if failure.case.change else ""
+        inputs = f" with {failure.inputs.change}" if failure.inputs.change else ""
         passed = sum(o.verdict.outcome is Outcome.PASS for o in way.outcomes)
         of_all = f"; {passed} of {len(way.outcomes)} runs are right" if passed else ""
         message = informative_line(verdict.message)
         return Row(way_name(way), f"{verdict.outcome} at {verdict.stage}{inputs}{of_all}: {message}")
     outcomes = {o.verdict.outcome for o in way.outcomes}
     if outcomes == {Outcome.PASS}:
-        errors = [o.growth.error for o in way.outcomes if o.growth is not None]
+        errors = [o.result.growth.error for o in way.outcomes if o.result.growth is not None]
         largest = f"; largest error {max(errors):.1e} of the largest element" if errors else ""
         steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.verdict.excused for o in way.outcomes) else ""
         return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{steps}{largest}")
@@ -93,7 +93,7 @@ def _prevented(way: Way) -> str:
     """Why no result of a way was compared."""
     verdict = way.outcomes[0].verdict
     if verdict.outcome is Outcome.BUILT:
-        return f"{way.backend} was built and cannot run here"
+        return f"{way.route.backend} was built and cannot run here"
     return informative_line(verdict.message) or str(verdict.outcome)
 
 
@@ -137,9 +137,9 @@ def _cause_rows(way: Way) -> Iterator[Row]:
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
     if failure.verdict.stage is Stage.CONVERT and not rows:
-        rows += [_foreign_row(overload, way.converter) for overload in way.foreign]
-    if failure.traced is not None:
-        rows.append(_traced_row(way, failure.traced))
+        rows += [_foreign_row(overload, way.route.export) for overload in way.foreign]
+    if failure.result.traced is not None:
+        rows.append(_traced_row(way, failure.result.traced))
     if not rows:
         message = failure.verdict.message
         refused = failure.verdict.outcome is not Outcome.MISMATCH
@@ -156,9 +156,9 @@ def _traced_row(way: Way, traced: Traced) -> Row:
         return Row("the export", "right for the example's path only", traced.evidence)
     if not traced.fixed:
         return Row("the export", "right for the example's sizes only", traced.evidence)
-    owner = "torch.export" if way.captures else way.converter
+    owner = "torch.export" if way.captures else way.route.export
     sizes = ", ".join(f"dimension {dim} of {name}" for name, dim in traced.fixed)
-    blame = f"blame: {'PyTorch' if way.captures else way.converter}. "
+    blame = f"blame: {'PyTorch' if way.captures else way.route.export}. "
     return Row("the export", f"{owner} fixes {sizes} at the example's size", f"{blame}{traced.evidence}")
 
 
@@ -185,15 +185,17 @@ def _owner(way: Way) -> str:
 
 def _component(blame: str, way: Way | Verdict) -> str:
     """The name of what is to blame."""
-    return {"converter": way.converter, "backend": way.backend, "pytorch": "PyTorch"}.get(blame, blame)
+    converter = way.route.export if isinstance(way, Way) else way.converter
+    backend = way.route.backend if isinstance(way, Way) else way.backend
+    return {"converter": converter, "backend": backend, "pytorch": "PyTorch"}.get(blame, blame)
 
 
 def _error_rows(failing: Sequence[Way]) -> Iterator[Row]:
     """By how much the outputs are off, of each way's worst run."""
     for way in failing:
-        wrong = [o for o in way.outcomes if o.errors]
-        worst = max(wrong, key=lambda o: max(e.error / e.allowed for e in o.errors), default=None)
-        for error in worst.errors if worst is not None else ():
+        wrong = [o for o in way.outcomes if o.result.output_errors]
+        worst = max(wrong, key=lambda o: max(e.error / e.allowed for e in o.result.output_errors), default=None)
+        for error in worst.result.output_errors if worst is not None else ():
             if error.error > error.allowed:
                 off = "has NaN or infinities elsewhere" if math.isinf(error.error) else f"off by {error.error:.2g}"
                 by = "" if math.isinf(error.error) else f", {error.error / error.allowed:,.0f} times the tolerance"
@@ -233,10 +235,10 @@ def _call_row(verdict: Verdict) -> Row:
 
 def _optimiser_row(way: Way) -> Row:
     if way.optimiser.owner == "runtime":
-        return _without(way.backend, way.optimiser.passes)
+        return _without(way.route.backend, way.optimiser.passes)
     passes = way.optimiser.passes
     named = f"without {' and '.join(passes)} the result is right" if passes else "without it the result is right"
-    return Row(f"the optimiser of {way.converter}", named, "export with optimize=False, or leave out these passes")
+    return Row(f"the optimiser of {way.route.export}", named, "export with optimize=False, or leave out these passes")
 
 
 def _without(backend: str, passes: Sequence[str]) -> Row:
@@ -277,8 +279,8 @@ def _next_steps(found: ModelCheck, failing: list[Way], options: str) -> Iterator
 
 def _of_way(way: Way) -> str:
     """The options that a way is asked for by, where they are not the default ones."""
-    converter = "" if way.converter == "dynamo" else f" --converter {way.converter}"
-    backend = "" if way.backend == "ort-cpu" else f" --backend {way.backend}"
+    converter = "" if way.route.export == "dynamo" else f" --converter {way.route.export}"
+    backend = "" if way.route.backend == "ort-cpu" else f" --backend {way.route.backend}"
     return f"{converter}{backend}{f' --also {way.dtype}' if way.dtype else ''}"
 
 
@@ -384,22 +386,22 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
 def _way_data(way: Way) -> dict[str, Any]:
     divergence = way.divergence
     return {
-        "converter": way.converter,
-        "backend": way.backend,
-        "shapes": way.shape_mode,
+        "converter": way.route.export,
+        "backend": way.route.backend,
+        "shapes": way.route.shape_mode,
         "dtype": way.dtype or None,
         "survives": way.survives,
         "compared": way.is_compared,
         "runs": [
             {
-                "change": o.case.change,
+                "change": o.inputs.change,
                 "stage": str(o.verdict.stage),
                 "outcome": str(o.verdict.outcome),
                 "message": o.verdict.message,
-                "error": o.growth.error if o.growth else None,
-                "traced": o.traced.what if o.traced else None,
-                "fixed": [list(place) for place in o.traced.fixed] if o.traced else [],
-                "outputs": [asdict(error) for error in o.errors],
+                "error": o.result.growth.error if o.result.growth else None,
+                "traced": o.result.traced.what if o.result.traced else None,
+                "fixed": [list(place) for place in o.result.traced.fixed] if o.result.traced else [],
+                "outputs": [asdict(error) for error in o.result.output_errors],
             }
             for o in way.outcomes
         ],

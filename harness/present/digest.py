@@ -19,6 +19,7 @@ from harness.causes.real_use import RealUse, real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.verdict import SPEC
 from harness.core.documents import count, listed, markdown_cell, plain
+from harness.core.route import route_label
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
@@ -73,7 +74,7 @@ class DigestColumn:
     @property
     def name(self) -> str:
         """``dynamo → ort-cpu``."""
-        return f"{self.converter} → {self.backend}"
+        return route_label(self.converter, self.backend)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -309,7 +310,7 @@ def _worse(found: Digest) -> list[str]:
         ]
     if isinstance(found.found, Diff):
         return [
-            f"{line.overload}, {line.converter} → {line.backend}: {number:,} {change}"
+            f"{line.overload}, {route_label(line.converter, line.backend)}: {number:,} {change}"
             for line in found.found.overloads
             for change, number in line.counts.items()
             if change.is_worse

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from harness.core.documents import plain, shown
 from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.route import route_label
 from harness.record.json_lines import Minimal
 
 
@@ -23,7 +24,7 @@ def render(minimal: Minimal) -> RenderableType:
     """One minimal case with what it says and what it depends on."""
     title = Text.assemble(
         (f"{minimal.outcome}", "bold red"),
-        f" at {minimal.stage}, {plain(minimal.converter)} → {plain(minimal.backend)}, from {minimal.case_id}",
+        f" at {minimal.stage}, {plain(route_label(minimal.converter, minimal.backend))}, from {minimal.case_id}",
     )
     details: list[RenderableType] = [shown(f"{minimal.minimal_id} {call(minimal)}", style="cyan", limit=400)]
     first = minimal.message.strip().splitlines()

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.compare.verdict import Outcome
-from harness.convert.converter import split_opset
 from harness.core.documents import count, plain
+from harness.core.route import Route, route_label
 from harness.record import store
 
 _COLUMNS = ["case_id", "exported_id", "overload", "converter", "backend", "outcome"]
@@ -51,12 +51,12 @@ def opset_differences(results_dir: Path) -> list[OpsetDifferences]:
     ends: dict[tuple[str, str], dict[tuple[str, str, str], dict[int, bool | None]]] = {}
     several = pc.match_substring_regex(pc.field("converter"), r"@\d+$")
     for row in store.read(results_dir, _COLUMNS, several).to_pylist():
-        converter, opset = split_opset(row["converter"])
-        assert opset is not None
+        route = Route.parse(row["converter"])
+        assert route.opset is not None
         outcome = Outcome(row["outcome"])
         end = True if outcome is Outcome.PASS else False if outcome.is_failure else None
         case = row["overload"], row["case_id"], row["exported_id"]
-        ends.setdefault((converter, row["backend"]), {}).setdefault(case, {})[opset] = end
+        ends.setdefault((route.converter, row["backend"]), {}).setdefault(case, {})[route.opset] = end
     found = [_differences(way, cases) for way, cases in sorted(ends.items())]
     return [differences for differences in found if len(differences.opsets) > 1]
 
@@ -83,8 +83,8 @@ def render_opsets(found: Sequence[OpsetDifferences]) -> Iterator[RenderableType]
         named = [str(opset) for opset in differences.opsets]
         which = f"{', '.join(named[:-1])} and {named[-1]}"
         yield Text(
-            f"{converter} → {backend} at opsets {which}: {count(differences.cases, 'case')} at each, of which "
-            f"{differences.differing:,} end otherwise at one than at another."
+            f"{route_label(converter, backend)} at opsets {which}: {count(differences.cases, 'case')} at each, "
+            f"of which {differences.differing:,} end otherwise at one than at another."
         )
         if differences.operators:
             table = Table("fails at some opsets only", box=box.SIMPLE_HEAD, show_edge=False)

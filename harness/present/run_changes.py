@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from harness.core.documents import count
+from harness.core.route import route_label
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import CaseChange, Diff, OverloadChanges
 from harness.present.report import Note, Report, Row, Section
@@ -69,8 +70,7 @@ def example(change: CaseChange) -> str:
 
 
 def _path(line: OverloadChanges) -> str:
-    mode = "" if line.shape_mode == "static" else f", {line.shape_mode}"
-    return f"{line.overload}, {line.converter} → {line.backend}{mode}"
+    return f"{line.overload}, {route_label(line.converter, line.backend, line.shape_mode)}"
 
 
 def as_json(found: Diff) -> dict[str, Any]:

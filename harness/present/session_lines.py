@@ -26,14 +26,14 @@ def header(plan: Plan, options: Options) -> list[str]:
     lines += _participants(plan, "converter", [e.name for e in CONVERTERS.entries()], plan.converters)
     lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends, _adapters(plan))
     if plan.models:
-        models = len({unit.word for unit in plan.models})
+        models = len({unit.source.word for unit in plan.models})
         shapes = "static" if options.shapes == "mixed" else options.shapes
         lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {shapes} shapes")
         return lines
     operators = len({unit.overload for unit in plan.units})
     if options.replay is None:
         lines.append(f"sources: {', '.join(plan.sources)}")
-        dynamic = any(unit.shape_mode == "dynamic" for unit in plan.units)
+        dynamic = any(unit.route.dynamic for unit in plan.units)
         mixed = "static shapes and some dynamic ones" if dynamic else "static shapes"
         shapes = mixed if options.shapes == "mixed" else f"{options.shapes} shapes"
         what = f"{options.examples} cases each, {shapes}, seed {options.seed}"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from harness.compare.signatures import informative_line
 from harness.core.documents import count
+from harness.core.route import route_label
 from harness.present.evidence import fault_text, place_text
 from harness.present.report import Note, Report, Row, Section
 from harness.support.answer import Failing, OperatorSupport, Support, SupportLevel
@@ -15,7 +16,7 @@ _STYLES = {SupportLevel.SUPPORTED: "green", SupportLevel.PARTLY: "yellow", Suppo
 
 def support_report(answer: Support) -> Report:
     """One answer: each operator with what fails and when."""
-    way = f"{answer.converter} → {answer.backend}"
+    way = route_label(answer.converter, answer.backend)
     note = Note(f"{answer.level} with {way}", _STYLES.get(answer.level, ""))
     sections = (Section(title="Calls", rows=tuple(support_rows(answer.operators)), noun="operator"),)
     after = (Note(answer.problem),) if answer.problem else ()

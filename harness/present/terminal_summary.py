@@ -20,11 +20,12 @@ from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
 from harness.compare.verdict import Outcome
 from harness.core.documents import count, plain
+from harness.core.route import route_label
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
-from harness.pipeline.models.model_task import PREFIX, model_word
+from harness.pipeline.model_task import PREFIX, model_word
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.composition_text import composition, render_composition
@@ -166,7 +167,7 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
 
 def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
     """What a user of a converter and a backend meets, in a sentence."""
-    way = f"{found.converter} → {found.backend}"
+    way = route_label(found.converter, found.backend)
     if weighted is not None and weighted.ordinary is not None:
         share = matrix.percent_of(weighted.ordinary)
         return f"{way}: {share} of ordinary calls are right, each operator weighted by how many models call it"

@@ -23,14 +23,15 @@ import torch
 
 from harness.causes.groups import FAILED, failure_groups
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import Converter, onnx_converter, split_opset
+from harness.convert.converter import Converter, onnx_converter
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
+from harness.core.route import Route, route_label
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.stages import emitted_opset
 from harness.record import store
 from harness.record.json_lines import (
     Graph,
@@ -212,7 +213,7 @@ def write_evidence(
         for row in wanted_failures(run, overloads):
             if (row.case_id, row.converter, row.backend) in done_scripts:
                 continue
-            label = f"script of {row.case_id}, {row.converter} → {row.backend}"
+            label = f"script of {row.case_id}, {route_label(row.converter, row.backend)}"
             progress(label)
             mine = [minimal for minimal in minimals if minimal.case_id == row.case_id]
             script = _made(process, written, label, make_script, run, row, mine, info)
@@ -242,8 +243,9 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     """Export a case and write the model as text; `opset` is None for the converter's own default."""
     invocation = Invocation.from_json(wanted.invocation)
     member = Exportable.of(invocation, outputs=len(run_reference(invocation).expected))
+    route = Route.parse(wanted.converter)
     request = dataclasses.replace(
-        export_request([member], opset=split_opset(wanted.converter)[1] or opset, dynamic=False),
+        export_request([member], dataclasses.replace(route, opset=route.opset or opset)),
         input_names=CallSource(invocation).names,
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )

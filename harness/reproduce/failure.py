@@ -17,14 +17,15 @@ from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import FLUSHED, OVERFLOW
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import find_converter, split_opset
+from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleProblem, load_rules
 from harness.convert.rules.standalone_source import RuleSource, rule_source
 from harness.core.dtypes import PRECISION
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.overloads import packet
+from harness.core.route import Route, route_label
 from harness.generate.case_library import load_cases
-from harness.pipeline.models.model_task import refuse_model
+from harness.pipeline.model_task import refuse_model
 from harness.pipeline.program import varying_dims
 from harness.record import store
 from harness.record.json_lines import Minimal, read_minimal
@@ -41,9 +42,9 @@ def opset_asked(converter: str, overload: str, recorded: object) -> int | None:
         overload: Of the operator, which may be one that ONNX got in an opset.
         recorded: What ``run.json`` has of the option.
     """
-    case, name = load_cases().get(overload), split_opset(converter)[1]
-    if name is not None or isinstance(recorded, int):
-        return name if name is not None else int(str(recorded))
+    case, named = load_cases().get(overload), Route.parse(converter).opset
+    if named is not None or isinstance(recorded, int):
+        return named if named is not None else int(str(recorded))
     return case.opset if case is not None and case.opset in find_converter(converter).opsets() else None
 
 
@@ -190,11 +191,11 @@ def _failing(rows: list[Verdict], converter: str | None, backend: str | None) ->
     here = [row for row in rows if converter in (None, row.converter) and backend in (None, row.backend)]
     case_id = rows[0].case_id
     if not here:
-        known = ", ".join(sorted({f"{row.converter} → {row.backend}" for row in rows}))
+        known = ", ".join(sorted({route_label(row.converter, row.backend) for row in rows}))
         raise ResultsError(f"case {case_id} was not run with that converter and backend; it was with {known}")
     failing = [row for row in here if row.outcome.is_failure]
     if not failing:
-        ends = ", ".join(sorted({f"{row.converter} → {row.backend}: {row.outcome}" for row in here}))
+        ends = ", ".join(sorted({f"{route_label(row.converter, row.backend)}: {row.outcome}" for row in here}))
         raise ResultsError(f"case {case_id} has nothing to reproduce ({ends})")
     return failing[0]
 
@@ -227,7 +228,7 @@ def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
     code: list[str] = []
     for name in chosen:
         rules = load_rules(str(files[name]))
-        mine = [r for r in rules if r.converter == split_opset(failure.converter)[0] and r.label in labels]
+        mine = [r for r in rules if r.converter == Route.parse(failure.converter).converter and r.label in labels]
         functions |= {rule.overload: rule.name for rule in mine}
         found = rule_source(files[name], sorted({rule.name for rule in mine}))
         imports += found.imports
@@ -255,7 +256,7 @@ _GLUE = frozenset({"Cast", "Constant", "Identity"})
 def title(failure: ReproducibleFailure) -> str:
     """The failure in one line, in the harness's words."""
     early = failure.stage in (Stage.CONVERT, Stage.CHECK)
-    where = failure.converter if early else f"{failure.converter} → {failure.backend}"
+    where = failure.converter if early else route_label(failure.converter, failure.backend)
     return f"{failure.invocation.overload} through {where}: {_problem(failure)}"
 
 

@@ -24,7 +24,7 @@ from harness.models.facts import ModelFacts
 from harness.models.graph_part import GraphPart
 from harness.models.onnx_check import ExportedTask, OnnxCheck, OnnxNode, OnnxTask, check_onnx
 from harness.models.onnx_inputs import SIZES, drawn_inputs, open_sizes, read_inputs
-from harness.pipeline.models.model_loading import ModelProblem
+from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.model_unit import ModelUnit
 from harness.record import store
@@ -126,18 +126,15 @@ def smallest_of_model(
         progress(f"shrink {call.overload}")
         return _shrunk(call, unit, directory)
     assert way.failure is not None
-    is_graph = find_converter(way.converter).makes == ONNX
+    is_graph = find_converter(way.route.converter).makes == ONNX
     if is_graph and way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         progress("shrink the graph")
         is_exporters = way.optimiser.owner == "exporter"
         part = check_onnx(
             ExportedTask(
-                word=unit.word,
-                converter=unit.converter,
-                backend=way.backend,
-                settings=unit.settings,
+                source=unit.source,
+                route=way.route,
                 case=way.outcomes.index(way.failure),
-                variant=unit.variant,
                 exporter=is_exporters,
             ),
             supervisor,
@@ -145,13 +142,13 @@ def smallest_of_model(
         if part is not None and is_exporters:
             part = replace(part, exporter=True, passes=way.optimiser.passes)
         if part is not None:
-            return PartOfGraph(found.name, way.backend, part)
+            return PartOfGraph(found.name, way.route.backend, part)
     raise ModelProblem(_nothing_smaller(found, way))
 
 
 def _is_of(unit: ModelUnit, way: Way) -> bool:
-    mine = unit.converter, unit.shape_mode, unit.variant.dtype
-    return mine == (way.converter, way.shape_mode, way.dtype) and way.backend in unit.backends
+    same = replace(unit.route, backend=way.route.backend) == way.route and unit.source.variant.dtype == way.dtype
+    return same and way.route.backend in unit.backends
 
 
 def _call_to_show(way: Way) -> Verdict | None:
@@ -172,13 +169,13 @@ def _nothing_smaller(found: ModelCheck, way: Way) -> str:
 
 def _shrunk(call: Verdict, unit: ModelUnit, directory: Path) -> ReproducibleFailure:
     """A call, shrunk: it is recorded as a run of one case, which all that shrinks and writes scripts reads."""
-    options: dict[str, Any] = {"opset": unit.settings.opset, "rules": list(unit.settings.rules)}
+    options: dict[str, Any] = {"opset": unit.route.opset, "rules": list(unit.route.rules)}
     distributions = BACKENDS.find(call.backend)[0].distributions or ()
     with RunWriter(directory, RunInfo.begin(seed=0, options=options, runtimes=distributions)) as writer:
         writer.write([call])
     store.finish(directory)
     for _ in shrink_run(
-        directory, seconds=_SHRINKING, per_failure=_SHRINKING, chosen=failures(directory), rules=unit.settings.rules
+        directory, seconds=_SHRINKING, per_failure=_SHRINKING, chosen=failures(directory), rules=unit.route.rules
     ):
         pass
     return find_failure(directory, call.case_id)

@@ -186,7 +186,7 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 
 
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
-    """All that the harness checks of a model, as `harness.pipeline.run_steps.check_model` does."""
+    """All that the harness checks of a model, as `harness.pipeline.stages.check_model` does."""
     count, opset = len(parts.source.output_dtypes), []
     if failure.opset is not None:
         opset = [

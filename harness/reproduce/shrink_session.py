@@ -28,11 +28,12 @@ from harness.convert.converter import find_converter
 from harness.core.documents import count
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
+from harness.core.route import DYNAMIC, Route
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
-from harness.pipeline.models.model_task import PREFIX, refuse_model
+from harness.pipeline.model_task import PREFIX, refuse_model
 from harness.pipeline.supervisor import Supervisor, WorkerFailed
-from harness.pipeline.task import OWN_FAULT, Settings
+from harness.pipeline.task import OWN_FAULT
 from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
@@ -275,19 +276,14 @@ def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluato
 
 def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
     """What the failure is evaluated with: as its run was asked for."""
-    settings = Settings(
+    route = replace(
+        Route.parse(failure.converter),
         opset=opset_asked(failure.converter, failure.overload, asked.get("opset")),
         public_api=bool(asked.get("public_api")),
-        dynamic=failure.shape_mode == "dynamic",
+        dynamic=failure.shape_mode == DYNAMIC,
         rules=tuple(rules),
     )
-    return Unit(
-        overload=failure.overload,
-        converter=failure.converter,
-        backends=(failure.backend,),
-        shape_mode=failure.shape_mode,
-        settings=settings,
-    )
+    return Unit(overload=failure.overload, route=route, backends=(failure.backend,))
 
 
 def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from harness.core.invocation import Invocation
+from harness.core.route import route_label
 from harness.generate.call_traits import is_everyday
 from harness.record import store
 from harness.record.layout import ResultsError
@@ -40,7 +41,7 @@ def recorded_support(
     ]
     if not rows:
         of_dtype = f" of {dtype}" if dtype else ""
-        raise ResultsError(f"{run} has no case{of_dtype} of {converter} → {backend}")
+        raise ResultsError(f"{run} has no case{of_dtype} of {route_label(converter, backend)}")
     ordinary = [row for row in rows if row["ordinary"]]
     known = {(row["overload"], row["dtype"]) for row in ordinary}
     rest = [row for row in rows if (row["overload"], row["dtype"]) not in known]

@@ -81,13 +81,13 @@ def is_supported(
 
 
 def _names_model(word: str) -> bool:
-    from harness.pipeline.models.model_task import split_word
+    from harness.pipeline.model_task import split_word
 
     if split_word(word)[0] is not None:
         return True
     if ":" in word or "." in word or "*" in word:
         return False
-    from harness.pipeline.models.model_loading import load_models
+    from harness.pipeline.model_loading import load_models
 
     return word in load_models()
 
@@ -125,10 +125,10 @@ def _verdicts(unit: Unit, supervisor: Supervisor) -> Iterator[Verdict]:
 
 def _model(word: str, dtype: str | None, options: Options, supervisor: Supervisor) -> Support:
     from harness.models.facts import CallsTask, model_calls
-    from harness.pipeline.models.model_loading import ModelProblem
-    from harness.pipeline.models.model_task import Variant
+    from harness.pipeline.model_loading import ModelProblem
+    from harness.pipeline.model_task import ModelSource, Variant
 
-    found = model_calls(CallsTask(word=word, variant=Variant(dtype=dtype or "")), supervisor)
+    found = model_calls(CallsTask(source=ModelSource(word, Variant(dtype=dtype or ""))), supervisor)
     if found.capture is None:
         raise ModelProblem(found.problem)
     return _captured(word, found.capture, options, supervisor)
@@ -143,7 +143,7 @@ def _module(
     supervisor: Supervisor,
 ) -> Support:
     from harness.models.capture import capture_calls
-    from harness.pipeline.models.model_loading import given_model
+    from harness.pipeline.model_loading import given_model
 
     model = given_model(type(module).__name__, module, tuple(args), kwargs, dtype or "")
     return _captured(model.name, capture_calls(model, exact=True), options, supervisor)

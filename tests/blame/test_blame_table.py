@@ -13,6 +13,7 @@ from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.testimony import FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
+from harness.core.route import Route
 
 F, R = Finding, Role
 SAME = (R.RUNTIME, F.SAME)
@@ -122,7 +123,7 @@ def heard(said: list[tuple[Role, Finding]]) -> list[Said]:
 
 @pytest.mark.parametrize(("blame", "said"), MISMATCHES)
 def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     for order in (said, said[::-1]):
         decision = decide(failure, heard(order))
         assert decision.blame == blame
@@ -133,11 +134,14 @@ def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
 @pytest.mark.parametrize(("blame", "outcome", "said"), REFUSALS)
 def test_models_that_do_not_run(blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]) -> None:
     for stage in (Stage.LOAD, Stage.RUN):
-        assert decide(FailureSummary(stage, outcome, "dynamo", "ort-cpu"), heard(said)).blame == blame
+        assert (
+            decide(FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu")), heard(said)).blame
+            == blame
+        )
 
 
 def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cuda")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cuda"))
     related = Said(Role.RUNTIME, Finding.SAME, "ort-cpu agrees.", independent=False)
     assert decide(failure, [related]).blame == "unknown"
 
@@ -156,7 +160,9 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     ],
 )
 def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
-    decision = at_once(FailureSummary(stage, outcome, "dynamo", "ort-cpu", "the first line\nthe second"))
+    decision = at_once(
+        FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu"), "the first line\nthe second")
+    )
     assert decision is not None
     assert decision.blame == blame
     assert "the first line" in words_of(decision)
@@ -165,7 +171,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
 
 def test_what_needs_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
-        assert at_once(FailureSummary(stage, outcome, "dynamo", "ort-cpu")) is None
+        assert at_once(FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu"))) is None
 
 
 # The specification

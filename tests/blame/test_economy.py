@@ -23,6 +23,7 @@ from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.route import Route
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group
@@ -255,7 +256,9 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         source = vector(range(index + 2), "int32")
         arguments = (("self", vector([5] * (index + 2), "int64")), ("src", source), ("dim", 0), ("end", None))
         call = Invocation("aten.slice_scatter.default", arguments)
-        model = export_alone(converter_called("dynamo"), Exportable.of(call, outputs=1, index=index))
+        model = export_alone(
+            converter_called("dynamo"), Exportable.of(call, outputs=1, index=index), Route(converter="dynamo")
+        )
         context = trial_of(call, model=model, backend="onnx-reference")
         failure = replace(context.failure, group=Group(index, call, ((0, call),)))
         (said,) = ask_decomposition.testify(

@@ -12,6 +12,7 @@ from harness.app.cli._group import conformance
 from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import Outcome, Verdict, is_judged
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import Replayed
 from harness.pipeline.supervisor import Supervisor
@@ -23,7 +24,9 @@ from harness.record.writer import RunWriter
 
 def outcomes(call: Invocation) -> list[tuple[Outcome, str, str, str]]:
     load_cases()
-    unit = Unit(overload=call.overload, converter="dynamo", backends=("ort-cpu",), replay=(Replayed(call, None),))
+    unit = Unit(
+        overload=call.overload, route=Route(converter="dynamo"), backends=("ort-cpu",), replay=(Replayed(call, None),)
+    )
     with Supervisor(timeout=60) as supervisor:
         verdicts = [v for found in run_unit(unit, supervisor) for v in found]
     return [(v.outcome, v.component, v.place, v.fault) for v in verdicts]

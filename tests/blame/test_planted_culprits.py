@@ -33,6 +33,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import own_definition
@@ -105,8 +106,7 @@ class Honest:
             index=0,
             group=Group(0, self.call, ((0, self.call),)),
             case=0,
-            converter=self.converter,
-            backend="ort-cpu",
+            route=Route(converter=self.converter, backend="ort-cpu"),
             stage=Stage.COMPARE,
             outcome=Outcome.MISMATCH,
             message="values: planted",
@@ -146,7 +146,7 @@ def _honest(call: Invocation, name: str) -> Honest | None:
         if draws(judge_of(call)) or sum(e.size for e in reference.expected) > 2000:
             return None
         structure = Exportable.of(call, outputs=len(reference.expected))
-        model = export_alone(converter(name), structure)
+        model = export_alone(converter(name), structure, Route(converter=name))
     except Exception:
         return None
     case = Honest(call, name, model)
@@ -251,7 +251,7 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int) -> None:
             try:
                 if not case.is_wrong(case.decomposed(wrong)):
                     continue
-                model = export_alone(exporter, case.structure)
+                model = export_alone(exporter, case.structure, Route(converter="dynamo"))
             except Exception:
                 continue
             if not case.fails(backend("ort-cpu"), model):
@@ -327,7 +327,7 @@ def test_wrong_passes_of_an_exporter_are_named(names: list[str], plants: int, mo
             name = f"Wrong{kind}" if found.planted % 2 else None
             wrong, called = rule(kind, REWRITES[kind], name), name or f"after of {kind}"
             monkeypatch.setattr(rewriter, "_DEFAULT_REWRITE_RULES", [*rules, wrong])
-            model = export_alone(converter("dynamo"), case.structure)
+            model = export_alone(converter("dynamo"), case.structure, Route(converter="dynamo"))
             if case.fails(backend("ort-cpu"), model):
                 decision = case.blamed(model)
                 said = f"Exported without its pass {called} of dynamo's optimiser"

@@ -18,9 +18,10 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.route import Route
 from harness.pipeline.definition import raising_part
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Settings, Task
+from harness.pipeline.task import Group, Task
 
 
 @pytest.mark.parametrize("opset", [18, 20, 23])
@@ -54,7 +55,7 @@ def test_indices_are_looked_at(indices: list[int], invalid: bool) -> None:
 
 
 def test_a_wrong_result_of_an_invalid_node_is_the_converters() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     said = [Testimony(Role.NODES, Finding.INVALID, "invalid-node"), Testimony(Role.RUNTIME, Finding.RIGHT, "model")]
     assert decide(failure, said).rule == "invalid-node"
 
@@ -87,7 +88,7 @@ def test_the_part_of_pytorch_that_raises_is_found() -> None:
     [("dynamo", "ort-cpu", Stage.CONVERT), ("torch-compile", "aot-eager", Stage.LOAD)],
 )
 def test_a_meta_kernel_that_raises_is_pytorchs(converter: str, backend: str, stage: Stage) -> None:
-    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), converter, (backend,), Settings())
+    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), Route(converter=converter), (backend,))
     with Supervisor() as supervisor:
         results = [result for part in supervisor.run(task) for result in part]
         (blamed,) = with_blame(results, task, supervisor)
@@ -123,7 +124,7 @@ def test_pytorch_leaves_the_range_only_where_the_backend_has_the_truth() -> None
 
 
 def test_two_independent_agreements_outvote_a_definition() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, "dynamo", "ort-cpu")
+    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     wrong = Testimony(Role.NODES, Finding.WRONG, "wrong-node")
     same = Testimony(Role.RUNTIME, Finding.SAME, "other-backend", independent=True)
     defined = Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition")

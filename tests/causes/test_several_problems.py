@@ -41,7 +41,7 @@ _PAIR = (("self", vector([1, 3], "int32")),)
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
     rules = tmp_path_factory.mktemp("rules") / "rules.py"
     rules.write_text(_RULES)
-    settings = Settings(rules=(str(rules),), witnesses=("onnx-reference",), last_witnesses=())
+    settings = Settings(witnesses=("onnx-reference",), last_witnesses=())
     found = {}
     with Supervisor() as supervisor:
         for name, call, backend in (
@@ -51,7 +51,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
             ("abs", unary("aten.abs.default", [1, -2], "int64"), "ort-cpu"),
             ("pow", Invocation("aten.pow.Tensor_Scalar", (*_PAIR, ("exponent", 31))), "ort-cpu"),
         ):
-            unit = literal_unit([call], backends=[backend], settings=settings)
+            unit = literal_unit([call], backends=[backend], settings=settings, rules=[str(rules)])
             for some in run_unit(unit, supervisor, print):
                 found.update({f"{name} {backend}": verdict for verdict in some})
     return found

@@ -27,6 +27,7 @@ from harness.convert.graph_lines import graph_lines
 from harness.core.documents import describe_error, with_causes
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.isolation import IsolatedCalls
+from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
@@ -67,10 +68,10 @@ def random_groups(count: int) -> tuple[Group, ...]:
 
 
 @cache
-def results_of(converter: str, settings: Settings) -> dict[MemberKey, Result]:
-    groups = random_groups(CASES[converter])
+def results_of(route: Route, settings: Settings) -> dict[MemberKey, Result]:
+    groups = random_groups(CASES[route.converter])
     with Supervisor() as supervisor:
-        ran = supervisor.run(Task(groups, converter, ("ort-cpu",), settings))
+        ran = supervisor.run(Task(groups, route, ("ort-cpu",), settings))
         return by_case([result for results in ran for result in results], groups)
 
 
@@ -80,7 +81,11 @@ def by_case(found: Sequence[Result], groups: Sequence[Group]) -> dict[MemberKey,
 
 
 #: Of a case by itself.
-ALONE = Settings(batch_size=1, public_api=True)
+ALONE = Settings(batch_size=1)
+
+
+def publicly(converter: str) -> Route:
+    return Route(converter=converter, public_api=True)
 
 
 @dataclass(frozen=True)
@@ -99,16 +104,16 @@ class Alone:
 def alone(converter: str) -> Alone:
     if converter == "torchscript":
         # Some of its cases kill the process, and the graph of another is soon made again.
-        return Alone(results_of(converter, ALONE), {})
+        return Alone(results_of(publicly(converter), ALONE), {})
     with IsolatedCalls(timeout=600, fork=True) as process:
-        found, models = process.call(export_each, converter, random_groups(CASES[converter]), ALONE)
+        found, models = process.call(export_each, publicly(converter), random_groups(CASES[converter]))
     loaded = {index: onnx.ModelProto.FromString(model) for index, model in models.items()}
     return Alone(by_case(found, random_groups(CASES[converter])), loaded)
 
 
-def export_each(converter: str, groups: tuple[Group, ...], settings: Settings) -> tuple[list[Result], dict[int, bytes]]:
+def export_each(route: Route, groups: tuple[Group, ...]) -> tuple[list[Result], dict[int, bytes]]:
     """Carry out the cases as a worker process does it, and keep the graphs."""
-    entry = find_converter(converter)
+    entry = find_converter(route.converter)
     models: dict[int, bytes] = {}
 
     def create(public_api: bool) -> Converter:
@@ -125,8 +130,8 @@ def export_each(converter: str, groups: tuple[Group, ...], settings: Settings) -
         return started
 
     said: list[object] = []
-    task = Task(groups, converter, ("ort-cpu",), settings)
-    with patch.dict(CONVERTERS, {converter: replace(entry, create=create)}), read_once():
+    task = Task(groups, route, ("ort-cpu",), ALONE)
+    with patch.dict(CONVERTERS, {route.converter: replace(entry, create=create)}), read_once():
         WorkerProcess(said.append).serve(task)
     assert said[-1] == Finished()
     return [result for results in said if isinstance(results, list) for result in results], models
@@ -139,7 +144,7 @@ def _group(request: ExportRequest) -> int:
 
 @pytest.mark.parametrize("converter", CASES)
 def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter: str) -> None:
-    batched = results_of(converter, Settings())
+    batched = results_of(Route(converter=converter), Settings())
     one_by_one = alone(converter).results
     groups = random_groups(CASES[converter])
     different = {
@@ -163,10 +168,10 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     ]
     groups = tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(drawn))
     with Supervisor() as supervisor:
-        ran = supervisor.run(Task(groups, "dynamo", ("ort-cpu",), Settings(opset=14)))
+        ran = supervisor.run(Task(groups, Route(converter="dynamo", opset=14), ("ort-cpu",)))
         batched = {result.case: ending(result) for results in ran for result in results}
     with IsolatedCalls(timeout=600, fork=True) as process:
-        one_by_one, _ = process.call(export_each, "dynamo", groups, replace(ALONE, opset=14))
+        one_by_one, _ = process.call(export_each, replace(publicly("dynamo"), opset=14), groups)
     assert batched == {result.case: ending(result) for result in one_by_one}
     by_overload = {groups[index].exported.overload: batched[index, case] for index, case in batched}
     assert by_overload[stuck][:2] == (Stage.CHECK, Outcome.ERROR)
@@ -183,7 +188,9 @@ def test_an_operator_that_only_torchscript_has_is_left_to_pytorch() -> None:
     raised = []
     for public in (False, True):
         with pytest.raises(Exception, match="export") as caught:
-            find_converter("dynamo").create(public).convert(export_request([structure], opset=None, dynamic=True))
+            find_converter("dynamo").create(public).convert(
+                export_request([structure], Route(converter="dynamo", dynamic=True))
+            )
         raised.append(describe_error(caught.value))
     assert "conflicts between user-specified ranges and inferred ranges" in raised[0]
     assert normalise(raised[0]) == normalise(raised[1])
@@ -221,7 +228,7 @@ def by_chance(group: Group, converter: str, other: tuple[object, ...]) -> bool:
     others = [one for one in random_groups(CASES[converter]) if one != group]
     for count in range(_REPEATS):
         with Supervisor() as supervisor:
-            ran = supervisor.run(Task((*others[:count], group), converter, ("ort-cpu",), ALONE))
+            ran = supervisor.run(Task((*others[:count], group), publicly(converter), ("ort-cpu",), ALONE))
             endings = [ending(result) for results in ran for result in results if result.case[0] == group.index]
         if other in endings:
             return True
@@ -244,7 +251,7 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
     converter: str, count: int
 ) -> None:
     groups = random_groups(CASES[converter])
-    result = results_of(converter, Settings())
+    result = results_of(Route(converter=converter), Settings())
     members = [
         exportable(group.index, group.exported)
         for group in groups
@@ -261,7 +268,7 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
         invocation = groups[member.index].exported
         # The first is exported again, by an exporter that remembers nothing.
         model = (kept.get(member.index) if member is not members[0] else None) or public.convert(
-            export_request([exportable(0, invocation)], opset=None, dynamic=False)
+            export_request([exportable(0, invocation)], Route(converter="dynamo"))
         )
         assert graph_lines(batched[member.index]) == graph_lines(model), str(invocation)
 
@@ -288,7 +295,7 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
     # Twice: what is learnt of an operator the first time is used the second time.
     for _ in range(2):
         batched = cut_models(quick, [exportable(i, invocation) for i, invocation in enumerate(drawn)])
-    requests = [export_request([exportable(0, invocation)], opset=None, dynamic=False) for invocation in drawn]
+    requests = [export_request([exportable(0, invocation)], Route(converter="dynamo")) for invocation in drawn]
     with read_once():
         alone = [public.convert(request) for request in requests]
     for i, invocation in enumerate(drawn):
@@ -307,7 +314,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
     ]
     accepted = [Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn)]
     entry = find_converter("dynamo")
-    found = list(BatchExport(Settings(), entry.create(False)).export(accepted))
+    found = list(BatchExport(Route(converter="dynamo"), entry.create(False)).export(accepted))
     batched: dict[int, object] = {}
     for result in found:
         converted = result if isinstance(result, Converted) else result.converted
@@ -330,7 +337,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
 
 
 def request_of(call: Invocation) -> ExportRequest:
-    return export_request([exportable(0, call)], opset=None, dynamic=False)
+    return export_request([exportable(0, call)], Route(converter="dynamo"))
 
 
 def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_one() -> None:
@@ -350,9 +357,9 @@ def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_on
     said = []
     for call in calls:
         with pytest.raises(Exception, match="Expected input") as raised:
-            public.convert(export_request([exportable(0, call)], opset=None, dynamic=False))
+            public.convert(export_request([exportable(0, call)], Route(converter="dynamo")))
         said.append(describe_error(raised.value))
-    request = export_request([exportable(i, call) for i, call in enumerate(calls)], opset=None, dynamic=False)
+    request = export_request([exportable(i, call) for i, call in enumerate(calls)], Route(converter="dynamo"))
     converter = supports_partial(quick)
     assert converter is not None
     asked, failures = [], {}
@@ -362,7 +369,7 @@ def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_on
         if part.failure is None:
             asked.append(i)
             with pytest.raises(Exception, match="Expected input") as raised:
-                quick.convert(export_request([exportable(0, calls[i])], opset=None, dynamic=False))
+                quick.convert(export_request([exportable(0, calls[i])], Route(converter="dynamo")))
             failures[i] = raised.value
     assert asked == [0]
     ends = (failures[i] for i in range(len(calls)))
@@ -378,7 +385,7 @@ def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
     quick, public = supports_partial(entry.create(False)), entry.create(True)
     assert quick is not None
     begun: list[Sequence[int]] = []
-    parts = quick.convert_parts(export_request(members, opset=None, dynamic=False), begun.append) or ()
+    parts = quick.convert_parts(export_request(members, Route(converter="dynamo")), begun.append) or ()
     failures: dict[int, Exception] = {}
     for part in parts:
         if part.failure is not None:
@@ -386,7 +393,7 @@ def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
     assert 0 < len(failures) < len(members)
     failing = min(failures)
     with pytest.raises(Exception, match="functional graph") as raised:
-        public.convert(export_request([members[failing]], opset=None, dynamic=False))
+        public.convert(export_request([members[failing]], Route(converter="dynamo")))
     assert normalise(describe_error(failures[failing])) == normalise(describe_error(raised.value))
     # All calls are decomposed together, then those that can be are, and are translated together.
     assert sum(len(calls) > 1 for calls in begun) <= 3
@@ -395,7 +402,7 @@ def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
 def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
     # PyTorch writes the graph as Python code, in which ``from`` is not a name.
     (structure,) = draw_cases(load_cases()["aten.random.from"], seed=3, structures=1, values=1)
-    request = export_request([exportable(0, structure.invocations[0])], opset=None, dynamic=False)
+    request = export_request([exportable(0, structure.invocations[0])], Route(converter="dynamo"))
     entry = find_converter("dynamo")
     for converter in (entry.create(False), entry.create(True)):
         with pytest.raises(Exception, match="invalid syntax") as raised:
@@ -405,14 +412,14 @@ def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
 
 def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
     """By their indices the graphs of members that are exported together, as the harness does it."""
-    request = export_request(members, opset=None, dynamic=False)
+    request = export_request(members, Route(converter="dynamo"))
     persistent = supports_partial(converter)
     parts = persistent.convert_parts(request, lambda calls: None) if persistent else None
     models = {}
     for part in parts or (PartialResult(tuple(range(len(members)))),):
         some = [members[i] for i in part.calls]
         assert part.failure is None
-        model = part.model or converter.convert(export_request(some, opset=None, dynamic=False))
+        model = part.model or converter.convert(export_request(some, Route(converter="dynamo")))
         models.update({m.index: extract(model, m.input_names, m.output_names) for m in some})
     assert models.keys() == {m.index for m in members}
     return models

@@ -19,7 +19,6 @@ from harness.convert.converter import ExportRequest, UnsupportedOperator, find_c
 from harness.convert.rules.rule import RuleBook
 from harness.core.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
@@ -127,7 +126,7 @@ def test_its_dispatcher_takes_rules(name: str, tmp_path: Path, alpha: str, outco
     assert entry.create_with_rules is not None
     assert set(book.rules) == {"aten.celu.default"}
     call = Invocation("aten.celu.default", (("self", vector([-1.0, 0.5])), ("alpha", 2.5)))
-    unit = literal_unit([call], converter=name, backends=["ort-cpu"], settings=Settings(rules=(str(file),)))
+    unit = literal_unit([call], converter=name, backends=["ort-cpu"], rules=[str(file)])
     with Supervisor() as supervisor:
         (verdict,) = [v for some in run_unit(unit, supervisor) for v in some]
     assert verdict.rule == "my_rules.py:celu"

@@ -26,12 +26,13 @@ from harness.convert.fast import exporter_caches, exporter_check
 from harness.convert.graph_lines import graph_lines
 from harness.core.documents import describe_error
 from harness.core.isolation import IsolatedCalls
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Group
 
 pytestmark = pytest.mark.slowest(5)
 
@@ -88,7 +89,7 @@ def endings(converter: Converter) -> dict[int, object]:
     """Index of each call → its graph, or the signature of its failure, as the harness records it."""
     found: dict[int, object] = {}
     with read_once():
-        for result in DoubleCheck(BatchExport(Settings(), converter)).export(accepted()):
+        for result in DoubleCheck(BatchExport(Route(converter="dynamo"), converter)).export(accepted()):
             for member in result.members:
                 if isinstance(result, Converted):
                     model = onnx.ModelProto.FromString(result.alone(member))

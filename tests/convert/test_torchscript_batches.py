@@ -6,6 +6,7 @@ from harness_runs import unary, vector
 
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Settings, Task
 
@@ -22,7 +23,7 @@ def test_calls_of_an_unknown_operator_fail_as_each_does_alone() -> None:
     def said(batch_size: int) -> dict[int, tuple[Stage, Outcome, str]]:
         with Supervisor() as supervisor:
             settings = Settings(blame=False, batch_size=batch_size)
-            ran = supervisor.run(Task(groups, "torchscript", ("ort-cpu",), settings))
+            ran = supervisor.run(Task(groups, Route(converter="torchscript"), ("ort-cpu",), settings))
             return {r.case[0]: (r.stage, r.outcome, r.message) for results in ran for r in results}
 
     alone = said(1)
@@ -36,7 +37,7 @@ def test_a_call_that_kills_the_exporter_costs_no_other_its_verdict() -> None:
     calls[5] = Invocation("aten.reshape.default", (("self", vector([])), ("shape", (1, 2, 0))))
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
     with Supervisor() as supervisor:
-        ran = supervisor.run(Task(groups, "torchscript", ("ort-cpu",), Settings(blame=False)))
+        ran = supervisor.run(Task(groups, Route(converter="torchscript"), ("ort-cpu",), Settings(blame=False)))
         endings = {result.case[0]: (result.stage, result.outcome) for results in ran for result in results}
     assert endings.pop(5) == (Stage.CONVERT, Outcome.CRASH)
     assert set(endings.values()) == {(Stage.COMPARE, Outcome.PASS)}

@@ -15,6 +15,7 @@ from planted_rules import BEFORE, EDITS, edited
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Verdict
+from harness.core.route import Route
 from harness.gate.baseline.cells import cells_of
 from harness.gate.baseline.file import Baseline, of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding
@@ -186,7 +187,7 @@ SOME = ("aten.celu.default", "aten.avg_pool2d.default", "aten.erf.default", "ate
 def test_an_unchanged_tree_reports_nothing_with_other_seeds() -> None:
     """Operators of which many, some and no cases fail: celu's float64, pools, kernels that are missing."""
     load_cases()
-    units = [Unit(overload=name, converter="dynamo", backends=("ort-cpu",), examples=32) for name in SOME]
+    units = [Unit(overload=name, route=Route(converter="dynamo"), backends=("ort-cpu",), examples=32) for name in SOME]
     with Supervisor(timeout=120) as supervisor:
 
         def verdicts(unit: Unit) -> list[Verdict]:

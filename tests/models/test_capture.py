@@ -24,7 +24,7 @@ from harness.generate.cases_home import cases_directory
 from harness.generate.regressions.corpus_store import Corpus, read_contents
 from harness.models import capture
 from harness.models.capture import capture_calls
-from harness.pipeline.models.model_loading import ModelProblem, load_model
+from harness.pipeline.model_loading import ModelProblem, load_model
 from harness.pipeline.reference import run_reference
 
 pytestmark = pytest.mark.slowest(28)

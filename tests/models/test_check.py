@@ -17,10 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 from harness.app.cli._group import conformance
 from harness.convert.converter import find_converter
 from harness.models.capture import resized_calls
-from harness.pipeline.models.model_cases import cases_of
-from harness.pipeline.models.model_judge import judge_outputs
-from harness.pipeline.models.model_loading import load_model
-from harness.pipeline.models.model_reference import run_model
+from harness.pipeline.model_cases import cases_of
+from harness.pipeline.model_loading import load_model
+from harness.pipeline.model_reference import run_model
 
 pytestmark = pytest.mark.slowest(30)
 
@@ -207,8 +206,8 @@ def test_a_quantised_model_may_be_off_by_steps(models: Path) -> None:
     for factor, is_right in ((1, True), (3, True), (40, False)):
         off = right.copy()
         off[0, 0, 0, 0] += factor * step
-        assert (judge_outputs(reference, [off]).problem is None) is is_right
-    assert judge_outputs(reference, [right.astype(np.float64)]).problem == "dtype"
+        assert (reference.compare([off]).problem is None) is is_right
+    assert reference.compare([right.astype(np.float64)]).problem == "dtype"
 
 
 def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:

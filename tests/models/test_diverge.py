@@ -10,10 +10,12 @@ from planted_models import RULES
 
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleBook
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.models.divergence import Divergence, diverge, divergence_entries
 from harness.models.divergence_task import DivergeTask
-from harness.pipeline.models.model_loading import ModelProblem, load_model
+from harness.pipeline.model_loading import ModelProblem, load_model
+from harness.pipeline.model_task import ModelSource
 from harness.pipeline.task import Settings
 from harness.run.backend import BACKENDS, Backend
 
@@ -49,8 +51,8 @@ def search(
     assert entry.create_with_rules is not None
     started = entry.create_with_rules(False, book) if rules else entry.create(False)
     backend = Counting(BACKENDS.find("ort-cpu")[0].create(""))
-    settings = Settings(dynamic=more.get("dynamic", False))
-    task = DivergeTask(word=word, converter=converter, backend="ort-cpu", settings=settings, case=case)
+    route = Route(converter=converter, backend="ort-cpu", dynamic=more.get("dynamic", False))
+    task = DivergeTask(source=ModelSource(word), route=route, settings=Settings(), case=case)
     found = diverge(task, load_model(word), started, backend, lambda message: None, budget)  # type: ignore[arg-type]
     return found, backend.asked
 

@@ -16,8 +16,8 @@ from ways_to_give import WAYS
 from harness.compare.verdict import Outcome
 from harness.models.check import ModelCheck, check_model, units_of
 from harness.models.facts import model_facts
-from harness.pipeline.models.model_loading import load_model
-from harness.pipeline.models.model_task import Variant
+from harness.pipeline.model_loading import load_model
+from harness.pipeline.model_task import Variant
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
 
@@ -52,10 +52,10 @@ def test_ordinary_ways_to_give_a_model(name: str, supervisor: Supervisor) -> Non
     assert found.survives
     made = WAYS[name]()
     is_open = len(made) > 2 and made[-1] is not None
-    assert [way.shape_mode for way in found.ways] == (["static", "dynamic"] if is_open else ["static"])
+    assert [way.route.shape_mode for way in found.ways] == (["static", "dynamic"] if is_open else ["static"])
     for way in found.ways:
         assert {outcome.verdict.outcome for outcome in way.outcomes} == {Outcome.PASS}
-        assert way.shape_mode == "static" or any(outcome.case.resized for outcome in way.outcomes)
+        assert way.route.shape_mode == "static" or any(outcome.inputs.resized for outcome in way.outcomes)
 
 
 #: Ways to declare the first size of a linear layer's input.
@@ -85,7 +85,7 @@ def test_exported_programs(name: str, converter: str, supervisor: Supervisor, tm
     found = checked(str(tmp_path / f"{name}.pt2"), supervisor, converter)
     assert found.survives
     (way,) = found.ways
-    assert way.shape_mode == ("static" if name == "flags_and_numbers" else "dynamic")
+    assert way.route.shape_mode == ("static" if name == "flags_and_numbers" else "dynamic")
 
 
 def test_a_derived_size_is_run_at_its_multiples() -> None:
@@ -95,7 +95,7 @@ def test_a_derived_size_is_run_at_its_multiples() -> None:
 
 
 def test_independent_sizes_change_places() -> None:
-    from harness.pipeline.models.model_cases import cases_of
+    from harness.pipeline.model_cases import cases_of
 
     model = load_model(f"{FILE}:cache_of_open_length")
     sizes = [tuple(spec.shape for spec in case.invocation.tensors()) for case in cases_of(model, True)]
@@ -156,7 +156,7 @@ def test_a_scripted_module_is_a_model(nothing: Path, supervisor: Supervisor) -> 
 
 @pytest.mark.parametrize("name", ["leaves", "aborts"])
 def test_a_function_that_ends_the_process_is_a_sentence(name: str, nothing: Path, supervisor: Supervisor) -> None:
-    from harness.pipeline.models.model_loading import ModelProblem
+    from harness.pipeline.model_loading import ModelProblem
 
     with pytest.raises(ModelProblem, match=f"{nothing.name}:{name}"):
         model_facts(f"{nothing}:{name}", Variant(), supervisor)

@@ -7,6 +7,7 @@ from harness_runs import unary
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import ExportRequest, UnsupportedOperator
+from harness.core.route import Route
 from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
 from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group, Settings, Step, Task
@@ -30,7 +31,7 @@ def test_a_group_that_lacks_two_conversions_is_left_out_once() -> None:
         invocation = unary(overload, [1.0, 2.0])
         group = Group(index, invocation, ((0, invocation),))
         accepted.append(Accepted.of(group, {0: run_reference(invocation)}))
-    found = list(BatchExport(Settings(), TwoMissing()).export(accepted))
+    found = list(BatchExport(Route(converter="dynamo"), TwoMissing()).export(accepted))
     assert all(isinstance(one, NotConverted) for one in found)
     left_out = [(m.group.index, one.failure.outcome) for one in found for m in one.members]  # type: ignore[union-attr]
     assert left_out == [(0, Outcome.UNSUPPORTED), (1, Outcome.UNSUPPORTED)]
@@ -41,7 +42,7 @@ def test_calls_whose_dtype_a_runtime_lacks_are_set_apart_at_once() -> None:
     calls = [unary("aten.neg.default", [1.0] * i, dtype) for i in (1, 2, 3) for dtype in ("bfloat16", "float32")]
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
     said: list[object] = []
-    WorkerProcess(said.append).serve(Task(groups, "torchscript", ("ort-cpu",), Settings(blame=False)))
+    WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), ("ort-cpu",), Settings(blame=False)))
     endings = {r.case[0]: r.outcome for results in said if isinstance(results, list) for r in results}
     assert endings == {i: (Outcome.UNSUPPORTED, Outcome.PASS)[i % 2] for i in range(len(calls))}
     loads = [step.cases for step in said if isinstance(step, Step) and step.stage is Stage.LOAD]

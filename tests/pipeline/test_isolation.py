@@ -355,7 +355,7 @@ def test_a_fault_of_the_harness_is_nobody_elses() -> None:
     bad = Invocation("aten.neg.default", (("self", TensorSpec(shape, "float32", (1,), 0, unknown)),))
     good = unary("aten.neg.default", [1.0, 2.0])
     unit = literal_unit([good], backends=["ort-cpu"])
-    unit = replace(unit, replay=(Replayed(good, bad),), settings=Settings(dynamic=True))
+    unit = replace(unit, route=replace(unit.route, dynamic=True), replay=(Replayed(good, bad),))
     with Supervisor(timeout=30) as supervisor:
         (verdict,) = [v for verdicts in run_unit(unit, supervisor) for v in verdicts]
         (next_,) = [

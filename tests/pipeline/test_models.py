@@ -14,13 +14,14 @@ from planted_models import RULES
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import read_replay
-from harness.pipeline.models.model_cases import cases_of
-from harness.pipeline.models.model_loading import load_model, load_models
-from harness.pipeline.models.model_reference import run_model
+from harness.pipeline.model_cases import cases_of
+from harness.pipeline.model_loading import load_model, load_models
+from harness.pipeline.model_reference import run_model
+from harness.pipeline.model_task import ModelSource
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
 from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
@@ -46,11 +47,9 @@ def run(
     supervisor: Supervisor, word: str, mode: str = "static", backend: str = "ort-cpu", **more: str
 ) -> list[ModelOutcome]:
     unit = ModelUnit(
-        word=word,
-        converter=more.get("converter", "torchscript"),
+        source=ModelSource(word),
+        route=Route(converter=more.get("converter", "torchscript"), dynamic=mode == "dynamic"),
         backends=(backend,),
-        shape_mode=mode,
-        settings=Settings(dynamic=mode == "dynamic"),
     )
     return list(run_model_unit(unit, supervisor))
 
@@ -86,9 +85,9 @@ def test_a_result_that_roundings_explain_passes_and_its_error_is_told(supervisor
     assert {o.verdict.outcome for o in (example, *others)} == {Outcome.PASS}
     assert example.verdict.exported_invocation == others[-1].verdict.exported_invocation
     assert others[-1].verdict.invocation != example.verdict.exported_invocation
-    assert example.growth is not None
-    assert 0 < example.growth.error < 1e-5
-    assert 0 < example.growth.explained < 1e-5
+    assert example.result.growth is not None
+    assert 0 < example.result.growth.error < 1e-5
+    assert 0 < example.result.growth.explained < 1e-5
 
 
 FUSED = """
@@ -122,7 +121,7 @@ def test_kernels_that_only_eager_mode_fuses_explain_no_less_than_their_own_error
     file.write_text(FUSED)
     found = run(supervisor, f"{file}:{function}", "static", converter="dynamo")
     assert {o.verdict.outcome for o in found} == {Outcome.PASS}
-    grown = [o.growth for o in found if o.growth is not None]
+    grown = [o.result.growth for o in found if o.result.growth is not None]
     assert grown
     assert all(growth.own <= growth.explained < 1e-5 for growth in grown)
 
@@ -142,7 +141,7 @@ def test_control_flow_that_tracing_cannot_see_is_named(supervisor: Supervisor) -
 
 
 def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
-    found = {o.case.change: o.verdict for o in run(supervisor, "detection-head", "dynamic")}
+    found = {o.inputs.change: o.verdict for o in run(supervisor, "detection-head", "dynamic")}
     assert found[""].outcome is found["batch 3"].outcome is Outcome.PASS
     assert found["height 48"].outcome is Outcome.MISMATCH
     assert found["height 48"].signature == "specialised by tracing: sizes"
@@ -160,7 +159,7 @@ def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
 @pytest.mark.parametrize(("name", "ending"), [("aborts", Outcome.CRASH), ("hangs", Outcome.TIMEOUT)])
 def test_a_model_that_kills_or_holds_up_its_process_loses_nothing(name: str, ending: Outcome) -> None:
     with Supervisor(timeout=8.0) as impatient:
-        found = {o.case.change: o.verdict for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}
+        found = {o.inputs.change: o.verdict for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}
     assert {change: v.outcome for change, v in found.items()} == {
         "": Outcome.PASS,
         "length 5": ending,

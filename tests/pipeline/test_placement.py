@@ -16,6 +16,7 @@ from onnx import helper
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.route import Route
 from harness.pipeline.batch_export import Accepted, Converted
 from harness.pipeline.placement import placement_of, placements
 from harness.pipeline.reference import run_reference
@@ -50,7 +51,7 @@ def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, str]:
     """Overload → what is said of its case, for calls that are exported and loaded together."""
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
     said: list[object] = []
-    WorkerProcess(said.append).serve(Task(groups, "torchscript", (backend,), Settings(blame=False)))
+    WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), (backend,), Settings(blame=False)))
     results = [r for found in said if isinstance(found, list) for r in found if isinstance(r, Result)]
     assert len(results) == len(calls)
     return {calls[r.case[0]].overload: r.placement for r in results}

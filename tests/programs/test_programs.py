@@ -30,6 +30,7 @@ from harness.core.invocation import (
     contiguous_strides,
 )
 from harness.core.program import Program, Returned, with_described_inputs, with_shared_inputs
+from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.gate.baseline.file import of_run, read_baseline, write_baseline
@@ -37,7 +38,6 @@ from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
 from harness.pipeline.chain import Caller, is_chain_of_right_calls, run_calls
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Settings
 from harness.present.call_text import torch_call
 from harness.reproduce.call_source import source_of
 from harness.reproduce.failure import find_failure
@@ -59,7 +59,7 @@ def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Returned, ...] = 
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
 
-DYNAMO_TO_ORT = Caller(converter_called("dynamo"), [start("ort-cpu")])
+DYNAMO_TO_ORT = Caller(converter_called("dynamo"), [start("ort-cpu")], Route(converter="dynamo"))
 
 NORMALISED = program(
     ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),
@@ -124,8 +124,9 @@ def test_an_input_is_taken_again_and_returned() -> None:
     assert np.array_equal(total, y + torch.from_numpy(held))
     reference = run_reference(RESIDUAL)
     found = DYNAMO_TO_ORT.run(RESIDUAL, reference)
-    assert found.passes
-    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, found.outputs)
+    assert found.run.passes
+    assert found.run.outputs is not None
+    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, found.run.outputs)
     assert len(list(RESIDUAL.tensors())) == 2
 
 
@@ -255,7 +256,7 @@ def test_arithmetic_on_sizes_flows_between_calls() -> None:
     assert torch_call(HALVED).splitlines()[1:5] == ["v0 = x0.shape[0]", "v1 = -v0", "v2 = v1 // 2", "v3 = -v2"]
     larger = HALVED.map_tensors(lambda spec: replace(spec, shape=(5, 2)))
     assert run_reference(larger).expected[0].shape == (3, 2)
-    decision = examine(trial_of(HALVED, larger, settings=Settings(dynamic=True)), frozenset(), lambda name: None)
+    decision = examine(trial_of(HALVED, larger, dynamic=True), frozenset(), lambda name: None)
     assert decision.call == ""
     assert decision.blame == "converter"
     assert decision.facts[COMPOSED] == 5
@@ -315,11 +316,12 @@ def test_a_program_is_written_as_lines_of_python() -> None:
 def test_the_calls_of_a_program_get_its_values() -> None:
     load_cases()
     calls = [call for call in run_calls(DYNAMO_TO_ORT, NORMALISED) if call is not None]
-    alone = [call.invocation.overload for call in calls]
+    alone = [call.reference.invocation.overload for call in calls]
     assert alone == [call.overload for call in Program.of(NORMALISED).calls]
     whole = to_numpy(bind(NORMALISED)(build_tensors(NORMALISED))[0])
-    assert all(call.passes for call in calls)
-    np.testing.assert_allclose(calls[-1].outputs[0], whole, rtol=1e-5)
+    assert all(call.run.passes for call in calls)
+    assert calls[-1].run.outputs is not None
+    np.testing.assert_allclose(calls[-1].run.outputs[0], whole, rtol=1e-5)
 
 
 def test_what_each_call_may_leave_open_a_program_may_too() -> None:
@@ -330,18 +332,20 @@ def test_what_each_call_may_leave_open_a_program_may_too() -> None:
         ("aten.layer_norm.default", {"input": Result(0), "normalized_shape": (4,)}),
     )
     reference = run_reference(overflowing)
-    got = list(run_calls(DYNAMO_TO_ORT, overflowing))[-1]
+    last = list(run_calls(DYNAMO_TO_ORT, overflowing))[-1]
+    assert last is not None
+    got = last.run.outputs
     assert got is not None
-    assert compare(reference.judge, reference, got.outputs).problem is not None
-    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, got.outputs)
-    assert not is_chain_of_right_calls(DYNAMO_TO_ORT, reference, [got.outputs[0] + 1])
+    assert compare(reference.judge, reference, got).problem is not None
+    assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, got)
+    assert not is_chain_of_right_calls(DYNAMO_TO_ORT, reference, [got[0] + 1])
 
 
 def test_a_chain_with_a_wrong_call_is_not_right() -> None:
     load_cases()
     reference = run_reference(DIVIDED)
     calls = list(run_calls(DYNAMO_TO_ORT, DIVIDED))
-    assert [call is not None and call.passes for call in calls] == [True, False, True]
+    assert [call is not None and call.run.passes for call in calls] == [True, False, True]
     assert not is_chain_of_right_calls(DYNAMO_TO_ORT, reference, reference.expected)
 
 

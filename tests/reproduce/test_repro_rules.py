@@ -13,7 +13,6 @@ from script_runs import ended, fork_scripts, run_script
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
@@ -60,8 +59,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
     verdicts = []
     with Supervisor(timeout=60) as supervisor:
         for converter in ("dynamo", "torchscript"):
-            settings = Settings(rules=(str(file),))
-            unit = literal_unit([CALL], converter=converter, backends=["ort-cpu"], settings=settings)
+            unit = literal_unit([CALL], converter=converter, backends=["ort-cpu"], rules=[str(file)])
             verdicts += [v for found in run_unit(unit, supervisor) for v in found]
     info = RunInfo.begin(seed=0, options={"rules": [str(file)]})
     with RunWriter(directory / "run", info) as writer:

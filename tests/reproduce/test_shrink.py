@@ -29,6 +29,7 @@ from harness.app.cli._group import conformance as conformance_group
 from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.route import Route
 from harness.core.tensors import build_tensor
 from harness.generate.regressions.corpus_store import Corpus
 from harness.pipeline.supervisor import Supervisor
@@ -188,7 +189,7 @@ def test_what_is_finished_is_not_done_again_and_what_is_begun_goes_on(tmp_path: 
 def test_a_budget_is_kept_to(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [divisor_override()], **failed())
     assert list(shrink_run(run, seconds=0)) == []
-    place = Unit(overload="aten.avg_pool2d.default", converter="dynamo", backends=("ort-cpu",))
+    place = Unit(overload="aten.avg_pool2d.default", route=Route(converter="dynamo"), backends=("ort-cpu",))
     subject = ShrinkSubject(divisor_override())
     with Supervisor() as supervisor:
         evaluator = Evaluator(place, supervisor, Budget(60, evaluations=9))

@@ -15,6 +15,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
@@ -39,6 +40,7 @@ def trial_of(
     *calls: Invocation,
     model: onnx.ModelProto | None = None,
     settings: Settings | None = None,
+    dynamic: bool = False,
     converter: str = "dynamo",
     backend: str = "ort-cpu",
     outcome: Outcome = Outcome.MISMATCH,
@@ -47,15 +49,15 @@ def trial_of(
     """The failure of the last call, which is exported as the first; of another graph where one is given."""
     load_cases()
     settings = settings or Settings()
+    route = Route(converter=converter, backend=backend, dynamic=dynamic)
     structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
     if model is None:
-        model = export_alone(converter_called(converter), structure, dynamic=settings.dynamic)
+        model = export_alone(converter_called(converter), structure, route)
     failure = Failure(
         index=0,
         group=Group(0, calls[0], tuple(enumerate(calls))),
         case=len(calls) - 1,
-        converter=converter,
-        backend=backend,
+        route=route,
         stage=Stage.COMPARE if outcome is Outcome.MISMATCH else stage,
         outcome=outcome,
         message="values: planted",

@@ -20,6 +20,7 @@ from recorded_rows import (
 )
 
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.plan.unit import Unit
 from harness.record import store
@@ -108,12 +109,17 @@ def rows(results_dir: Path, *columns: str) -> list[dict[str, Any]]:
 
 
 def literal_unit(
-    invocations: Sequence[Invocation], *, converter: str = "dynamo", backends: Sequence[str], **more: Any
+    invocations: Sequence[Invocation],
+    *,
+    converter: str = "dynamo",
+    backends: Sequence[str],
+    rules: Sequence[str] = (),
+    **more: Any,
 ) -> Unit:
     """A unit that runs `invocations`."""
     return Unit(
         overload=invocations[0].overload,
-        converter=converter,
+        route=Route(converter=converter, rules=tuple(rules)),
         backends=tuple(backends),
         replay=tuple(Replayed(invocation, None) for invocation in invocations),
         **more,

@@ -23,6 +23,7 @@ from typing import Any
 
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import Replayed
 from harness.pipeline.supervisor import Supervisor
@@ -84,7 +85,7 @@ def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Ver
         for label in labels:
             unit = Unit(
                 overload=label.invocation.overload,
-                converter=label.converter,
+                route=Route.parse(label.converter),
                 backends=(label.backend,),
                 replay=tuple(Replayed(i, None) for i in dict.fromkeys([label.exported, label.invocation])),
             )

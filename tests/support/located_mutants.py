@@ -27,6 +27,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import find_converter
 from harness.convert.provenance import CodeLine
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
@@ -62,7 +63,7 @@ class Found:
 def runner(converter: str) -> GraphRunner:
     """A converter and onnxruntime, started."""
     entry, argument = BACKENDS.find("ort-cpu")
-    return GraphRunner(find_converter(converter).create(False), entry.create(argument))
+    return GraphRunner(find_converter(converter).create(False), entry.create(argument), Route(converter=converter))
 
 
 def drawn_calls(operator: str, converter: str, seed: int) -> list[Invocation]:

@@ -8,7 +8,7 @@ import time
 import torch
 from torch import nn
 
-from harness.pipeline.models.model_loading import Axis, ModelAndInputs, model
+from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 
 class Small(nn.Module):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from harness.pipeline.models.model_task import Axis
+    from harness.pipeline.model_task import Axis
 
 axes_option = click.option(
     "--axis", "axes", multiple=True, metavar="INPUT:DIM=SIZES", help="An open size: x:0=1..8, x:2=7,12. Repeatable."
@@ -47,13 +47,13 @@ def is_model(word: str) -> bool:
 
     ``FILE.py:FUNCTION``, ``FILE.pt2`` and ``FILE.onnx`` do, and the name of a model in ``cases/models``.
     """
-    from harness.pipeline.models.model_task import split_word
+    from harness.pipeline.model_task import split_word
 
     if is_file_of_onnx(word) or split_word(word)[0] is not None:
         return True
     if set(word) <= _HEXADECIMAL or word.endswith((".json", ".jsonl")) or "/" in word:
         return False
-    from harness.pipeline.models.model_loading import load_models
+    from harness.pipeline.model_loading import load_models
 
     return word in load_models()
 
@@ -64,7 +64,7 @@ _OF_RANGE = 4
 
 def axis_of(text: str) -> Axis:
     """``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
-    from harness.pipeline.models.model_task import Axis
+    from harness.pipeline.model_task import Axis
 
     place, _, words = text.partition("=")
     name, _, dim = place.partition(":")

@@ -53,7 +53,7 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
     from harness.core.plugins import UnknownName
     from harness.models.capture import capture_calls, entries_of, save_directory, save_file
     from harness.models.use import capture_data, operator_uses, render_capture
-    from harness.pipeline.models.model_loading import ModelProblem, load_model, load_models
+    from harness.pipeline.model_loading import ModelProblem, load_model, load_models
 
     names = [name for word in words for name in (load_models() if word == "all" else (word,))]
     if windows:
@@ -93,7 +93,7 @@ def _keep_windows(names: Sequence[str], out: str | None, as_json: bool) -> None:
     """
     from harness.core.plugins import UnknownName
     from harness.models.windows import save_windows
-    from harness.pipeline.models.model_loading import ModelProblem
+    from harness.pipeline.model_loading import ModelProblem
 
     path = Path(out or (f"{Path(names[0]).stem}-windows.jsonl" if len(names) == 1 else "windows.jsonl"))
     if path.is_dir() or not path.suffix:

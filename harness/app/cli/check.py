@@ -27,7 +27,7 @@ from harness.app.cli._shared import (
 )
 
 if TYPE_CHECKING:
-    from harness.pipeline.models.model_task import Axis
+    from harness.pipeline.model_task import Axis
     from harness.present.report import Report
 
 SECTION = "run"
@@ -191,8 +191,8 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     from harness.core.plugins import UnknownName
     from harness.models.check import check_model, units_of
     from harness.models.facts import model_facts
-    from harness.pipeline.models.model_loading import ModelProblem
-    from harness.pipeline.models.model_task import Variant
+    from harness.pipeline.model_loading import ModelProblem
+    from harness.pipeline.model_task import Variant
     from harness.pipeline.supervisor import Supervisor
     from harness.plan.options import Options, UsageProblem
     from harness.present.check_report import check_data, check_report
@@ -218,7 +218,7 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
 
 def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits) -> Checked:
     from harness.models.onnx_check import OnnxTask, check_onnx
-    from harness.pipeline.models.model_loading import ModelProblem
+    from harness.pipeline.model_loading import ModelProblem
     from harness.pipeline.supervisor import Supervisor
     from harness.present.check_report import onnx_data, onnx_report
 

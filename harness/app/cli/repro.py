@@ -31,7 +31,7 @@ from harness.app.cli._shared import (
 if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
     from harness.models.facts import ModelFacts
-    from harness.pipeline.models.model_task import Axis
+    from harness.pipeline.model_task import Axis
     from harness.plan.model_unit import ModelUnit
     from harness.reproduce.failure import ReproducibleFailure
     from harness.reproduce.model_repro import PartOfGraph
@@ -138,7 +138,7 @@ def command(
 
 def _stem(word: str) -> str:
     """What the files of a model are called."""
-    from harness.pipeline.models.model_task import model_name
+    from harness.pipeline.model_task import model_name
 
     return Path(word).stem if is_file_of_onnx(word) else model_name(word).replace(".", "_")
 
@@ -172,8 +172,8 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartO
     """The smallest failure of a model, and where a call is recorded."""
     from harness.core.plugins import UnknownName
     from harness.models.facts import model_facts
-    from harness.pipeline.models.model_loading import ModelProblem
-    from harness.pipeline.models.model_task import Variant
+    from harness.pipeline.model_loading import ModelProblem
+    from harness.pipeline.model_task import Variant
     from harness.pipeline.supervisor import Supervisor
     from harness.plan.options import UsageProblem
     from harness.present.evidence import invalid_text, node_text

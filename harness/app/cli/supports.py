@@ -19,6 +19,7 @@ from harness.app.cli._shared import (
     require_writable,
     statuses,
 )
+from harness.core.route import route_label
 
 if TYPE_CHECKING:
     from harness.present.report import Report
@@ -96,7 +97,7 @@ def command(
 def _answer(word: str, converter: str, backend: str, dtype: str | None, opset: int | None) -> Support:
     from harness.core.overloads import UnknownOperator
     from harness.core.plugins import UnknownName
-    from harness.pipeline.models.model_loading import ModelProblem
+    from harness.pipeline.model_loading import ModelProblem
     from harness.plan.options import UsageProblem
     from harness.support.running import is_supported
 
@@ -126,7 +127,7 @@ def _from_record(
     known = store.words(record, "overload")
     overloads = operators_matching(asked, known, str(record)) if asked else None
     found = recorded_support(record, converter=converter, backend=backend, dtype=dtype, overloads=overloads)
-    shown: Report = support_table(found, f"{converter} → {backend}" + (f", {dtype}" if dtype else ""))
+    shown: Report = support_table(found, route_label(converter, backend) + (f", {dtype}" if dtype else ""))
     if page is not None:
         info = read_run_info(record)
         page.write_text(report.page(shown, info.started, info.versions), encoding="utf-8")

@@ -20,9 +20,10 @@ import onnx
 from onnx import TensorProto
 
 from harness.blame.nodes.formulas import FORMULAS, NodeCall
-from harness.blame.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, RANDOM, NodeStep, SteppedGraph
+from harness.blame.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.core.dtypes import PRECISION, Array
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.loaded_models import RANDOM_OPERATORS
+from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
 from harness.run.backend import Backend, BackendSession
 
 #: Dtype and shape, as far as inference knows them.
@@ -57,7 +58,7 @@ class Definition:
     @cached_property
     def is_random(self) -> bool:
         """Whether several answers are right."""
-        return any(n.op_type in RANDOM for n in self.step.nodes)
+        return any(n.op_type in RANDOM_OPERATORS for n in self.step.nodes)
 
     @cached_property
     def is_exact(self) -> bool:
@@ -181,11 +182,14 @@ class Definition:
 
     def _by_evaluator(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
-            return tuple(self.evaluator.load(self.model, None).run(self.fed))
+            return run_or_raise(self.evaluator, self.model, self.fed)
         names, constants = self.step.names_alone, self.graph.constants
         # No model has a constant in `longdouble`.
         feeds = {names[n]: _as_float64(a) if n in constants else a for n, a in inputs.items()}
-        return tuple(self._wide_session.run(feeds))
+        outputs = run_stage(self._wide_session, feeds)
+        if isinstance(outputs, StageFailure):
+            raise outputs.error
+        return outputs
 
     @cached_property
     def _wide_session(self) -> BackendSession:
@@ -194,7 +198,10 @@ class Definition:
         model = self.graph.alone(self.step, wide, fed_with_constants=True)
         if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
             as_wide_model(model)
-        return self.evaluator.load(model, None)
+        session = load_stage(self.evaluator, model, None)
+        if isinstance(session, StageFailure):
+            raise session.error
+        return session
 
 
 def _empty(dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array | None:

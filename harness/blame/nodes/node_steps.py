@@ -64,14 +64,6 @@ PLACING: Mapping[str, frozenset[int]] = {
     "RoiAlign": frozenset({1}),
 }
 
-#: Drawn at random: no single answer is right.
-RANDOM: frozenset[str] = frozenset(
-    {
-        *("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"),
-        *("Bernoulli", "Dropout"),
-    }
-)
-
 
 @dataclass(frozen=True, eq=False)
 class NodeStep:

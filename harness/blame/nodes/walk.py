@@ -13,7 +13,7 @@ from harness.blame.nodes.judged_nodes import form_of, not_as_defined, right_resu
 from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.compare.judge import Mask
 from harness.core.dtypes import Array
-from harness.pipeline.run_steps import StepFailure, outputs_or_failure
+from harness.pipeline.stages import StageFailure, run_artefact
 from harness.run.backend import Backend
 
 
@@ -36,7 +36,7 @@ class FailingStep:
     """A node that the backend does not run by itself."""
 
     definition: Definition
-    failure: StepFailure
+    failure: StageFailure
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Walk:
 
 #: Index of a step and the identities of its inputs → its definition for these, and what the backend gives.
 #: An array lives as long as the definition, so that its identity is not another's.
-Attempts: TypeAlias = "dict[tuple[int, ...], tuple[Definition, tuple[Array, ...] | StepFailure]]"
+Attempts: TypeAlias = "dict[tuple[int, ...], tuple[Definition, tuple[Array, ...] | StageFailure]]"
 
 
 def walk(
@@ -90,7 +90,7 @@ def walk(
         inputs = {name: found.values[name] for name in step.inputs}
         definition, got = _attempt(Definition(graph, step, inputs, evaluator), backend, attempts)
         try:
-            if isinstance(got, StepFailure):
+            if isinstance(got, StageFailure):
                 found.failing.append(FailingStep(definition, got))
                 got = right_results(definition)
             elif corrected and (only is None or step.index in only):
@@ -100,7 +100,7 @@ def walk(
                     got = _mended(got, wrong, right_results(definition))
         except Undefined as reason:
             found.unjudged.append((step, str(reason)))
-            if isinstance(got, StepFailure):
+            if isinstance(got, StageFailure):
                 return found
         if altered is not None:
             got = tuple(altered(definition, got))
@@ -111,12 +111,12 @@ def walk(
 
 def _attempt(
     definition: Definition, backend: Backend, attempts: Attempts
-) -> tuple[Definition, tuple[Array, ...] | StepFailure]:
+) -> tuple[Definition, tuple[Array, ...] | StageFailure]:
     """What `backend` makes of a step, and its definition: those of an earlier walk where it got the same."""
     key = (definition.step.index, *map(id, definition.inputs.values()))
     if key in attempts and not definition.is_random:
         return attempts[key]
-    attempts[key] = definition, outputs_or_failure(backend, definition.model, definition.fed)
+    attempts[key] = definition, run_artefact(backend, definition.model, definition.fed)
     return attempts[key]
 
 

@@ -35,7 +35,6 @@ from onnx import TensorProto, numpy_helper
 from torch.export import ExportedProgram
 
 from harness.blame.failure_context import FailureContext
-from harness.blame.nodes.node_steps import RANDOM
 from harness.blame.witness import Turn, witness
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding, Role, Testimony
@@ -47,6 +46,7 @@ from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import build_tensors, overload
 from harness.core.torch_arrays import to_numpy
+from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.reference import run_reference
 from harness.pipeline.submodel import all_nodes, extract, subgraphs
 from harness.pipeline.torch_call import map_arguments, quiet_call
@@ -299,7 +299,7 @@ def _drawn(model: onnx.ModelProto) -> int | None:
     shapes = {value.name: value.type.tensor_type.shape for value in (*known.value_info, *known.output)}
     total = 0
     for node in model.graph.node:
-        if node.op_type not in RANDOM:
+        if node.op_type not in RANDOM_OPERATORS:
             continue
         shape = shapes.get(node.output[0])
         if shape is None or not all(dim.HasField("dim_value") for dim in shape.dim):

@@ -23,7 +23,7 @@ from harness.compare.judge import Mask
 from harness.compare.verdict import Outcome
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 

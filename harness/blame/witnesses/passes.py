@@ -14,12 +14,14 @@ import onnx
 from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, Witness, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.core.program import is_program
-from harness.pipeline.program import convert_step, export_request
-from harness.pipeline.run_steps import StepFailure, check_model
+from harness.pipeline.program import export_request
+from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.stages import check_stage
+from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 
@@ -72,16 +74,11 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
         return
 
     def is_valid(model: onnx.ModelProto) -> bool:
-        try:
-            check_model(model, context.settings.opset, context.structure.output_names)
-        except Exception:
-            return False
-        return True
+        return check_stage(model, context.route.opset, context.structure.output_names) is None
 
-    model = convert_step(
-        converter.unoptimised(), context.structure, opset=context.settings.opset, dynamic=context.settings.dynamic
-    )
-    if isinstance(model, StepFailure) or not is_valid(model):
+    case = TorchCase(context.structure, context.reference)
+    unoptimised = StartedRoute(context.route, converter.unoptimised())
+    if run_case(case, unoptimised, until=Stage.CHECK).failure is not None:
         return
     yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
     if isinstance(converter, HasExporterPasses):
@@ -96,7 +93,7 @@ def _guilty_passes(
     context: FailureContext, converter: HasExporterPasses, is_right: Callable[[onnx.ModelProto], bool]
 ) -> Iterator[Testimony]:
     """The fewest passes without which an export is right."""
-    request = export_request([context.structure], opset=context.settings.opset, dynamic=context.settings.dynamic)
+    request = export_request([context.structure], context.route)
 
     def is_right_without(names: Sequence[str]) -> bool:
         try:

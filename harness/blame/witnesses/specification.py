@@ -14,7 +14,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_steps import emitted_opset
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 
 

@@ -25,6 +25,7 @@ from enum import StrEnum
 from harness.compare.output_comparison import FLUSHED, VALUES
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import PRECISION
+from harness.core.route import route_label
 from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure, growths, largest, scope, together, word
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
@@ -92,8 +93,9 @@ class CellDifference:
     def message(self) -> str:
         """One line for a person."""
         cell = self.cell
-        mode = "" if cell.shape_mode == "static" else f", {cell.shape_mode}"
-        return f"{cell.overload} {cell.dtype}, {cell.converter} → {cell.backend}{mode}: {self.what}"
+        return (
+            f"{cell.overload} {cell.dtype}, {route_label(cell.converter, cell.backend, cell.shape_mode)}: {self.what}"
+        )
 
 
 class Draws(StrEnum):

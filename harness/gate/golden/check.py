@@ -21,9 +21,12 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
+from harness.core.route import Route
 from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
 from harness.generate.case_library import load_cases
-from harness.pipeline.run_steps import StepFailure, named_feeds, narrowing, outputs_or_failure
+from harness.pipeline.graph_case import GraphCase
+from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.stages import named_feeds
 from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 #: Takes the place of a backend: the call itself in PyTorch, without a model.
@@ -127,22 +130,19 @@ def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCal
 def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     """The same in this process, which may raise `DeviceLost`."""
     load_cases()
-    runtime = _started(backend)
-    narrowed = narrowing(backend, runtime, (*golden.inputs, *golden.expected))
-    if narrowed and not narrowed.of_integers:
-        return Ending(Stage.LOAD, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
     model = onnx.load_model_from_string(golden.models[converter])
     names = [f"input_{j}" for j in range(len(golden.inputs))]
-    found = outputs_or_failure(runtime, model, named_feeds(model, names, golden.inputs))
-    if isinstance(found, StepFailure):
-        if found.outcome is Outcome.BUILT:
-            return Ending(found.stage, found.outcome)
-        said = f"{type(found.error).__name__}: {found.error}"[:2000]
-        return Ending(found.stage, found.outcome, normalise(said), said)
-    ending = _compared(golden, found)
-    if narrowed and ending is not PASSED:
-        return Ending(Stage.COMPARE, Outcome.NARROWED, normalise(narrowed.words), narrowed.words)
-    return ending
+    case = GraphCase(model, named_feeds(model, names, golden.inputs), golden, golden.judge)
+    run = run_case(case, StartedRoute(Route(converter=converter, backend=backend), backend=_started(backend)))
+    if run.passes:
+        return PASSED
+    message = run.note
+    if run.failure is not None:
+        message = f"{type(run.failure.error).__name__}: {run.failure.error}"[:2000]
+    elif run.outcome is Outcome.MISMATCH and run.comparison is not None:
+        assert run.comparison.problem is not None
+        return Ending(run.stage, run.outcome, run.comparison.problem, run.comparison.message)
+    return Ending(run.stage, run.outcome, normalise(message), message)
 
 
 def run_in_pytorch(golden: Golden) -> Ending:

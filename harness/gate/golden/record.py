@@ -25,6 +25,7 @@ from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.program import Program, is_program
+from harness.core.route import Route
 from harness.core.tensors import draws_at_random
 from harness.coverage.points import classes
 from harness.gate.golden.check import ending_of, run_in_pytorch, version_of
@@ -47,7 +48,7 @@ from harness.generate.programs import DTYPES, draw_program, load_patterns, other
 from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.record.layout import ResultsError
 
@@ -356,7 +357,7 @@ def export(invocation: Invocation, converter: str) -> bytes | Ending:
     accepted = Accepted.of(Group(0, invocation, ((0, invocation),)), {0: reference})
     # Lest an exporter make constants of what happens to be in uninitialised memory.
     with known_memory() if judge and anything in judge.rules.values() else nullcontext():
-        (found,) = DoubleCheck(BatchExport(Settings(), _converter(converter))).export([accepted])
+        (found,) = DoubleCheck(BatchExport(Route(converter=converter), _converter(converter))).export([accepted])
     if isinstance(found, NotConverted):
         message = describe_error(found.failure.error)
         return Ending(found.failure.stage, found.failure.outcome, normalise(message), message)

@@ -24,6 +24,7 @@ import numpy as np
 import harness
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.core.documents import json_text
+from harness.core.route import route_label
 from harness.gate.case_changes import CHANGES, DRIFT, MOVED, ROUNDING
 from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.downloads import write_downloads
@@ -127,7 +128,7 @@ def write_summary(directory: Path, built: SiteModel) -> dict[str, Any]:
     state = "" if not built.runs or built.runs[built.shown].state == COMPLETE else "partial"
     for column in data["columns"]:
         operators = column["operators"]
-        label = f"{column['converter']} → {column['backend']}"
+        label = route_label(column["converter"], column["backend"])
         image = badge(label, operators["whole"], sum(operators.values()), state)
         write_text(directory / column["badge"], image)
     write_text(directory / "summary.json", json_text(data) + "\n")
@@ -287,7 +288,7 @@ def _write_data(
     write_downloads(place, built, shown.tolerances, shown.failures)
     summary = write_summary(place, built)
     badges = [
-        {"label": f"{column['converter']} → {column['backend']}", "path": column["badge"]}
+        {"label": route_label(column["converter"], column["backend"]), "path": column["badge"]}
         for column in summary["columns"]
     ]
     write_script(place, "index", {**index_data(built), "badges": badges})

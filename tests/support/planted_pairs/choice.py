@@ -13,6 +13,7 @@ from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
 from harness.compare.comparison import compare
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import overload
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
@@ -123,7 +124,8 @@ def passing(calls: Sequence[Invocation], wrong: str, most: int = _EXPORTED) -> l
     if not calls:
         return []
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls[:most]))
-    task = Task(groups, "torchscript" if wrong == TORCHSCRIPT else "dynamo", ("ort-cpu",), Settings(blame=False))
+    route = Route(converter="torchscript" if wrong == TORCHSCRIPT else "dynamo")
+    task = Task(groups, route, ("ort-cpu",), Settings(blame=False))
     # PyTorch is asked in another process, too: it may die of a call.
     with Supervisor(timeout=30.0) as supervisor:
         passed = {r.case[0] for results in supervisor.run(task) for r in results if r.outcome is Outcome.PASS}

@@ -16,7 +16,7 @@ import torch
 
 from harness.convert.converter import tensor_inputs
 from harness.core.torch_operators import pytree
-from harness.pipeline.models.model_task import Axis
+from harness.pipeline.model_task import Axis
 
 #: What is declared of one tensor: dimension → as `torch.export.export` takes it.
 Declared: TypeAlias = Mapping[int, Any]

@@ -8,6 +8,7 @@ export: at the failing sizes, a static export is right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
@@ -16,16 +17,17 @@ import torch
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.invocation import Invocation
+from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import TorchDispatchMode
-from harness.pipeline.models.model_cases import cases_of, export_of, feeds_of
-from harness.pipeline.models.model_judge import judge_outputs
-from harness.pipeline.models.model_loading import LoadedModel
-from harness.pipeline.models.model_reference import ModelReference
-from harness.pipeline.models.model_task import ModelCase, ModelTask, Traced
-from harness.pipeline.run_steps import outputs_of
+from harness.pipeline.model_cases import ModelStructure, cases_of
+from harness.pipeline.model_loading import LoadedModel
+from harness.pipeline.model_task import Traced
+from harness.pipeline.reference import Reference
+from harness.pipeline.run_case import StartedRoute, run_case
 from harness.pipeline.task import Result
 from harness.pipeline.torch_call import quiet_call
+from harness.pipeline.torch_case import TorchCase
 from harness.run.artefact import AnyModel
 from harness.run.backend import Backend
 
@@ -66,40 +68,50 @@ def other_path(model: LoadedModel, example: Invocation, other: Invocation) -> st
     return ""
 
 
-def explanations(
-    model: LoadedModel,
-    cases: Sequence[ModelCase],
-    references: Mapping[int, ModelReference],
-    results: Mapping[tuple[int, str], Result],
-    converter: Converter,
-    backends: Mapping[str, Backend],
-    task: ModelTask,
-    exported: AnyModel | None,
-) -> Iterator[Traced]:
-    """Which of the failures are of tracing; `exported` is None where the export failed."""
-    failed = {key: r for key, r in results.items() if r.outcome.is_failure}
-    if any(r.stage is Stage.CONVERT and r.outcome is Outcome.ERROR for r in failed.values()):
-        yield from _refused(model, failed)
+@dataclass(frozen=True)
+class ModelFailures:
+    """What became of the runs of a model.
+
+    Attributes:
+        model: The model.
+        route: Its route, up to the backends.
+        converter: The route's converter, started.
+        backends: The backends by name, started.
+        cases: Index → inputs; the example is 0.
+        references: Index → PyTorch's answer, of the runs that it accepts.
+        results: What became of each run in each backend.
+    """
+
+    model: LoadedModel
+    route: Route
+    converter: Converter
+    backends: Mapping[str, Backend]
+    cases: Mapping[int, Invocation]
+    references: Mapping[int, Reference]
+    results: Sequence[Result]
+
+
+def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> Iterator[Result]:
+    """Yield the failures that are of tracing, with why; `exported` is None where the export failed."""
+    failed = [r for r in failures.results if r.outcome.is_failure]
+    if any(r.stage is Stage.CONVERT and r.outcome is Outcome.ERROR for r in failed):
+        yield from _refused(failures.model, failed)
         return
-    late = (Stage.RUN, Stage.COMPARE)
-    for backend in backends:
-        first = results.get((0, backend))
-        if first is None or first.outcome is not Outcome.PASS:
+    passing = {r.backend for r in failures.results if r.case[1] == 0 and r.outcome is Outcome.PASS}
+    confirmed: dict[str, bool] = {}
+    for result in failed:
+        if result.backend not in passing or result.stage not in (Stage.RUN, Stage.COMPARE):
             continue
-        confirmed: bool | None = None
-        for (index, name), result in failed.items():
-            if name != backend or result.stage not in late:
-                continue
-            way = other_path(model, cases[0].invocation, cases[index].invocation)
-            if way:
-                yield Traced(case=index, backend=backend, what=CONTROL_FLOW, evidence=f"{way}.")
-            elif cases[index].resized:
-                if confirmed is None:
-                    confirmed = _passes_alone(model, references[index], converter, backends[backend], task)
-                if confirmed:
-                    message = "A static export at these sizes passes."
-                    fixed = _fixed_sizes(model, exported)
-                    yield Traced(case=index, backend=backend, what=SIZES, evidence=message, fixed=fixed)
+        example, here = failures.cases[0], failures.cases[result.case[1]]
+        way = other_path(failures.model, example, here)
+        if way:
+            yield replace(result, traced=Traced(CONTROL_FLOW, f"{way}."))
+        elif [s.shape for s in example.tensors()] != [s.shape for s in here.tensors()]:
+            if result.backend not in confirmed:
+                confirmed[result.backend] = _passes_alone(failures, result)
+            if confirmed[result.backend]:
+                fixed = _fixed_sizes(failures.model, exported)
+                yield replace(result, traced=Traced(SIZES, "A static export at these sizes passes.", fixed))
 
 
 def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[str, int], ...]:
@@ -115,26 +127,22 @@ def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[s
     )
 
 
-def _refused(model: LoadedModel, failed: Mapping[tuple[int, str], Result]) -> Iterator[Traced]:
+def _refused(model: LoadedModel, failed: Sequence[Result]) -> Iterator[Result]:
     """An exporter that does not trace says that it cannot decide; whether that is so shows in PyTorch."""
     example, *others = cases_of(model, dynamic=False)
     for other in others:
         way = other_path(model, example.invocation, other.invocation)
         if way:
-            for index, backend in failed:
-                message = f"With {other.change}, {way}."
-                yield Traced(case=index, backend=backend, what=CONTROL_FLOW, evidence=message)
+            traced = Traced(CONTROL_FLOW, f"With {other.change}, {way}.")
+            yield from (replace(result, traced=traced) for result in failed)
             return
 
 
-def _passes_alone(
-    model: LoadedModel, reference: ModelReference, converter: Converter, backend: Backend, task: ModelTask
-) -> bool:
-    """Whether an export made with the failing inputs is right for them."""
-    try:
-        request = export_of(model, False, task.settings.opset, build_tensors(reference.invocation))
-        proto = converter.convert(request)
-        outputs = outputs_of(backend, proto, feeds_of(model, reference, proto))
-    except Exception:
-        return False
-    return judge_outputs(reference, outputs, task.settings.tolerance).problem is None
+def _passes_alone(failures: ModelFailures, result: Result) -> bool:
+    """Whether a static export that is made with the failing inputs is right for them."""
+    reference = failures.references[result.case[1]]
+    inputs = build_tensors(reference.invocation)
+    structure = ModelStructure(failures.model, len(reference.expected), inputs=inputs)
+    route = replace(failures.route, dynamic=False)
+    started = StartedRoute(route, failures.converter, failures.backends[result.backend])
+    return run_case(TorchCase(structure, reference), started).passes

@@ -1,6 +1,6 @@
-"""The steps of one case from its model on: check, load, run. Whoever runs a case takes them from here.
+"""The stages of a case from its artefact on: check, load, run, and what a backend is excused from.
 
-They need no PyTorch, since goldens are run with them, too. The steps before are in `harness.pipeline.program`.
+They need no PyTorch, since goldens are run with them as well. The stage before is in `harness.pipeline.program`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class StepFailure:
-    """Why a case got no further than a step, in the words of whoever took it.
+class StageFailure:
+    """Why a case ended before the comparison, in the words of the component that ended it.
 
     The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` where the model cannot be run on this machine.
     """
@@ -34,7 +34,7 @@ class StepFailure:
 
     @property
     def blame(self) -> str:
-        """Whose failure it is, as far as the step tells."""
+        """The component to blame, as far as the stage tells."""
         if self.stage in (Stage.CONVERT, Stage.CHECK):
             return CONVERTER
         return BACKEND if self.outcome is Outcome.UNSUPPORTED else UNKNOWN
@@ -55,24 +55,26 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
 
 
-def check_model(model: AnyModel, opset: int | None, outputs: Sequence[str] | int, what: str = "program") -> None:
-    """Raises unless a model has the outputs of what was exported, and where it is an ONNX model is valid, at the opset
-    asked for.
+def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int) -> StageFailure | None:
+    """Check that an artefact has the outputs of what was exported, and that an ONNX model is valid and at its opset.
 
     Args:
-        model: As the converter emitted it.
-        opset: That was asked for; None for the converter's own.
-        outputs: Names of the outputs; their number where names may be the converter's own.
-        what: What was exported, for the message.
+        model: The artefact as the converter emitted it.
+        opset: The opset that was asked for; None for the converter's default.
+        outputs: The names of the outputs; the number of a model's outputs, whose names are the converter's own.
     """
-    if not isinstance(model, Artefact):
-        check_opset(model, opset)
-    found = list(output_names(model))
-    count = outputs if isinstance(outputs, int) else len(outputs)
-    if len(found) != count or (not isinstance(outputs, int) and found != list(outputs)):
-        raise ValueError(f"the {what} returns {count} tensors, the graph has {len(found)} outputs")
-    if not isinstance(model, Artefact):
-        onnx.checker.check_model(model, full_check=True)
+    try:
+        if not isinstance(model, Artefact):
+            check_opset(model, opset)
+        names = list(output_names(model))
+        what, count = ("model", outputs) if isinstance(outputs, int) else ("program", len(outputs))
+        if len(names) != count or (not isinstance(outputs, int) and names != list(outputs)):
+            raise ValueError(f"the {what} returns {count} tensors, the graph has {len(names)} outputs")
+        if not isinstance(model, Artefact):
+            onnx.checker.check_model(model, full_check=True)
+    except Exception as error:
+        return StageFailure(Stage.CHECK, Outcome.ERROR, error)
+    return None
 
 
 def shape_ranges(
@@ -102,20 +104,20 @@ def named_feeds(model: AnyModel, names: Iterable[str], arrays: Iterable[Array]) 
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What a backend silently narrows in a case.
+    """A dtype that a backend silently narrows in a case.
 
     Attributes:
-        words: For a person.
-        of_integers: Whether it is integers alone: a result is right unless one of them does not fit, so that the
-            case is run, and only a wrong result is the narrowing's.
+        text: For a person: which dtype becomes which.
+        is_of_integers: Whether only integers are narrowed. A result is right then unless one of them does not fit, so
+            that the case is run, and a wrong result is the narrowing's.
     """
 
-    words: str
-    of_integers: bool
+    text: str
+    is_of_integers: bool
 
 
-def narrowing(name: str, backend: Backend, arrays: Iterable[Array]) -> Narrowing | None:
-    """What the backend called `name` narrows of a case's inputs and outputs; None for nothing.
+def find_narrowing(backend: Backend, arrays: Iterable[Array]) -> Narrowing | None:
+    """Return what a backend narrows of a case's inputs and outputs; None for nothing.
 
     An integer dtype is narrowed where one of the case's integers does not fit into the narrower one.
     """
@@ -130,21 +132,24 @@ def narrowing(name: str, backend: Backend, arrays: Iterable[Array]) -> Narrowing
             unfit[dtype] = narrower
     for narrowed in (found, unfit):
         for dtype, narrower in sorted(narrowed.items()):
-            return Narrowing(f"{name} silently computes {dtype} in {narrower}", narrowed is unfit)
+            return Narrowing(f"{backend.name} silently computes {dtype} in {narrower}", narrowed is unfit)
     return None
 
 
-def why_not_right(name: str, backend: Backend, arrays: Iterable[Array], problems: Iterable[OutputProblem]) -> str:
-    """Why the wrong result of the backend called `name` need not be right, for a person; "" where it must be.
+def excuse_for_problems(backend: Backend, arrays: Iterable[Array], problems: Sequence[OutputProblem]) -> str:
+    """Return why a backend's wrong result need not be right, for a person; "" where it must be, or is right.
 
-    It computes in a narrower dtype, or takes subnormal numbers for zeros where its own specification lets it.
+    The backend computes in a narrower dtype, or takes subnormal numbers for zeros where its own specification allows
+    that.
     """
-    narrowed = narrowing(name, backend, arrays)
-    if narrowed:
-        return narrowed.words
-    allowed = BACKENDS.find(name)[0].flushes
+    if not problems:
+        return ""
+    narrowing = find_narrowing(backend, arrays)
+    if narrowing:
+        return narrowing.text
+    allowed = BACKENDS.find(backend.name)[0].flushes
     if allowed and all(problem.kind == FLUSHED for problem in problems):
-        return f"{name} takes subnormal numbers for zeros, which {allowed}"
+        return f"{backend.name} takes subnormal numbers for zeros, which {allowed}"
     return ""
 
 
@@ -160,66 +165,81 @@ def _fits(array: Array, narrower: str) -> bool:
     return -exact <= low and high <= exact
 
 
-def load_step(
+def load_stage(
     backend: Backend, model: AnyModel, shapes: Mapping[str, ShapeRange] | None
-) -> BackendSession | StepFailure:
-    """Load a model, or say why that fails, unless the device is lost."""
+) -> BackendSession | StageFailure:
+    """Load a model.
+
+    Raises:
+        DeviceLost: the device is lost. Any other exception is the failure that is returned.
+    """
     return _attempt(Stage.LOAD, lambda: backend.load(model, shapes))
 
 
-def run_step(session: BackendSession, feeds: Mapping[str, Array]) -> tuple[Array, ...] | StepFailure:
-    """Run a loaded model once, or say why that fails, unless the device is lost."""
+def run_stage(session: BackendSession, feeds: Mapping[str, Array]) -> tuple[Array, ...] | StageFailure:
+    """Run a loaded model once; raises as `load_stage`."""
     return _attempt(Stage.RUN, lambda: tuple(session.run(feeds)))
 
 
 def run_again(session: BackendSession, feeds: Mapping[str, Array]) -> Again:
-    """Runs a loaded model once more. One that is loaded again may draw the same numbers again."""
+    """Return a function that runs a loaded model once more.
+
+    A model that is loaded again may draw the same random numbers again.
+    """
 
     def again() -> Sequence[Array] | None:
-        found = run_step(session, feeds)
-        return None if isinstance(found, StepFailure) else found
+        found = run_stage(session, feeds)
+        return None if isinstance(found, StageFailure) else found
 
     return again
 
 
-def outputs_or_failure(
+def run_artefact(
     backend: Backend,
     model: AnyModel,
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
     chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
-) -> tuple[Array, ...] | StepFailure:
-    """What a backend makes of a model: both steps, and with `chosen` what that takes of several runs."""
-    session = load_step(backend, model, shapes)
-    if isinstance(session, StepFailure):
+) -> tuple[Array, ...] | StageFailure:
+    """Load and run a model: the two stages that a case and a part of a graph have in common.
+
+    Args:
+        backend: The backend.
+        model: The artefact.
+        feeds: The inputs by name.
+        shapes: The sizes that a dynamic artefact is run with.
+        chosen: Chooses among several runs, given the first one's outputs and a function that runs it again.
+    """
+    session = load_stage(backend, model, shapes)
+    if isinstance(session, StageFailure):
         return session
     if not session.runnable:
-        return StepFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine"))
-    outputs = run_step(session, feeds)
-    if chosen is None or isinstance(outputs, StepFailure):
+        return StageFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine"))
+    outputs = run_stage(session, feeds)
+    if chosen is None or isinstance(outputs, StageFailure):
         return outputs
     return tuple(chosen(outputs, run_again(session, feeds)))
 
 
-def outputs_of(
+def run_or_raise(
     backend: Backend,
     model: AnyModel,
     feeds: Mapping[str, Array],
     shapes: Mapping[str, ShapeRange] | None = None,
     chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
 ) -> tuple[Array, ...]:
-    """The same for a model that is known to run; else the backend's own exception is raised."""
-    found = outputs_or_failure(backend, model, feeds, shapes, chosen)
-    if isinstance(found, StepFailure):
+    """Load and run a model that is known to run; raises the backend's own exception where it fails."""
+    found = run_artefact(backend, model, feeds, shapes, chosen)
+    if isinstance(found, StageFailure):
         raise found.error
     return found
 
 
-def _attempt(stage: Stage, step: Callable[[], _T]) -> _T | StepFailure:
+def _attempt(stage: Stage, step: Callable[[], _T]) -> _T | StageFailure:
     try:
         return step()
     except DeviceLost:
         raise
     except Exception as error:
         outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedModel) else Outcome.ERROR
-        return StepFailure(stage, outcome, error)
+        return StageFailure(stage, outcome, error)

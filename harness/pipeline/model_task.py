@@ -1,19 +1,17 @@
-"""Whole models without PyTorch: what they are called in the record, and what processes tell each other."""
+"""Whole models as plain values: their names, variants and inputs, and what was measured of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
 
 from harness.core.invocation import Invocation
-from harness.pipeline.task import Settings
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
 
-#: A case's index, and a backend's name: what a verdict is on.
-ModelCaseKey = tuple[int, str]
+#: What the overload column of the record begins with for a whole model.
+PREFIX = "model."
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,31 @@ AS_MADE = Variant()
 
 
 @dataclass(frozen=True)
-class ModelCase:
-    """One run of a model.
+class ModelSource:
+    """Where a model comes from.
+
+    Attributes:
+        word: The model as its user named it: a registered name, ``FILE.py:FUNCTION`` or ``FILE.pt2``.
+        variant: What is asked for beyond what its function makes.
+    """
+
+    word: str
+    variant: Variant = AS_MADE
+
+    @property
+    def overload(self) -> str:
+        """What the record has in the column of operators."""
+        return PREFIX + model_name(self.word)
+
+
+@dataclass(frozen=True)
+class ModelInputs:
+    """The inputs of one run of a model.
 
     Attributes:
         invocation: The inputs, as arguments of ``model.NAME``.
         change: In what they differ from the exported example, for people; "" for the example itself.
-        resized: Whether they do in sizes.
+        resized: Whether their sizes differ.
     """
 
     invocation: Invocation
@@ -77,51 +93,25 @@ class ModelCase:
     resized: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelTask:
-    """A model, as the user named it, to put through one converter and some backends.
-
-    `done` is what earlier attempts have given a verdict on already.
-    """
-
-    handler: ClassVar[str] = "harness.pipeline.models.model_runner:carry_out"
-
-    word: str
-    converter: str
-    backends: tuple[str, ...]
-    settings: Settings = field(default_factory=Settings)
-    variant: Variant = AS_MADE
-    done: frozenset[ModelCaseKey] = frozenset()
-
-
 @dataclass(frozen=True)
-class ModelCases:
-    """The runs that a model gets, said before the first."""
-
-    cases: tuple[ModelCase, ...]
-
-
-@dataclass(frozen=True)
-class Growth:
+class ErrorGrowth:
     """How errors grew on the way to one result.
 
     Attributes:
         error: The backend's largest error against float64, relative to the largest element of its output.
         own: PyTorch's largest error.
-        explained: The largest that rounding every operator's result once explains.
+        explained: The largest error that rounding every operator's result once explains.
     """
 
-    case: int
-    backend: str
     error: float
     own: float
     explained: float
 
     def __str__(self) -> str:
-        beside = f", PyTorch's own {self.own:.1e}" if self.own else ""
+        own = f", PyTorch's own {self.own:.1e}" if self.own else ""
         times = f" ({self.error / self.own:.1f} times)" if self.own else ""
         return (
-            f"Error against float64 {self.error:.1e} of the largest element{beside}{times}; one rounding per "
+            f"Error against float64 {self.error:.1e} of the largest element{own}{times}; one rounding per "
             f"operator explains {self.explained:.1e}."
         )
 
@@ -146,26 +136,15 @@ class OutputError:
 
 
 @dataclass(frozen=True)
-class OutputErrors:
-    """The errors of a wrong result, output by output."""
-
-    case: int
-    backend: str
-    outputs: tuple[OutputError, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Traced:
-    """That a failure is of tracing: the export is right for the inputs that it was made with.
+    """The finding that a failure is of tracing: the export is right for the inputs that it was made with.
 
     Attributes:
-        case: Index of the failing case.
         what: ``control flow`` or ``sizes``.
+        evidence: The finding in a sentence.
         fixed: Open sizes that the export has made numbers: input and dimension.
     """
 
-    case: int
-    backend: str
     what: str
     evidence: str
     fixed: tuple[tuple[str, int], ...] = ()
@@ -176,10 +155,6 @@ class NoModel:
     """That the model cannot be had, in words for a person."""
 
     message: str
-
-
-#: What the overload column of the record begins with for a whole model.
-PREFIX = "model."
 
 
 def split_word(word: str) -> tuple[Path | None, str]:

@@ -28,8 +28,8 @@ import torch
 from harness.convert.converter import ModelCall, tensor_inputs
 from harness.core.plugins import UnknownName
 from harness.core.torch_operators import pytree
-from harness.pipeline.models.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, model_name, split_word
-from harness.pipeline.models.open_sizes import (
+from harness.pipeline.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, model_name, split_word
+from harness.pipeline.open_sizes import (
     Declared,
     ShapesMismatch,
     axes_of_dims,

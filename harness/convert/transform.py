@@ -1,0 +1,79 @@
+"""What a transform is: an ONNX model in, another ONNX model out, between conversion and the checker.
+
+A transform is one file in `harness.convert.transforms`, or a module under the entry point `harness.transforms`, which
+calls `register` at import. Users write it behind a converter: ``--converter dynamo+NAME``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import onnx
+
+from harness.convert.converter import Converter, ExportRequest
+from harness.core.plugins import Registry, Unavailable
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformEntry:
+    """A registered transform.
+
+    Attributes:
+        name: As written behind a converter's name and a ``+``.
+        probe: Returns None where the transform can run here, else why not.
+        apply: Returns the transformed model; what it raises is an error at the stage ``convert``.
+        version: The version of the package that transforms.
+        precision: The floating dtype that the transformed model computes in: results are judged by its tolerance. ""
+            for a transform that changes no dtype.
+        default: Always False: a run that names no transform has none.
+    """
+
+    name: str
+    probe: Callable[[], Unavailable | None]
+    apply: Callable[[onnx.ModelProto], onnx.ModelProto]
+    version: Callable[[], str]
+    precision: str = ""
+    default: bool = False
+
+
+def _broken(name: str, problem: Unavailable, version: str) -> TransformEntry:
+    def apply(model: onnx.ModelProto) -> onnx.ModelProto:
+        raise RuntimeError(problem.reason)
+
+    return TransformEntry(name=name, probe=lambda: problem, apply=apply, version=lambda: version)
+
+
+#: Every transform. A new one is one file in `harness/convert/transforms/` that calls `register` when it is imported.
+TRANSFORMS: Registry[TransformEntry] = Registry(
+    "transform", package="harness.convert.transforms", group="harness.transforms", broken=_broken
+)
+
+
+register = TRANSFORMS.register
+
+
+def find_transforms(names: Sequence[str]) -> tuple[TransformEntry, ...]:
+    """Return the transforms of a route, in order; raises as `Registry.find` does."""
+    return tuple(TRANSFORMS.find(name)[0] for name in names)
+
+
+class TransformingConverter:
+    """A converter whose models are transformed.
+
+    Args:
+        converter: The converter, which makes ONNX models.
+        transforms: What is applied to each model, in order.
+    """
+
+    def __init__(self, converter: Converter, transforms: Sequence[TransformEntry]) -> None:
+        self._converter, self._transforms = converter, tuple(transforms)
+        self.name = "+".join((converter.name, *(transform.name for transform in transforms)))
+        self.version = converter.version
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """Export and transform; raises what the converter and the transforms raise."""
+        model = self._converter.convert(request)
+        for transform in self._transforms:
+            model = transform.apply(model)
+        return model

@@ -1,0 +1,1 @@
+"""Transforms, one file each: an artefact in, an artefact of the same kind out."""

@@ -1,0 +1,200 @@
+"""A model as a case: the inputs that it is run with (its example, other values, other sizes), and its export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.compare.tolerances import Tolerance
+from harness.convert.converter import ExportRequest
+from harness.core.described_tensor import describe_tensor
+from harness.core.dtypes import Array
+from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.route import Route
+from harness.core.tensors import fed_shape
+from harness.pipeline.model_loading import Axis, LoadedModel
+from harness.pipeline.model_reference import ModelReference, run_model
+from harness.pipeline.model_task import ModelInputs
+from harness.pipeline.stages import named_feeds, shape_ranges
+from harness.run.artefact import AnyModel, output_names
+from harness.run.backend import ShapeRange
+
+#: Storage elements of an example input that are kept as they are: one that is larger is drawn like it.
+_EXACT = 4096
+
+
+def cases_of(model: LoadedModel, dynamic: bool) -> tuple[ModelInputs, ...]:
+    """What to run, the example first.
+
+    A static export is run with other values, since tracing keeps the path that the example took; a dynamic
+    one with the sizes that the model's axes name, one axis at a time and all together.
+    """
+    named = list(zip(model.inputs, model.input_names, strict=True))
+    # Masks, lengths and positions mean something together, and pixels do not.
+    example = tuple(describe_tensor(t, name, exact=None if t.is_floating_point() else _EXACT) for t, name in named)
+    drawn = tuple(describe_tensor(t, name, exact=0) for t, name in named)
+    others = _other_sizes(model, drawn) if dynamic else _other_values(model, example, drawn)
+    seen: dict[str, ModelInputs] = {}
+    for case in (ModelInputs(_invocation(model, example)), *others):
+        seen.setdefault(case.invocation.case_id, case)
+    return tuple(seen.values())
+
+
+def _invocation(model: LoadedModel, specs: tuple[TensorSpec, ...]) -> Invocation:
+    return Invocation(model.overload, tuple(zip(model.input_names, specs, strict=True)))
+
+
+def _other_values(
+    model: LoadedModel, example: tuple[TensorSpec, ...], drawn: tuple[TensorSpec, ...]
+) -> list[ModelInputs]:
+    """Floating inputs drawn again, negated and made small; the others stay, since they may be structure."""
+    changes: dict[str, Callable[[Recipe], Recipe]] = {
+        "other values": lambda recipe: replace(recipe, seed=recipe.seed + 1),
+        "negated values": lambda recipe: replace(_scaled(recipe, -1.0), seed=recipe.seed + 2),
+        "small values": lambda recipe: replace(_scaled(recipe, 2.0**-6), seed=recipe.seed + 3),
+    }
+
+    def changed(old: TensorSpec, new: TensorSpec, change: Callable[[Recipe], Recipe]) -> TensorSpec:
+        drawn_like = isinstance(new.values, Recipe) and new.values.domain[0] == "like"
+        return replace(new, values=change(new.values)) if drawn_like else old  # type: ignore[arg-type]
+
+    pairs = list(zip(example, drawn, strict=True))
+    return [
+        ModelInputs(_invocation(model, tuple(changed(old, new, change) for old, new in pairs)), name)
+        for name, change in changes.items()
+    ]
+
+
+def _scaled(recipe: Recipe, factor: float) -> Recipe:
+    """Values scaled, where that leaves them among values of both signs or of one."""
+    name, mean, deviation, low, high, *rest = recipe.domain
+    mean, deviation, low, high = (float(n) for n in (mean, deviation, low, high))
+    if factor < 0 and not low < 0 < high:
+        # What has one sign may need it.
+        return recipe
+    ends = sorted((low * factor, high * factor))
+    return replace(recipe, domain=(name, mean * factor, deviation * abs(factor), *ends, *rest))
+
+
+def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[ModelInputs]:
+    axes = [axis for axis in model.axes if axis.others]
+    chosen = [[(axis, size)] for axis in axes for size in axis.others]
+    if len(axes) > 1:
+        most = max(len(axis.others) for axis in axes)
+        chosen += [[(a, a.others[i % len(a.others)]) for a in axes] for i in range(most)]
+        # Which of two inputs is longer may decide what a model does.
+        ends = (min, max)
+        chosen += [[(a, ends[(i + turn) % 2](a.others)) for i, a in enumerate(axes)] for turn in (0, 1)]
+    return [_resized(model, drawn, sizes) for sizes in chosen]
+
+
+def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[tuple[Axis, int]]) -> ModelInputs:
+    specs = []
+    for name, spec in zip(model.input_names, drawn, strict=True):
+        shape = list(spec.shape)
+        for axis, size in sizes:
+            for dim in axis.dims_of(name):
+                shape[dim] = axis.size_at(name, dim, size)
+        specs.append(_with_shape(spec, tuple(shape)))
+    change = ", ".join(f"{axis.name} {size}" for axis, size in sizes)
+    return ModelInputs(_invocation(model, tuple(specs)), change, resized=True)
+
+
+def _with_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+    values = spec.values
+    if isinstance(values, Literal) or shape == spec.shape:
+        return spec
+    if values.domain[0] == "steps":
+        values = replace(values, domain=(*values.domain[:3], shape[-1]))
+    return TensorSpec(shape, spec.dtype, contiguous_strides(shape), 0, values)
+
+
+@dataclass(frozen=True)
+class ModelStructure:
+    """A model that is ready for export; see `harness.pipeline.program.Structure`.
+
+    Attributes:
+        model: The model.
+        outputs: How many tensors it returns.
+        index: The index of its group.
+        inputs: Example inputs in place of the model's own; None for those.
+    """
+
+    model: LoadedModel
+    outputs: int
+    index: int = 0
+    inputs: tuple[torch.Tensor, ...] | None = None
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """The example inputs."""
+        return self.model.inputs if self.inputs is None else self.inputs
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the graph's inputs."""
+        return self.model.input_names
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names that the graph's outputs are asked to have; a converter may give names of its own."""
+        return tuple(f"out_{i}" for i in range(self.outputs))
+
+    @property
+    def promised_outputs(self) -> int:
+        """What is checked of the graph's outputs: their number."""
+        return self.outputs
+
+    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
+        """The names of the outputs in an artefact of the model, in their order."""
+        return output_names(artefact)
+
+    def request(self, route: Route) -> ExportRequest:
+        """Return the export of the model along a route."""
+        examples = tuple(t.clone() for t in self.tensors)
+        return ExportRequest(
+            program=self.model.program,
+            call=self.model.call(examples, dynamic=route.dynamic),
+            inputs=examples,
+            input_names=self.input_names,
+            output_names=self.output_names,
+            opset=route.opset,
+            dynamic_dims=self.model.dynamic_dims if route.dynamic else None,
+            equal_dims=self.model.equal_dims if route.dynamic else (),
+        )
+
+    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
+        """The inputs of a run by name, without those that the export left out."""
+        return named_feeds(artefact, self.input_names, arrays)
+
+    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """The sizes that a dynamic export will be run with; the first case's are typical."""
+        shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
+        return shape_ranges(artefact, self.input_names, shapes)
+
+
+@dataclass(frozen=True)
+class ModelRuns:
+    """The runs of one model as cases; see `harness.pipeline.program.CaseKind`.
+
+    Attributes:
+        model: The model.
+        tolerance: What the user allows; None means what roundings explain.
+        alive: See `ModelReference`.
+    """
+
+    model: LoadedModel
+    tolerance: Tolerance | None = None
+    alive: Callable[[], None] = lambda: None
+
+    def reference(self, invocation: Invocation) -> ModelReference:
+        """Run the model in PyTorch; raises `CallRejected`."""
+        return run_model(self.model, invocation, self.tolerance, self.alive)
+
+    def structure(
+        self, exported: Invocation, cases: Sequence[Invocation], *, outputs: int, index: int = 0
+    ) -> ModelStructure:
+        """Return the model; it is exported with its own example."""
+        return ModelStructure(self.model, outputs, index)

@@ -1,0 +1,182 @@
+"""PyTorch's answer to one run of a model, and how a backend's outputs compare with it.
+
+An element is right by the rules of `harness.compare.nearness`, with what roundings of each operator move it by
+(`harness.pipeline.rounding_oracle`), or if its error is within the dtype's tolerance of the largest element of its
+output: the errors of a model's operators are those of the tensors that they work on, and no user of a model can rely on
+more. A user's own tolerance takes the place of both, and steps of quantisation excuse what they explain.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.compare.judge import CLOSE
+from harness.compare.nearness import tolerance_of
+from harness.compare.output_comparison import VALUES, OutputComparison
+from harness.compare.tolerances import Tolerance
+from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
+from harness.pipeline.model_loading import LoadedModel
+from harness.pipeline.model_task import ErrorGrowth, OutputError
+from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps, moved_by_steps
+from harness.pipeline.reference import ProgramReference
+from harness.pipeline.rounding_oracle import Move, RoundingOracle
+from harness.pipeline.torch_call import CallRejected, quiet_call
+
+#: Why an output that is not PyTorch's element by element is right.
+WITHIN_LARGEST = "within the tolerance of the output's largest element"
+
+
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class ModelReference(ProgramReference):
+    """One run of a model in PyTorch.
+
+    Attributes:
+        model: The model.
+        tolerance: What the user allows; None means what roundings explain.
+        alive: Called before each run in float64, so that a slow one is not taken for a hang.
+    """
+
+    model: LoadedModel
+    tolerance: Tolerance | None = None
+    alive: Callable[[], None] = _do_nothing
+
+    @cached_property
+    def _rounding(self) -> RoundingOracle:
+        @contextmanager
+        def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
+            program = copy.deepcopy(self.model.program).double()
+            inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
+            # A model's inputs are given: masks are to stay what they are.
+            yield lambda move: program(*(t.clone() for t in inputs))
+
+        oracle = RoundingOracle(self.expected, self.dtypes, wide)
+        oracle.alive = self.alive
+        return oracle
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Nothing: no rule of an operator applies."""
+        return {}
+
+    @cached_property
+    def steps(self) -> list[float] | None:
+        """How far each output moves where quantised values move by a step; None where nothing is quantised."""
+        inputs = build_tensors(self.invocation)
+        return moved_by_steps(lambda: self.model.program(*(t.clone() for t in inputs)), self.expected)
+
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+        """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of the user's."""
+        comparison = super().compare(outputs, tolerance or self.tolerance)
+        if comparison.problem is None or tolerance is not None or self.tolerance is not None:
+            return comparison
+        if {p.kind for p in comparison.problems} == {VALUES} and _is_within_largest(self, outputs):
+            return comparison.excused_as(WITHIN_LARGEST)
+        if self.steps is not None and is_within_steps(self.steps, self.expected, outputs):
+            return comparison.excused_as(WITHIN_STEPS)
+        return comparison
+
+    def output_errors(self, outputs: Sequence[Array]) -> Iterator[OutputError]:
+        """By how much each floating output of the right form is off, and how much is allowed."""
+        for i, (e, g) in enumerate(zip(self.expected, outputs, strict=False)):
+            dtype = str(e.dtype)
+            if dtype in PRECISION and e.shape == g.shape and e.size:
+                error, largest = _errors(e, g)
+                allowed = (self.tolerance or tolerance_of(CLOSE, dtype)).allowed(np.asarray(largest))
+                yield OutputError(i, f"{dtype}[{','.join(map(str, e.shape))}]", error, largest, float(allowed))
+
+    def error_growth(self, outputs: Sequence[Array]) -> ErrorGrowth | None:
+        """How errors grew; None where float64 has no answer or nothing is floating."""
+        truth, moved = self.truth, self.sensitivity
+        if truth is None or moved is None:
+            return None
+        found = []
+        for e, g, o, s in zip(self.expected, outputs, truth, moved, strict=True):
+            if o is None or s is None or str(e.dtype) not in PRECISION or not o.size or g.shape != o.shape:
+                continue
+            with np.errstate(all="ignore"):
+                errors = (np.abs(g.astype(np.float64) - o), np.abs(e.astype(np.float64) - o), s.condition)
+                finite = np.isfinite(o) & np.isfinite(errors[0]) & np.isfinite(errors[1])
+                # A mask's lowest number is not a scale.
+                scale = float(np.abs(o[finite]).max(initial=0.0))
+                if scale > 0:
+                    found.append(tuple(float(error[finite].max()) / scale for error in errors))
+        return ErrorGrowth(*max(found)) if found else None
+
+    @property
+    def is_nan_throughout(self) -> bool:
+        """Whether there is nothing that a result could be compared with."""
+        elements = [array for array in self.expected if array.size]
+        return bool(elements) and all(
+            str(array.dtype) in PRECISION and bool(np.isnan(array.astype(np.float64)).all()) for array in elements
+        )
+
+
+def run_model(
+    model: LoadedModel,
+    invocation: Invocation,
+    tolerance: Tolerance | None = None,
+    alive: Callable[[], None] = _do_nothing,
+) -> ModelReference:
+    """Run a model in PyTorch on the CPU; see `ModelReference` for the arguments.
+
+    Raises:
+        CallRejected: the model raises, returns no tensor, or returns NaN throughout.
+    """
+    tensors = build_tensors(invocation)
+    feeds = tuple(to_numpy(t) for t in tensors)
+    try:
+        with quiet_call():
+            outputs = model.program(*(t.clone() for t in tensors))
+        expected = tuple(to_numpy(t) for t in outputs)
+        reference = ModelReference(invocation, feeds, expected, model, tolerance, alive)
+        if reference.is_nan_throughout:
+            raise ValueError("PyTorch's own result is NaN throughout")
+    except Exception as error:
+        raise CallRejected(str(error)) from error
+    return reference
+
+
+def _is_within_largest(reference: ModelReference, outputs: Sequence[Array]) -> bool:
+    """Whether every error is small compared with the largest element of its output; integers must be equal."""
+    open_ = reference.judge.undefined
+    masks = open_(reference.arguments, reference.expected) if open_ else [None] * len(outputs)
+    for e, g, mask in zip(reference.expected, outputs, masks, strict=True):
+        if str(e.dtype) not in PRECISION:
+            if (e != g if mask is None else (e != g) & ~mask).any():
+                return False
+            continue
+        error, scale = _errors(e, g)
+        if error > float(tolerance_of(CLOSE, str(e.dtype)).allowed(np.asarray(scale))):
+            return False
+    return True
+
+
+def _errors(e: Array, g: Array) -> tuple[float, float]:
+    """The largest error of an output, infinite where NaN or infinities differ, and its largest finite element."""
+    with np.errstate(all="ignore"):
+        wide, other = e.astype(np.float64), g.astype(np.float64)
+        same = (wide == other) | (np.isnan(wide) & np.isnan(other))
+        error = np.where(same, 0.0, np.abs(other - wide))
+    error = np.where(np.isfinite(error), error, np.inf)
+    return float(error.max(initial=0.0)), float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+
+
+def largest_element(arrays: Sequence[Array]) -> float:
+    """The largest finite magnitude among numbers; 0 for none."""
+    wide = [array.astype(np.float64) for array in arrays if array.dtype.kind != "b" and array.dtype.kind != "c"]
+    return max((float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) for a in wide), default=0.0)

@@ -1,0 +1,150 @@
+"""The way of a case: export it, check the artefact, load it, run it, and compare the outputs with PyTorch's.
+
+`run_case` is the whole way. Everything that looks at a case takes it from here, or takes the same stages from
+`harness.pipeline.stages` where it runs many cases at once (`harness.pipeline.case_runner`) or a graph in parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.repeated import Again
+from harness.compare.verdict import Outcome, Stage
+from harness.core.dtypes import Array
+from harness.core.route import Route
+from harness.pipeline.stages import (
+    StageFailure,
+    check_stage,
+    excuse_for_problems,
+    find_narrowing,
+    load_stage,
+    run_again,
+    run_stage,
+)
+from harness.run.artefact import AnyModel
+from harness.run.backend import Backend, ShapeRange
+
+if TYPE_CHECKING:
+    # Goldens are run without PyTorch.
+    from harness.convert.converter import Converter
+
+
+@dataclass(frozen=True, eq=False)
+class StartedRoute:
+    """A route whose converter and backend have been started.
+
+    Attributes:
+        route: The route.
+        converter: None for cases that are graphs already.
+        backend: None for a route that ends with the artefact.
+    """
+
+    route: Route
+    converter: Converter | None = None
+    backend: Backend | None = None
+
+
+class Case(Protocol):
+    """What is sent along a route: a call, a program, a model, or a graph."""
+
+    @property
+    def arrays(self) -> Sequence[Array]:
+        """All inputs and outputs, which a backend may narrow."""
+
+    @property
+    def output_names(self) -> Sequence[str] | int:
+        """The names that the artefact's outputs must have; their number where the converter names them."""
+
+    def export(self, route: StartedRoute) -> AnyModel | StageFailure:
+        """Return the artefact; a graph returns itself."""
+
+    def feeds(self, artefact: AnyModel) -> Mapping[str, Array]:
+        """Return the inputs by name, without those that the export left out."""
+
+    def shape_ranges(self, artefact: AnyModel) -> Mapping[str, ShapeRange]:
+        """Return the sizes that a dynamic artefact is run with."""
+
+    def choose(self, outputs: tuple[Array, ...], again: Again) -> tuple[Array, ...]:
+        """Return the outputs to judge: the first run's, or those of a later one where the case draws at random."""
+
+    def compare(self, outputs: Sequence[Array]) -> OutputComparison:
+        """Compare a backend's outputs with PyTorch's."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CaseRun:
+    """What became of one case on one route.
+
+    Attributes:
+        stage: The stage at which it ended.
+        outcome: `PASS` also where the run was to end before the comparison.
+        artefact: None where the export failed.
+        outputs: None where the backend gave none.
+        comparison: None where nothing was compared.
+        failure: What went wrong before the comparison.
+        note: What the backend narrows, for a person; "" for nothing.
+    """
+
+    stage: Stage
+    outcome: Outcome
+    artefact: AnyModel | None = None
+    outputs: tuple[Array, ...] | None = None
+    comparison: OutputComparison | None = None
+    failure: StageFailure | None = None
+    note: str = ""
+
+    @property
+    def passes(self) -> bool:
+        """Whether the outputs are right."""
+        return self.stage is Stage.COMPARE and self.outcome is Outcome.PASS
+
+
+def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) -> CaseRun:
+    """Take a case along a route, up to a stage.
+
+    Raises:
+        DeviceLost: the backend's device is lost.
+    """
+    artefact = case.export(started)
+    if isinstance(artefact, StageFailure):
+        return _ended(artefact)
+    if until is Stage.CONVERT:
+        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact)
+    invalid = check_stage(artefact, started.route.opset, case.output_names)
+    if invalid is not None:
+        return _ended(invalid, artefact)
+    backend = started.backend
+    if backend is None or until is Stage.CHECK:
+        return CaseRun(stage=Stage.CHECK, outcome=Outcome.PASS, artefact=artefact)
+    narrowing = find_narrowing(backend, case.arrays)
+    if narrowing and not narrowing.is_of_integers:
+        return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, artefact=artefact, note=narrowing.text)
+    session = load_stage(backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
+    if isinstance(session, StageFailure):
+        return _ended(session, artefact)
+    if not session.runnable or until is Stage.LOAD:
+        outcome = Outcome.PASS if session.runnable else Outcome.BUILT
+        return CaseRun(stage=Stage.LOAD, outcome=outcome, artefact=artefact)
+    feeds = case.feeds(artefact)
+    outputs = run_stage(session, feeds)
+    if isinstance(outputs, StageFailure):
+        return _ended(outputs, artefact)
+    outputs = case.choose(outputs, run_again(session, feeds))
+    comparison = case.compare(outputs)
+    note = excuse_for_problems(backend, case.arrays, comparison.problems)
+    wrong = Outcome.NARROWED if note else Outcome.MISMATCH
+    return CaseRun(
+        stage=Stage.COMPARE,
+        outcome=wrong if comparison.problems else Outcome.PASS,
+        artefact=artefact,
+        outputs=outputs,
+        comparison=comparison,
+        note=note,
+    )
+
+
+def _ended(failure: StageFailure, artefact: AnyModel | None = None) -> CaseRun:
+    return CaseRun(stage=failure.stage, outcome=failure.outcome, artefact=artefact, failure=failure)
