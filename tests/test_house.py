@@ -69,6 +69,38 @@ def test_no_function_is_long() -> None:
     assert long == []
 
 
+#: The rooms that may call these methods of backends and converters. Converters know no backends.
+PIPELINE = dict.fromkeys(("load", "run"), {"pipeline", "run", "convert"})
+PIPELINE |= dict.fromkeys(("convert", "convert_parts", "optimised", "program"), {"pipeline", "convert"})
+#: Calls of these names that are of something else than a backend or a converter.
+OTHERS = {
+    *("onnx.load", "np.load", "point.load", "subprocess.run", "supervisor.run", "conformance.run", "msgspec.convert"),
+    # PyTorch's interpreter of graphs, and onnx's evaluator with roundings.
+    *("_Interpreted(module, notes).run", "_Noting(module, notes).run", "evaluator.run", "node.run"),
+    # The user's module in PyTorch.
+    "model.program",
+}
+#: Calls past the pipeline, and why.
+EXCEPTIONS = {
+    # Leaves passes out of an exporter's optimiser, one set after the other.
+    ("harness/blame/witnesses/passes.py", "converter.optimised"),
+    # Is a backend itself: a runtime behind the exporter's optimiser.
+    ("harness/models/onnx_check.py", "self._backend.load"),
+}
+
+
+def test_whatever_converts_loads_or_runs_goes_through_the_pipeline() -> None:
+    called = {
+        (str(file.relative_to(ROOT)), ast.unparse(node.func))
+        for file, tree in code("harness")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and file.relative_to(HOUSE).parts[0] not in PIPELINE.get(node.func.attr, {file.relative_to(HOUSE).parts[0]})
+    }
+    assert {(file, call) for file, call in called if call not in OTHERS} == EXCEPTIONS
+
+
 #: What takes seconds to import, and what reading a record has no use for.
 HEAVY = {"torch", "onnx", "onnxscript", "onnxruntime", "hypothesis", "cases"}
 

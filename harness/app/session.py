@@ -30,7 +30,7 @@ from harness.models.divergence import Divergence, divergence_entries, find_diver
 from harness.models.divergence_task import DivergeTask
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.basis import basis
-from harness.plan.model_unit import ModelUnit, run_model_unit, write_details
+from harness.plan.model_unit import ModelUnit, run_model_unit
 from harness.plan.plan import Plan
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
@@ -218,16 +218,15 @@ class Session:
         """
         if self._without is not None:
             plain = replace(unit, route=replace(unit.route, rules=()), settings=replace(unit.settings, blame=False))
-            self._without.write(one.verdict for one in run_model_unit(plain, self._supervisor))
+            self._without.write(in_words(one.verdict for one in run_model_unit(plain, self._supervisor)))
             self._without.flush()
         outcomes = list(run_model_unit(unit, self._supervisor, _locate if unit.settings.blame else None))
-        verdicts = [outcome.verdict for outcome in outcomes]
+        verdicts = in_words(outcome.verdict for outcome in outcomes)
         summary = UnitSummary()
         summary.add(verdicts)
         summary.notes += self._supervisor.notes
         self._writer.write(verdicts)
         self._writer.flush()
-        write_details(self.results_dir, outcomes)
         for outcome in outcomes:
             for entry in divergence_entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ():
                 Corpus.default().add(entry)
@@ -265,7 +264,11 @@ def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) ->
 
 def in_words(verdicts: Iterable[Verdict]) -> list[Verdict]:
     """Verdicts with the sentences of their diagnosis, for whoever reads the record without the harness."""
-    return [replace(v, evidence=evidence_of_row(vars(v))) if v.diagnosis else v for v in verdicts]
+
+    def has_more_to_say(verdict: Verdict) -> bool:
+        return bool(verdict.diagnosis or (verdict.model_run and verdict.outcome.is_failure))
+
+    return [replace(v, evidence=evidence_of_row(vars(v))) if has_more_to_say(v) else v for v in verdicts]
 
 
 def corpus_of(unit: Unit) -> Corpus | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from harness.blame.composition import run_calls_alone
 from harness.blame.decide import OPTIMISED, at_once, decide
@@ -21,6 +22,8 @@ from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
 from harness.core.route import Route
+from harness.pipeline.model_cases import ModelRuns
+from harness.pipeline.torch_case import Calls, CaseKind
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -70,10 +73,9 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
             if not _goes_on(turn, decision):
                 continue
             # Between calls an optimiser is what is suspected, and it is another defect than a conversion.
-            of_program = is_program(context.invocation)
-            if decision.blame == CONVERTER and not failure.thorough and not of_program:
+            if decision.blame == CONVERTER and not failure.thorough and not context.is_composed:
                 asked = _unless_confirmed(asked, heard)
-            if decision.blame != UNKNOWN and not failure.example and not of_program:
+            if decision.blame != UNKNOWN and not failure.example and not context.is_composed:
                 asked = _that_matter(asked, failure.outcome, heard)
         heard += _hear(asked, context, dead, announce)
     return decide(failure, heard)
@@ -114,9 +116,8 @@ def _passes_alone(context: FailureContext) -> bool:
 def _hear(
     asked: Iterable[Witness], context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]
 ) -> Iterable[Testimony]:
-    of_program = is_program(context.invocation)
     for witness in asked:
-        if (of_program and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
+        if (context.is_composed and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
         if witness.name in dead:
             yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})
@@ -140,12 +141,19 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
         def converter(name: str, route: Route = failure.route) -> Converter:
             return worker.converter(replace(route, converter=name))[0]
 
+        alive = partial(worker.send, Asking(index, ""))
+        kind: CaseKind = Calls()
         worker.announce(Asking(index, ""))
-        context = FailureContext(failure, task.settings, converter, worker.backend, exports)
+        if failure.source is not None:
+            kind = ModelRuns(worker.model(failure.source), task.settings.tolerance, alive)
+        context = FailureContext(failure, task.settings, converter, worker.backend, exports, kind)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
-        def announce(witness: str, index: int = index) -> None:
+        def announce(witness: str, index: int = index, sends: bool = failure.source is not None) -> None:
             worker.announce(Asking(index, witness))
+            if sends:
+                # A witness of a model may take long; it is waited for from here on.
+                worker.send(Asking(index, witness))
 
         decision = examine(context, dead, announce)
         worker.send(Blamed(index, decision))

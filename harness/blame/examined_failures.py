@@ -34,7 +34,7 @@ from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
-from harness.core.program import calls_of, is_program
+from harness.core.program import calls_of, is_composed
 from harness.core.route import Route
 from harness.pipeline.submodel import all_nodes
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
@@ -169,7 +169,7 @@ def with_blame(
         if i in found:
             continue
         decision = _known_at_once(result, task.route)
-        if decision is not None and not (is_program(_invocation(result, groups)) and _of_calls(result)):
+        if decision is not None and not (is_composed(_invocation(result, groups).overload) and _of_calls(result)):
             found[i] = decision
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
@@ -180,7 +180,7 @@ def with_blame(
         failures: list[Failure] = []
         for kind, members in kinds.items():
             known = kind in exemplified
-            failures += _complaints(members, results, groups, graphs[kind], task.route, found, exemplified=known)
+            failures += _complaints(members, results, groups, graphs[kind], task, found, exemplified=known)
         blamed = ask_witnesses(BlameTask(tuple(failures), task.settings), supervisor) if failures else {}
         for failure in failures:
             answer = blamed.get(failure.index)
@@ -198,7 +198,7 @@ def _inaccurate(
 ) -> dict[int, Mapping[str, Any]]:
     """Index of each result that formulas explain → the node with the formula."""
     failures = tuple(
-        _failure(i, result, groups, task.route)
+        _failure(i, result, groups, task)
         for i, result in enumerate(results)
         if result.model and not result.further and _is_of_values(result)
     )
@@ -273,7 +273,7 @@ def _complaints(
     results: Sequence[Result],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
-    route: Route,
+    task: Task,
     found: dict[int, Decision],
     *,
     exemplified: bool,
@@ -314,7 +314,7 @@ def _complaints(
     exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
     return [
         replace(
-            _failure(i, results[i], groups, route),
+            _failure(i, results[i], groups, task),
             thorough=results[i].case[0] in exported_again,
             example=i == firsts[0] and not exemplified,
         )
@@ -322,18 +322,19 @@ def _complaints(
     ]
 
 
-def _failure(index: int, result: Result, groups: Mapping[int, Group], route: Route) -> Failure:
+def _failure(index: int, result: Result, groups: Mapping[int, Group], task: Task) -> Failure:
     return Failure(
         index=index,
         group=groups[result.case[0]],
         case=result.case[1],
-        route=replace(route, backend=result.backend),
+        route=replace(task.route, backend=result.backend),
         stage=result.stage,
         outcome=result.outcome,
         message=result.message,
         model=result.model,
         thorough=False,
         outputs=result.outputs,
+        source=task.model,
     )
 
 

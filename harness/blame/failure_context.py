@@ -35,15 +35,16 @@ from harness.convert.converter import Converter, HasUnoptimised, find_converter
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.core.program import is_program
+from harness.core.program import is_composed
 from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
 from harness.pipeline.loaded_models import LoadedModels
-from harness.pipeline.program import Exportable, Translation, export_alone, translate
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.program import Structure, Translation, export_alone, translate
+from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
 from harness.pipeline.task import Settings
+from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import ONNX, AnyModel
 from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 
@@ -94,12 +95,11 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
         # The runtime's own optimiser may do to the graph what the exporter's does.
         plain, _ = context.find(context.ask(context.without_optimisations, model))
         finding = plain if plain is Finding.RIGHT else finding
-    of_program = is_program(context.invocation)
-    if of_program and finding not in (Finding.RIGHT, Finding.SAME):
+    if context.is_composed and finding not in (Finding.RIGHT, Finding.SAME):
         by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
         if by_definition is Finding.RIGHT:
             return by_definition, REFERENCE
-    if finding is Finding.RIGHT and accused != REFERENCE and not of_program:
+    if finding is Finding.RIGHT and accused != REFERENCE and not context.is_composed:
         by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
         if by_definition is Finding.SAME:
             return by_definition, REFERENCE
@@ -230,20 +230,32 @@ class FailureContext:
         converter: Callable[[str], Converter],
         backend: Callable[[str], Backend],
         exports: dict[tuple[int, str], object],
+        kind: CaseKind | None = None,
     ) -> None:
         self.failure = failure
+        self.kind = kind or Calls()
         self.route = failure.route
         self.settings = settings
         self.converter = converter
         self.backend = backend
         self._exports = exports
         self.invocation = dict(failure.group.cases)[failure.case]
-        #: What was loaded; nothing of it where `is_onnx` does not hold.
-        self.model = onnx.load_model_from_string(failure.model)
+        #: Whether it consists of several calls: a program, or a model.
+        self.is_composed = is_composed(self.invocation.overload)
         self.is_onnx = find_converter(failure.converter).makes == ONNX
-        count = len(self.model.graph.output) if self.is_onnx else len(self.reference.expected)
-        judge = self.reference.judge if is_program(self.invocation) else judge_of(self.invocation)
+        judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
+        count = len(self.model.graph.output) if self.is_onnx and failure.model else len(self.reference.expected)
         self.judge = judge.without_unsettled.restricted_to(failure.outputs, count)
+
+    @cached_property
+    def model(self) -> onnx.ModelProto:
+        """What was loaded; an empty model where the converter makes none.
+
+        A whole model does not travel between processes: it is exported once more. Raises what the converter raises.
+        """
+        if self.failure.source is None or not self.is_onnx:
+            return onnx.load_model_from_string(self.failure.model)
+        return cast(onnx.ModelProto, self.export(self.converter(self.failure.converter), "model"))
 
     @property
     def accused(self) -> Backend:
@@ -253,7 +265,7 @@ class FailureContext:
     @cached_property
     def reference(self) -> Reference:
         """PyTorch's answer."""
-        return run_reference(self.invocation)
+        return self.kind.reference(self.invocation)
 
     @cached_property
     def got(self) -> tuple[Array, ...] | None:
@@ -277,7 +289,13 @@ class FailureContext:
     @cached_property
     def comparison(self) -> OutputComparison | None:
         """What is wrong with `got`; None where there is nothing to compare."""
-        return None if self.got is None else compare(self.judge, self.reference, self.got)
+        return None if self.got is None else self.compare(self.got)
+
+    def compare(self, outputs: Sequence[Array]) -> OutputComparison:
+        """Compare outputs with PyTorch's, but for what no text settles and for outputs that are not in question."""
+        if self.failure.source is not None:
+            return self.reference.compare(outputs)
+        return compare(self.judge, self.reference, outputs)
 
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
@@ -328,7 +346,7 @@ class FailureContext:
         cases = [(k, invocation if k == failure.case else other) for k, other in failure.group.cases]
         group = replace(failure.group, cases=tuple(cases))
         other = FailureContext(
-            replace(failure, group=group), self.settings, self.converter, self.backend, self._exports
+            replace(failure, group=group), self.settings, self.converter, self.backend, self._exports, self.kind
         )
         try:
             if other.comparison is None or other.comparison.problem is None:
@@ -357,11 +375,11 @@ class FailureContext:
             return elements_of_kind(kind_of(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
 
     @cached_property
-    def structure(self) -> Exportable:
+    def structure(self) -> Structure:
         """What was exported."""
         group = self.failure.group
         outputs = len(self.reference.expected)
-        return Exportable.of(group.exported, self._cases, outputs=outputs, index=group.index)
+        return self.kind.structure(group.exported, self._cases, outputs=outputs, index=group.index)
 
     @property
     def _cases(self) -> list[Invocation]:
@@ -432,7 +450,7 @@ class FailureContext:
         """
         if answer.outputs is None:
             return (Finding.LACKS if answer.unsupported else Finding.REFUSES), answer.error
-        comparison = compare(self.judge, self.reference, answer.outputs)
+        comparison = self.compare(answer.outputs)
         if comparison.problem is None:
             return Finding.RIGHT, ""
         if self.failure.outcome is Outcome.MISMATCH and self.is_same(answer.outputs):

@@ -34,7 +34,8 @@ from harness.convert.conversion_sources import ConversionFunction
 from harness.convert.converter import find_converter
 from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
 from harness.convert.written_schemas import takes_numbers
-from harness.core.invocation import PROGRAM, Invocation
+from harness.core.invocation import Invocation
+from harness.core.program import is_composed
 from harness.core.route import route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
@@ -130,7 +131,7 @@ class FailureFacts:
     @property
     def packet(self) -> str:
         """``aten.add``; of a program, the pattern that it was drawn by."""
-        return self.overload if self.overload.startswith(PROGRAM) else self.overload.rpartition(".")[0]
+        return self.overload if is_composed(self.overload) else self.overload.rpartition(".")[0]
 
     @property
     def family(self) -> str:

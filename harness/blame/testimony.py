@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from harness.compare.diagnosis import Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.route import Route
+from harness.pipeline.model_task import ModelSource
 from harness.pipeline.task import Group, Settings
 
 
@@ -50,6 +51,7 @@ class Failure(FailureSummary):
         thorough: Whether witnesses that export again may be asked.
         example: Whether a person may want to know what cannot change the blame.
         outputs: Those that the failure is about; none for all.
+        source: The model that the case is a run of; None for a call or a program.
     """
 
     index: int
@@ -59,6 +61,7 @@ class Failure(FailureSummary):
     thorough: bool
     outputs: tuple[int, ...] = ()
     example: bool = True
+    source: ModelSource | None = None
 
 
 @dataclass(frozen=True)

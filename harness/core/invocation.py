@@ -160,6 +160,8 @@ Argument: TypeAlias = "TensorArgument | Enumerated | bool | int | float | comple
 
 #: What the overload of a program begins with; the rest names the pattern that it was drawn by.
 PROGRAM = "program."
+#: The same of a whole model.
+MODEL = "model."
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from harness.core.dtypes import is_float
-from harness.core.invocation import PROGRAM, Argument, Input, InvalidInvocation, Invocation, Result, TensorSpec, Weight
+from harness.core.invocation import (
+    MODEL,
+    PROGRAM,
+    Argument,
+    Input,
+    InvalidInvocation,
+    Invocation,
+    Result,
+    TensorSpec,
+    Weight,
+)
 
 #: What a program may return: what a call gives, an input unchanged, or a weight.
 Returned: TypeAlias = Result | Input | Weight
@@ -21,6 +31,11 @@ Returned: TypeAlias = Result | Input | Weight
 def is_program(invocation: Invocation) -> bool:
     """Whether an invocation is a program of several calls."""
     return invocation.overload.startswith(PROGRAM)
+
+
+def is_composed(overload: str) -> bool:
+    """Whether cases of an overload column consist of several calls: programs and models."""
+    return overload.startswith((PROGRAM, MODEL))
 
 
 def calls_of(invocation: Invocation) -> tuple[str, ...]:

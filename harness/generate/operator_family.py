@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from harness.core.invocation import PROGRAM
+from harness.core.program import is_composed
 from harness.generate.cases_home import cases_directory
 
 #: `max_pool1d`, `conv_transpose3d`: the dimensions of one operator share a conversion.
@@ -16,7 +16,7 @@ _DIMENSIONS = re.compile(r"(?<=[a-z])[123]d(?=\b|_)")
 
 def packet_of(overload: str) -> str:
     """``aten.add`` of ``aten.add.Tensor``, and of itself."""
-    return overload if overload.startswith(PROGRAM) else ".".join(overload.split(".")[:2])
+    return overload if is_composed(overload) else ".".join(overload.split(".")[:2])
 
 
 def without_dimensions(text: str) -> str:
@@ -27,7 +27,7 @@ def without_dimensions(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def family_name(packet: str) -> str:
     """The operator that a packet is another name or another number of dimensions of: ``aten.max_poolNd``."""
-    if packet.startswith(PROGRAM):
+    if is_composed(packet):
         return packet
     namespace, _, name = packet.rpartition(".")
     name = _canonical(_canonical(name).removeprefix("special_"))

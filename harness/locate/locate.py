@@ -14,14 +14,13 @@ from typing import ClassVar
 import pyarrow.compute as pc
 
 from harness.compare.verdict import CONVERTER, Outcome, Stage, Verdict
-from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.route import Route
 from harness.locate.neighbours import neighbours
 from harness.locate.observed_case import GraphRunner, ObservedCase
 from harness.locate.ranking import rank
 from harness.locate.source_code import SourceCode, Statement
 from harness.locate.suspect import Suspect
-from harness.pipeline.model_task import PREFIX
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.worker import WorkerProcess
 from harness.record import store
@@ -72,7 +71,7 @@ def can_be_placed(verdict: Verdict) -> bool:
     with fixed shapes and without rules of the user's."""
     if verdict.rule:
         return False
-    static = verdict.shape_mode != "dynamic" and not verdict.overload.startswith(PREFIX)
+    static = verdict.shape_mode != "dynamic" and not verdict.overload.startswith(MODEL)
     return verdict.outcome.is_failure and verdict.blame == CONVERTER and static
 
 

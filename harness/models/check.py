@@ -7,8 +7,8 @@
    converter and backends: a call that ends as the way does is a cause, and the witnesses of single calls say whose
    fault it is. Where other sizes fail, each call is exported at the example's sizes and run at the others.
 4. Where the result is wrong, find the first value that differs by more than the largest of its tensor explains.
-5. Where no call fails alone, leave out optimisations of the runtime and of the exporter, and find the guilty pass;
-   where that does not help either, evaluate the graph per ONNX's definitions.
+5. Where no call fails alone, the witnesses look at the model as they look at a program: an optimiser and its guilty
+   pass, the nodes one by one, other runtimes.
 6. Try what could help: another example, converter, opset, backend, dtype.
 """
 
@@ -19,8 +19,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.compare.diagnosis import CALL_ALONE, Finding
 from harness.compare.tolerances import Tolerance
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
 from harness.core.route import Route
@@ -29,7 +30,6 @@ from harness.models.capture import ResizedCalls
 from harness.models.divergence import Divergence, find_divergence
 from harness.models.divergence_task import DivergeTask
 from harness.models.facts import CallsTask, ModelFacts, model_calls
-from harness.models.optimisers import GuiltyOptimiser, OptimiserTask, guilty_optimiser
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
@@ -44,6 +44,19 @@ from harness.plan.plan import first_backend, make_plan
 from harness.plan.unit import Unit, run_unit
 
 
+@dataclass(frozen=True)
+class GuiltyOptimiser:
+    """An optimiser without which a model is right.
+
+    Attributes:
+        owner: ``exporter`` or ``runtime``; "" where no optimiser is guilty.
+        passes: The fewest of its passes that have to be left out; none where they cannot be left out one by one.
+    """
+
+    owner: str = ""
+    passes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Way:
     """One way of a model to a backend, and what became of it.
@@ -56,7 +69,6 @@ class Way:
         foreign: Operators of other libraries that the model calls.
         captures: Whether the converter begins with `torch.export`.
         is_uncaptured: Whether `torch.export` fails on the model.
-        optimiser: Without which all is right.
         remedies: What was tried to make it right.
         notes: What else is known, and why something could not be found out.
     """
@@ -69,7 +81,6 @@ class Way:
     foreign: tuple[str, ...] = ()
     captures: bool = False
     is_uncaptured: bool = False
-    optimiser: GuiltyOptimiser = field(default_factory=GuiltyOptimiser)
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -104,17 +115,27 @@ class Way:
     def owner(self) -> str:
         """Whose the failure of the model as a whole is: ``pytorch``, ``converter`` or ``backend``; "" for unknown.
 
-        A graph that is right per ONNX's definitions is the backend's failure, one that they refuse as well is the
-        converter's. Where they have no answer, the stage decides.
+        Where the witnesses do not say, the stage decides.
         """
         if self.failure is None:
             return ""
-        stage = self.failure.verdict.stage
-        if self.captures and self.is_uncaptured and stage is Stage.CONVERT:
-            return "pytorch"
-        if self.optimiser.is_graph_right is not None:
-            return "backend" if self.optimiser.is_graph_right else "converter"
-        return _OWNERS.get(stage, "")
+        verdict = self.failure.verdict
+        if self.captures and self.is_uncaptured and verdict.stage is Stage.CONVERT:
+            return PYTORCH
+        return verdict.blame if verdict.blame in (PYTORCH, CONVERTER, BACKEND) else _OWNERS.get(verdict.stage, "")
+
+    @property
+    def optimiser(self) -> GuiltyOptimiser:
+        """The optimiser that the witnesses of the first failing run found guilty."""
+        diagnosis = self.failure.result.diagnosis if self.failure is not None else None
+        if diagnosis is None or CALL_ALONE in diagnosis.facts:
+            return GuiltyOptimiser()
+        right = {t.statement: t.facts for t in diagnosis.testimony if t.finding is Finding.RIGHT}
+        if "without-optimisations" in right:
+            return GuiltyOptimiser("runtime", tuple(right.get("runtime-passes", {}).get("passes", ())))
+        if "unoptimised-export" in right or "unoptimised-model" in right:
+            return GuiltyOptimiser("exporter", tuple(right.get("exporter-passes", {}).get("passes", ())))
+        return GuiltyOptimiser()
 
     @property
     def divergence(self) -> Divergence | None:
@@ -221,9 +242,6 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             is_uncaptured=alone.is_uncaptured,
             notes=alone.notes if backend in failing else (),
         )
-        if _is_of_the_whole(way):
-            progress(f"leave out optimisations: {what}, {backend}")
-            way = _with_optimiser(way, unit, supervisor)
         yield way, alone.left_out
 
 
@@ -313,32 +331,6 @@ def _calls_alone(
 def _computed(resized: ResizedCalls) -> Iterator[str]:
     for overload, name, example, here in resized.computed[:_MOST_COMPUTED]:
         yield f"{name} of {overload} follows from sizes: {example} in the example, {here} here"
-
-
-def _is_of_the_whole(way: Way) -> bool:
-    """Whether a way fails behind the export, and no call of the model explains that."""
-    failure = way.failure
-    if failure is None or failure.verdict.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return False
-    if failure.verdict.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        return False
-    divergence = way.divergence
-    departs_alone = divergence is not None and any(alone.outcome == "mismatch" for alone in divergence.alone)
-    return not departs_alone and not way.guilty_calls
-
-
-def _with_optimiser(way: Way, unit: ModelUnit, supervisor: Supervisor) -> Way:
-    assert way.failure is not None
-    task = OptimiserTask(
-        source=unit.source,
-        route=way.route,
-        settings=unit.settings,
-        case=way.outcomes.index(way.failure),
-    )
-    try:
-        return replace(way, optimiser=guilty_optimiser(task, supervisor))
-    except ModelProblem as problem:
-        return replace(way, notes=(*way.notes, str(problem)))
 
 
 def units_of(

@@ -461,41 +461,14 @@ class Divergence:
     growth: ErrorGrowth | None = None
 
     @property
-    def verdict(self) -> str:
-        """Whose fault it is, in a sentence."""
-        if self.kind == "none":
-            return "Nothing diverges."
-        if self.kind == "unknown":
-            return f"Nothing that could be compared departs: {self.checked} of {self.checkpoints} values."
-        if self.kind == "accumulated":
-            return (
-                "No operator departs from PyTorch's result for its inputs: the error is accumulated, or due "
-                "to how the whole graph is optimised."
-            )
-        if self.kind == "optimisation":
-            return (
-                f"No operator departs by itself, and without its graph optimisations {self.backend} is "
-                "right: it optimises the whole graph wrongly."
-            )
-        where = f" in {self.module}" if self.module else ""
-        wrong = [alone.overload for alone in self.alone if alone.outcome == "mismatch"]
-        unknown = [alone.overload for alone in self.alone if alone.outcome == "error"]
-        first = f"First divergence: {self.operator}{where}"
-        if self.onnx_node:
-            part_of = "" if self.operator == self.operators[0] else "part of "
-            first += f" ({part_of}ONNX node {self.onnx_node})"
-        if wrong:
-            alone = "is wrong by itself, even when given the exact inputs it receives in the model"
-            return f"{first}. {' and '.join(wrong)} {alone}."
-        if unknown:
-            return f"{first}. {' and '.join(unknown)} cannot be run by itself."
-        if len(self.operators) > 1:
-            return f"{first}. Its {len(self.operators)} operators are right by themselves: fusing them is wrong."
-        return f"{first}. It is right by itself: what goes wrong is how it is exported among others."
+    def failing_calls(self) -> tuple[Invocation, ...]:
+        """The calls of the departure that are wrong by themselves."""
+        wrong = (alone.invocation for alone in self.alone if alone.outcome == "mismatch")
+        return tuple(call for call in wrong if call is not None)
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
-        data = {**asdict(self), "verdict": self.verdict}
+        data = asdict(self)
         for alone, entry in zip(self.alone, data["alone"], strict=True):
             invocation = alone.invocation
             entry["case_id"] = invocation.case_id if invocation is not None else ""

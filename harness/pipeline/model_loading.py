@@ -26,9 +26,10 @@ from typing import Any, TypeAlias
 import torch
 
 from harness.convert.converter import ModelCall, tensor_inputs
+from harness.core.invocation import MODEL
 from harness.core.plugins import UnknownName
 from harness.core.torch_operators import pytree
-from harness.pipeline.model_task import AS_MADE, PREFIX, Axis as Axis, Variant, model_name, split_word
+from harness.pipeline.model_task import AS_MADE, Axis as Axis, Variant, model_name, split_word
 from harness.pipeline.open_sizes import (
     Declared,
     ShapesMismatch,
@@ -197,7 +198,7 @@ class LoadedModel:
     @property
     def overload(self) -> str:
         """What the record has in the column of operators."""
-        return PREFIX + self.name
+        return MODEL + self.name
 
     @property
     def dynamic_dims(self) -> tuple[frozenset[int], ...]:

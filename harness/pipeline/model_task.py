@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core.invocation import Invocation
+from harness.core.invocation import MODEL, Invocation
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
-
-#: What the overload column of the record begins with for a whole model.
-PREFIX = "model."
 
 
 @dataclass(frozen=True)
@@ -75,7 +72,7 @@ class ModelSource:
     @property
     def overload(self) -> str:
         """What the record has in the column of operators."""
-        return PREFIX + model_name(self.word)
+        return MODEL + model_name(self.word)
 
 
 @dataclass(frozen=True)
@@ -106,14 +103,6 @@ class ErrorGrowth:
     error: float
     own: float
     explained: float
-
-    def __str__(self) -> str:
-        own = f", PyTorch's own {self.own:.1e}" if self.own else ""
-        times = f" ({self.error / self.own:.1f} times)" if self.own else ""
-        return (
-            f"Error against float64 {self.error:.1e} of the largest element{own}{times}; one rounding per "
-            f"operator explains {self.explained:.1e}."
-        )
 
 
 @dataclass(frozen=True)
@@ -176,18 +165,18 @@ def model_name(word: str) -> str:
 
 def refuse_model(case_id: str, overload: str, what: str) -> None:
     """Raises `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and says what can."""
-    if overload.startswith(PREFIX):
+    if overload.startswith(MODEL):
         raise ResultsError(
             f"case {case_id} is of a whole model and cannot be {what}: "
-            f"`conformance check {overload.removeprefix(PREFIX)}` finds the operator where it goes wrong"
+            f"`conformance check {overload.removeprefix(MODEL)}` finds the operator where it goes wrong"
         )
 
 
 def model_word(results_dir: Path, overloads: Sequence[str]) -> str | None:
     """How a run's user named the model that a failure is of; None where it is of an operator."""
-    if not overloads or not overloads[0].startswith(PREFIX):
+    if not overloads or not overloads[0].startswith(MODEL):
         return None
-    name = overloads[0].removeprefix(PREFIX)
+    name = overloads[0].removeprefix(MODEL)
     words = read_run_info(results_dir).options.get("model")
     named = [str(word) for word in words if model_name(str(word)) == name] if isinstance(words, list) else []
     return named[0] if named else name

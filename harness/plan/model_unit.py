@@ -1,33 +1,30 @@
 """One unit of work on whole models: a model, a converter, its backends. What a pytest item runs.
 
-What a run says of its models beyond the verdicts is in ``RESULTS/models.jsonl``: a line per verdict, with
-overload, case_id, exported_invocation, converter, backend, change, error, own_error, explained_error, traced
-and divergence. The errors are those of `harness.pipeline.model_task.ErrorGrowth`, null where nothing was
-compared.
+What is known of a run beyond the verdict on a call is in the column ``model_run``: an object with change, error,
+own_error, explained_error (as `harness.pipeline.model_task.ErrorGrowth` has them), traced, divergence and
+no_divergence, without those of which there is nothing to say.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from harness.blame.examined_failures import signature
-from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
+from harness.blame.examined_failures import with_blame
+from harness.compare.diagnosis import CALL_ALONE, Diagnosis
+from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
-from harness.core.documents import as_json
+from harness.core.documents import as_data, as_json
 from harness.core.invocation import Invocation
 from harness.core.route import Route
+from harness.generate.sources.recorded import Replayed
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelInputs, ModelSource
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Result, Settings, Task
-from harness.plan.unit import verdict_of
-from harness.record.layout import ResultsError, reason
-
-MODELS_FILE = "models.jsonl"
+from harness.plan.unit import Unit, run_unit, verdict_of
 
 #: In the record's column of sources.
 SOURCE = "model"
@@ -37,8 +34,8 @@ class FoundDivergence(Protocol):
     """Where a model's wrong result begins, as far as a unit looks at it."""
 
     @property
-    def verdict(self) -> str:
-        """Whose fault it is, in a sentence."""
+    def failing_calls(self) -> tuple[Invocation, ...]:
+        """The calls that are wrong by themselves."""
 
     def to_data(self) -> dict[str, Any]:
         """As JSON."""
@@ -94,6 +91,7 @@ def run_model_unit(unit: ModelUnit, supervisor: Supervisor, locate: Locate | Non
     """
     cases: tuple[ModelInputs, ...] = (ModelInputs(Invocation(unit.source.overload, ())),)
     results: dict[tuple[int, str], Result] = {}
+    located: dict[tuple[int, str], FoundDivergence | str] = {}
     try:
         listed = list_runs(unit.source, supervisor, dynamic=unit.route.dynamic)
     except ModelProblem as problem:
@@ -108,10 +106,57 @@ def run_model_unit(unit: ModelUnit, supervisor: Supervisor, locate: Locate | Non
             task = Task(groups, unit.route, unit.backends, unit.settings, model=unit.source)
             # What is sent again has more to say.
             results = {(r.case[1], r.backend): r for sent in supervisor.run(task) for r in sent}
-    located = _locate_divergences(unit, supervisor, results, locate)
+            located = _locate_divergences(unit, supervisor, results, locate)
+            _assign_blame(unit, task, supervisor, results, located)
     version = find_converter(unit.route.converter).version()
     for key, result in sorted(results.items()):
         yield _outcome(unit, supervisor, version, cases, result, located.get(key))
+
+
+def _assign_blame(
+    unit: ModelUnit,
+    task: Task,
+    supervisor: Supervisor,
+    results: dict[tuple[int, str], Result],
+    located: Mapping[tuple[int, str], FoundDivergence | str],
+) -> None:
+    """Put a diagnosis to each failure that tracing does not explain.
+
+    A wrong result is that of the call at which it begins, if the call is wrong by itself, and the backend's other
+    wrong results share its diagnosis. All other failures are examined as those of programs are.
+    """
+    if not unit.settings.blame:
+        return
+    for (case, backend), divergence in located.items():
+        calls = () if isinstance(divergence, str) else divergence.failing_calls
+        diagnosis = _diagnose_call(calls[0], unit, backend, supervisor) if calls else None
+        if diagnosis is None:
+            continue
+        first = task.groups[0].cases[case][1].case_id
+        for key, result in results.items():
+            if key[1] == backend and result.outcome is Outcome.MISMATCH and result.traced is None:
+                known = diagnosis if key[0] == case else replace(diagnosis, inherited_from=first)
+                results[key] = replace(result, blame=known.blame, diagnosis=known)
+    failed = [r for r in results.values() if r.outcome.is_failure and r.traced is None and r.diagnosis is None]
+    if failed:
+        results.update({(r.case[1], r.backend): r for r in with_blame(failed, task, supervisor)})
+
+
+def _diagnose_call(call: Invocation, unit: ModelUnit, backend: str, supervisor: Supervisor) -> Diagnosis | None:
+    """Return the diagnosis of a call of the model that is run by itself; None where it passes."""
+    alone = Unit(
+        overload=call.overload,
+        route=replace(unit.route, dynamic=False),
+        backends=(backend,),
+        replay=(Replayed(call, None),),
+        settings=unit.settings,
+    )
+    for verdicts in run_unit(alone, supervisor):
+        for verdict in verdicts:
+            diagnosis = Diagnosis.from_row(vars(verdict))
+            if verdict.outcome is Outcome.MISMATCH and diagnosis is not None:
+                return replace(diagnosis, facts={**diagnosis.facts, CALL_ALONE: call.overload})
+    return None
 
 
 def _unrun(unit: ModelUnit, outcome: Outcome, blame: str, message: str) -> dict[tuple[int, str], Result]:
@@ -155,22 +200,7 @@ def _outcome(
 ) -> ModelOutcome:
     inputs, traced = cases[result.case[1]], result.traced
     failed = result.outcome.is_failure
-    message, blame, mark = result.message, result.blame, signature(result)
-    evidence = []
-    if traced is not None:
-        refused = result.stage is Stage.CONVERT
-        mark = f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
-        message, blame = f"{mark}: {traced.evidence}\n{message}", "converter"
-        evidence.append(traced.evidence)
-    if failed and inputs.change:
-        evidence.append(f"The inputs have {inputs.change}.")
-    if failed and result.growth is not None:
-        evidence.append(str(result.growth))
-    if isinstance(located, str):
-        evidence.append(f"No first divergence: {located}.")
-    elif located is not None:
-        evidence.append(located.verdict)
-    row = verdict_of(
+    verdict = verdict_of(
         result,
         inputs.invocation,
         cases[0].invocation,
@@ -181,37 +211,28 @@ def _outcome(
         converter_version=converter_version,
     )
     verdict = replace(
-        row,
-        blame=(blame or UNKNOWN) if failed else "",
-        evidence="\n".join(evidence),
-        signature=mark,
-        message=message,
+        verdict,
+        blame=(result.blame or UNKNOWN) if failed else "",
+        model_run=_model_run(result, inputs, located),
     )
+    if traced is not None:
+        refused = result.stage is Stage.CONVERT
+        mark = f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
+        message = f"{mark}: {traced.evidence}\n{result.message}"
+        verdict = replace(verdict, blame=CONVERTER, signature=mark, message=message)
     return ModelOutcome(verdict, inputs, result, None if isinstance(located, str) else located)
 
 
-def write_details(results_dir: Path, outcomes: Iterable[ModelOutcome]) -> None:
-    """Add to what a run says; several processes may do so."""
-    text = "".join(f"{as_json(_data(outcome))}\n" for outcome in outcomes)
-    try:
-        with (results_dir / MODELS_FILE).open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise ResultsError(f"cannot write {results_dir / MODELS_FILE}: {reason(error)}") from None
-
-
-#: What a line of `MODELS_FILE` has of the verdict.
-_OF_VERDICT = ("overload", "case_id", "exported_invocation", "converter", "backend")
-
-
-def _data(outcome: ModelOutcome) -> dict[str, Any]:
-    verdict, growth, traced = outcome.verdict, outcome.result.growth, outcome.result.traced
-    return {
-        **{name: getattr(verdict, name) for name in _OF_VERDICT},
-        "change": outcome.inputs.change,
+def _model_run(result: Result, inputs: ModelInputs, located: FoundDivergence | str | None) -> str:
+    """See the module."""
+    growth = result.growth
+    data: dict[str, Any] = {
+        "change": inputs.change,
         "error": growth.error if growth else None,
         "own_error": growth.own if growth else None,
         "explained_error": growth.explained if growth else None,
-        "traced": traced.what if traced else "",
-        "divergence": outcome.divergence.to_data() if outcome.divergence is not None else None,
+        "traced": as_data(result.traced) if result.traced else None,
+        "divergence": located.to_data() if located is not None and not isinstance(located, str) else None,
+        "no_divergence": located if isinstance(located, str) else "",
     }
+    return as_json({name: value for name, value in data.items() if value not in (None, "")})

@@ -10,7 +10,7 @@ from harness.convert.rules.rule import Rule, RuleProblem, load_rules
 from harness.convert.transform import find_transforms
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
-from harness.core.invocation import PROGRAM
+from harness.core.invocation import MODEL, PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
 from harness.core.route import DYNAMIC, Route
 from harness.generate.case_library import load_cases
@@ -21,7 +21,7 @@ from harness.generate.sources.recorded import Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
-from harness.pipeline.model_task import PREFIX, ModelSource, model_name
+from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
 from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
@@ -329,8 +329,8 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
     if options.replay is not None:
         known = sorted({r.invocation.overload for r in options.replay})
         for name in known:
-            if name.startswith(PREFIX):
-                raise UsageProblem(f"{name} is a whole model: run it again with --model {name.removeprefix(PREFIX)}")
+            if name.startswith(MODEL):
+                raise UsageProblem(f"{name} is a whole model: run it again with --model {name.removeprefix(MODEL)}")
     else:
         known = sorted({overload for source in asked for overload in source.overloads()})
         if not known:

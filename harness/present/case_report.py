@@ -21,10 +21,10 @@ from harness.causes.known_issues import KnownIssue, call
 from harness.compare.output_comparison import parse_problems
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.documents import plain, shown
-from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.route import route_label
 from harness.locate.suspect import Suspect
-from harness.pipeline.model_task import PREFIX, model_word
+from harness.pipeline.model_task import model_word
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
@@ -305,7 +305,7 @@ def _copied(code: str) -> Iterator[Text]:
 
 def _torch_call(invocation: str) -> str:
     try:
-        if Invocation.from_json(invocation).overload.startswith(PREFIX):
+        if Invocation.from_json(invocation).overload.startswith(MODEL):
             return ""
         return torch_call(Invocation.from_json(invocation))
     except InvalidInvocation:

@@ -18,7 +18,8 @@ from harness.models.onnx_check import OnnxCheck, OnnxRun
 from harness.models.onnx_inputs import FixedSize
 from harness.pipeline.model_task import Traced
 from harness.pipeline.quantised import WITHIN_STEPS
-from harness.present.evidence import evidence_of_row, fault_text, invalid_text, node_text, place_text
+from harness.present.evidence import evidence, evidence_of_row, fault_text, invalid_text, node_text, place_text
+from harness.present.model_run_text import divergence_sentence
 from harness.present.report import Note, Report, Row, Section
 
 #: Calls that fail alone, of one way, that are shown.
@@ -176,11 +177,8 @@ def _owner(way: Way) -> str:
     blame = f"blame: {_component(way.owner, way)}. "
     if way.owner == "pytorch":
         return f"{blame}torch.export, which the converter begins with, fails on the model. "
-    if way.optimiser.is_graph_right is None:
-        return blame
-    if way.optimiser.is_graph_right:
-        return f"{blame}The graph is right per ONNX's definitions. "
-    return f"{blame}ONNX's reference evaluator refuses the graph, too. "
+    diagnosis = way.failure.result.diagnosis if way.failure is not None else None
+    return f"{blame}{evidence(diagnosis)} " if diagnosis is not None else blame
 
 
 def _component(blame: str, way: Way | Verdict) -> str:
@@ -252,7 +250,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
-        return way.divergence.verdict
+        return divergence_sentence(way.divergence.to_data())
     if not way.calls_made or (way.failure and way.failure.verdict.stage is Stage.CONVERT):
         return ""
     return (
@@ -383,6 +381,10 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
     }
 
 
+def _divergence_data(data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, "verdict": divergence_sentence(data)}
+
+
 def _way_data(way: Way) -> dict[str, Any]:
     divergence = way.divergence
     return {
@@ -405,7 +407,7 @@ def _way_data(way: Way) -> dict[str, Any]:
             }
             for o in way.outcomes
         ],
-        "first_wrong_value": divergence.to_data() if divergence is not None else None,
+        "first_wrong_value": _divergence_data(divergence.to_data()) if divergence is not None else None,
         "calls": [
             {
                 "call": str(Invocation.from_json(v.invocation)),

@@ -13,6 +13,7 @@ from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Diagnosis, Testimony
 from harness.compare.verdict import Outcome
+from harness.present.model_run_text import model_run_sentences
 
 #: Row of the decision table → why.
 RULES: dict[str, str] = {
@@ -237,8 +238,10 @@ def _of_program(facts: Mapping[str, Any]) -> str:
 
 def evidence_of_row(row: Mapping[str, Any]) -> str:
     """The same for a row of the record; what a record of an earlier version has in words is given as it is."""
-    diagnosis = Diagnosis.from_row(row)
-    return evidence(diagnosis) if diagnosis is not None else str(row["evidence"])
+    diagnosis, model_run = Diagnosis.from_row(row), row.get("model_run", "")
+    if diagnosis is None and not model_run:
+        return str(row["evidence"])
+    return " ".join([*([evidence(diagnosis)] if diagnosis is not None else []), *model_run_sentences(model_run)])
 
 
 def rule_sentence(diagnosis: Diagnosis) -> str:

@@ -20,12 +20,13 @@ from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
 from harness.compare.verdict import Outcome
 from harness.core.documents import count, plain
+from harness.core.invocation import MODEL
 from harness.core.route import route_label
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference
 from harness.gate.run_diff import Diff, compare_runs
-from harness.pipeline.model_task import PREFIX, model_word
+from harness.pipeline.model_task import model_word
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
 from harness.present.composition_text import composition, render_composition
@@ -197,14 +198,14 @@ def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: st
         yield Text()
     yield Text(f"Reproduce the first {what}:")
     yield Text(f"  {_rerun(results_dir, case, cwd)}", no_wrap=True)
-    if not str(case["overload"]).startswith(PREFIX):
+    if not str(case["overload"]).startswith(MODEL):
         yield Text("See whose fault it is:")
         yield Text(f"  conformance show {case['case_id']} --run {shown_path(results_dir, cwd)}", no_wrap=True)
 
 
 def _script(results_dir: Path, case: Mapping[str, Any]) -> str:
     """The script that shows a failing case; "" where there is none, or a long one."""
-    if str(case["overload"]).startswith(PREFIX):
+    if str(case["overload"]).startswith(MODEL):
         return ""
     try:
         failure = find_failure(

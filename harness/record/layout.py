@@ -6,7 +6,6 @@ RESULTS/parts/*.parquet     its rows until then
 RESULTS/parts/merged/       the same rows in fewer files, which are quicker to read: `part_files`
 RESULTS/parts/pending/      failures whose blame is still open, after the part whose number they have
 RESULTS/parts/*.units       which of its units are through: `harness.record.progress`
-RESULTS/models.jsonl        what else is known of whole models: `harness.plan.model_unit`
 RESULTS/*.jsonl             shrunk failures, graphs, scripts, flaky cases: `harness.record.json_lines`
 RESULTS/shards/             of a merged run: what else was in the directories of its shards
 RESULTS/without-rules/      the same cases without the user's rules, a run of its own, where rules were tried

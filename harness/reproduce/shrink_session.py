@@ -26,12 +26,12 @@ from harness.causes.groups import FAILED
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import count
-from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
 from harness.core.route import DYNAMIC, Route
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
-from harness.pipeline.model_task import PREFIX, refuse_model
+from harness.pipeline.model_task import refuse_model
 from harness.pipeline.supervisor import Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT
 from harness.plan.unit import Unit
@@ -94,7 +94,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedF
             if case_id is not None:
                 refuse_model(case_id, row["overload"], "shrunk")
             size = _size(row)
-            if size is None or row["overload"].startswith(PREFIX):
+            if size is None or row["overload"].startswith(MODEL):
                 continue
             key = _key(row)
             members[key].add(row["case_id"])

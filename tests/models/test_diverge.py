@@ -17,6 +17,7 @@ from harness.models.divergence_task import DivergeTask
 from harness.pipeline.model_loading import ModelProblem, load_model
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.task import Settings
+from harness.present.model_run_text import divergence_sentence
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(19)
@@ -70,7 +71,7 @@ def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> No
     assert 10 < found.checked < found.checkpoints
     assert len(asked) > 4
     assert max(asked) < found.checked
-    assert "aten.relu.default is wrong by itself" in found.verdict
+    assert "aten.relu.default is wrong by itself" in divergence_sentence(found.to_data())
     assert divergence_entries(found)[0].note == "first divergence of resnet18 (layer3.0.relu), dynamo → ort-cpu"
 
 
@@ -94,8 +95,8 @@ def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Pa
     assert found.kind == "operator"
     assert found.operators[0] == "aten.mul.Tensor"
     assert found.operator == "aten.cos.default"
-    assert found.verdict.startswith("First divergence: aten.cos.default")
-    assert "part of ONNX node Mul" in found.verdict
+    assert divergence_sentence(found.to_data()).startswith("First divergence: aten.cos.default")
+    assert "part of ONNX node Mul" in divergence_sentence(found.to_data())
     assert found.to_data()["operator"] == "aten.cos.default"
 
 

@@ -134,7 +134,7 @@ def test_control_flow_that_tracing_cannot_see_is_named(supervisor: Supervisor) -
     for outcome in wrong:
         assert outcome.verdict.signature == "specialised by tracing: control flow"
         assert outcome.verdict.blame == "converter"
-        assert "positive.weight" in outcome.verdict.evidence
+        assert "positive.weight" in outcome.verdict.model_run
     refused = run(supervisor, "control-flow", converter="dynamo")
     assert {o.verdict.stage for o in refused} == {Stage.CONVERT}
     assert {o.verdict.signature for o in refused} == {"control flow depends on the data"}
@@ -145,7 +145,7 @@ def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
     assert found[""].outcome is found["batch 3"].outcome is Outcome.PASS
     assert found["height 48"].outcome is Outcome.MISMATCH
     assert found["height 48"].signature == "specialised by tracing: sizes"
-    assert "A static export at these sizes passes" in found["height 48"].evidence
+    assert "A static export at these sizes passes" in found["height 48"].model_run
 
 
 @pytest.mark.skipif(BACKENDS.find("trt-rtx")[0].probe("") is not None, reason="TensorRT-RTX is not here")
@@ -183,9 +183,9 @@ def test_models_are_items_and_rows_that_every_view_reads(tmp_path: Path) -> None
     assert {row["overload"] for row in wrong} == {"model.llama-decoder"}
     assert "First divergence: aten.silu.default in layers.0.mlp" in wrong[0]["evidence"]
     assert wrong[0]["rule"] == "rules.py:silu_symbolic"
-    details = [json.loads(line) for line in (where / "models.jsonl").read_text().splitlines()]
-    assert len(details) == len(found)
-    assert next(d for d in details if d["divergence"])["divergence"]["operators"] == ["aten.silu.default"]
+    details = [json.loads(row["model_run"] or "{}") for row in found]
+    assert next(d for d in details if "divergence" in d)["divergence"]["operators"] == ["aten.silu.default"]
+    assert {(row["component"], row["place"]) for row in wrong} == {("rule", "rules.py:silu_symbolic")}
     kept = (tmp_path / ".conformance" / "corpus" / "aten.silu.default.jsonl").read_text()
     assert "first divergence of llama-decoder (layers.0.mlp)" in kept
     case = wrong[0]["case_id"]

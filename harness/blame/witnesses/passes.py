@@ -17,8 +17,6 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
-from harness.core.program import is_program
-from harness.pipeline.program import export_request
 from harness.pipeline.run_case import StartedRoute, run_case
 from harness.pipeline.stages import check_stage
 from harness.pipeline.torch_case import TorchCase
@@ -61,7 +59,7 @@ def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
     if before_optimiser(context)[0] is not Finding.RIGHT:
         return
     backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
-    if is_program(context.invocation):
+    if context.is_composed:
         # It may have no kernel for what a pass is to leave as it is.
         backends.append(context.backend(REFERENCE))
     yield from _guilty_passes(context, converter, lambda model: any(_is_right(context, b, model) for b in backends))
@@ -93,7 +91,7 @@ def _guilty_passes(
     context: FailureContext, converter: HasExporterPasses, is_right: Callable[[onnx.ModelProto], bool]
 ) -> Iterator[Testimony]:
     """The fewest passes without which an export is right."""
-    request = export_request([context.structure], context.route)
+    request = context.structure.request(context.route)
 
     def is_right_without(names: Sequence[str]) -> bool:
         try:

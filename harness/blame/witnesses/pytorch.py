@@ -37,7 +37,7 @@ from harness.core.tensors import bind, build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode
 from harness.pipeline.definition import REFUSALS, Circular, definition_of
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.reference import Reference
 from harness.pipeline.torch_call import call_invocation, quiet_call
 
 _TIMES = 3
@@ -54,7 +54,7 @@ def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     asked = context.wrong
     passes = not any(mask.any() for mask in asked)
     for _ in range(_TIMES):
-        again = run_reference(context.invocation).expected
+        again = context.kind.reference(context.invocation).expected
         unlike = wrong_elements(context.judge, context.reference, again)
         if any((u if passes or u.shape != a.shape else u & a).any() for u, a in zip(unlike, asked, strict=True)):
             yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "repeated-call")

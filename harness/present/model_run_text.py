@@ -1,0 +1,66 @@
+"""What the column ``model_run`` says of a run of a model, in sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def model_run_sentences(column: str) -> Iterator[str]:
+    """Yield what is known of a failed run of a model beyond its diagnosis; nothing for a call or a program."""
+    data: Mapping[str, Any] = json.loads(column) if column else {}
+    if data.get("traced"):
+        yield str(data["traced"]["evidence"])
+    if data.get("change"):
+        yield f"The inputs have {data['change']}."
+    if data.get("error") is not None:
+        yield _growth_sentence(data["error"], data["own_error"], data["explained_error"])
+    if data.get("divergence"):
+        yield divergence_sentence(data["divergence"])
+    elif data.get("no_divergence"):
+        yield f"No first divergence: {data['no_divergence']}."
+
+
+def _growth_sentence(error: float, own: float, explained: float) -> str:
+    """How errors grew, each relative to the largest element of the output."""
+    pytorch = f", PyTorch's own {own:.1e}" if own else ""
+    times = f" ({error / own:.1f} times)" if own else ""
+    return (
+        f"Error against float64 {error:.1e} of the largest element{pytorch}{times}; one rounding per "
+        f"operator explains {explained:.1e}."
+    )
+
+
+def divergence_sentence(data: Mapping[str, Any]) -> str:
+    """Return whose fault a first divergence is; `data` is from `harness.models.divergence.Divergence.to_data`."""
+    kind = data["kind"]
+    if kind == "none":
+        return "Nothing diverges."
+    if kind == "unknown":
+        return f"Nothing that could be compared departs: {data['checked']} of {data['checkpoints']} values."
+    if kind == "accumulated":
+        return (
+            "No operator departs from PyTorch's result for its inputs: the error is accumulated, or due "
+            "to how the whole graph is optimised."
+        )
+    if kind == "optimisation":
+        return (
+            f"No operator departs by itself, and without its graph optimisations {data['backend']} is "
+            "right: it optimises the whole graph wrongly."
+        )
+    operator, operators = data["operator"], data["operators"]
+    first = f"First divergence: {operator}" + (f" in {data['module']}" if data["module"] else "")
+    if data["onnx_node"]:
+        part_of = "" if operator == operators[0] else "part of "
+        first += f" ({part_of}ONNX node {data['onnx_node']})"
+    wrong = [call["overload"] for call in data["alone"] if call["outcome"] == "mismatch"]
+    unknown = [call["overload"] for call in data["alone"] if call["outcome"] == "error"]
+    if wrong:
+        alone = "is wrong by itself, even when given the exact inputs it receives in the model"
+        return f"{first}. {' and '.join(wrong)} {alone}."
+    if unknown:
+        return f"{first}. {' and '.join(unknown)} cannot be run by itself."
+    if len(operators) > 1:
+        return f"{first}. Its {len(operators)} operators are right by themselves: fusing them is wrong."
+    return f"{first}. It is right by itself: what goes wrong is how it is exported among others."
