@@ -46,7 +46,8 @@ from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.generate.cases_home import cases_directory
 from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
-from harness.models.capture import BOOKKEEPING, CannotKeep, invocation_of, kind
+from harness.models.capture import BOOKKEEPING, kind
+from harness.pipeline.captured_calls import CannotKeep, invocation_of
 from harness.pipeline.model_loading import load_model, load_models
 from harness.record.layout import replacing
 

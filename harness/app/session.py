@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,19 +18,20 @@ from typing import Any
 
 import harness
 from harness.app.baseline_option import report_of
+from harness.compare.diagnosis import DIVERGENCE
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
+from harness.core.invocation import MODEL, Invocation
+from harness.core.route import route_label
 from harness.gate.baseline.file import Baseline, expecting
 from harness.gate.baseline.recheck import Rechecked, rechecked
-from harness.generate.regressions.corpus_store import Corpus
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.regressions.remember import Memory, Remembered
 from harness.generate.sources.corpus import FromCorpus
 from harness.generate.sources.source import Notice
-from harness.models.divergence import Divergence, divergence_entries, find_divergence
-from harness.models.divergence_task import DivergeTask
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.basis import basis
-from harness.plan.model_unit import ModelUnit, run_model_unit
+from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.plan import Plan
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
@@ -220,7 +221,7 @@ class Session:
             plain = replace(unit, route=replace(unit.route, rules=()), settings=replace(unit.settings, blame=False))
             self._without.write(in_words(one.verdict for one in run_model_unit(plain, self._supervisor)))
             self._without.flush()
-        outcomes = list(run_model_unit(unit, self._supervisor, _locate if unit.settings.blame else None))
+        outcomes = list(run_model_unit(unit, self._supervisor))
         verdicts = in_words(outcome.verdict for outcome in outcomes)
         summary = UnitSummary()
         summary.add(verdicts)
@@ -228,7 +229,7 @@ class Session:
         self._writer.write(verdicts)
         self._writer.flush()
         for outcome in outcomes:
-            for entry in divergence_entries(outcome.divergence) if isinstance(outcome.divergence, Divergence) else ():
+            for entry in _departing_calls(outcome):
                 Corpus.default().add(entry)
         self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
         return summary
@@ -252,14 +253,18 @@ class Session:
             self.run_info = store.finish(self.results_dir, exit_status, said)
 
 
-def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> Divergence:
-    task = DivergeTask(
-        source=unit.source,
-        route=replace(unit.route, backend=backend),
-        settings=unit.settings,
-        case=case,
-    )
-    return find_divergence(task, supervisor)
+def _departing_calls(outcome: ModelOutcome) -> Iterator[CorpusEntry]:
+    """The operators at which a model's wrong result begins, to be run by themselves from now on."""
+    diagnosis, verdict = outcome.result.diagnosis, outcome.verdict
+    if diagnosis is None or diagnosis.inherited_from or DIVERGENCE not in diagnosis.facts:
+        return
+    found = diagnosis.facts[DIVERGENCE]
+    where = f" ({found['module']})" if found["module"] else ""
+    note = f"first divergence of {verdict.overload.removeprefix(MODEL)}{where}, "
+    note += route_label(verdict.converter, verdict.backend)
+    for call in found["alone"]:
+        if call["invocation"]:
+            yield CorpusEntry(invocation=Invocation.from_json(call["invocation"]), origin="captured", note=note)
 
 
 def in_words(verdicts: Iterable[Verdict]) -> list[Verdict]:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 import onnx
 
 from harness.blame.failure_context import FailureContext
+from harness.blame.first_divergence import Divergence
 from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import describe_error
 from harness.pipeline.chain import CallAlone, Caller, run_calls
+from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group
 from harness.run.backend import REFERENCE
 
@@ -48,7 +50,7 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     for alone in run_calls(caller, context.invocation, failure.group.exported if context.route.dynamic else None):
         if alone is not None and alone.run.passes:
             continue
-        found = _failure(context, alone) if alone is not None else None
+        found = failure_of_call(context, alone) if alone is not None else None
         if found is not None and _way(found) == _way(context):
             return CallsAlone(found, otherwise)
         otherwise += 1
@@ -64,7 +66,7 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
     return context.failure.outcome, is_export, problem if problem in ("dtype", "shape", "count") else ""
 
 
-def _failure(context: FailureContext, alone: CallAlone) -> FailureContext:
+def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext:
     """The failure of a call by itself."""
     run = alone.run
     if run.failure is not None:
@@ -82,8 +84,20 @@ def _failure(context: FailureContext, alone: CallAlone) -> FailureContext:
         message=message,
         model=run.artefact.SerializeToString() if isinstance(run.artefact, onnx.ModelProto) else b"",
         outputs=(),
+        source=None,
         # A rule of an optimiser may be what is wrong with a call, too.
         thorough=True,
         example=True,
     )
     return FailureContext(found, context.settings, context.converter, context.backend, {})
+
+
+def departing_call_alone(context: FailureContext, divergence: Divergence) -> FailureContext | None:
+    """Return the failure of the call at which a model's wrong result begins; None where no call is wrong alone."""
+    route = replace(context.route, dynamic=False)
+    caller = Caller(context.converter(context.failure.converter), [context.accused], route)
+    for call in divergence.failing_calls:
+        alone = caller.run_call(call, run_reference(call))
+        if alone.run.outcome is Outcome.MISMATCH:
+            return failure_of_call(context, alone)
+    return None

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from harness.blame.composition import run_calls_alone
+from harness.blame.composition import departing_call_alone, run_calls_alone
 from harness.blame.decide import OPTIMISED, at_once, decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
+from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.passes import BROKEN_EXPORT
 from harness.blame.witnesses.pytorch import repeat_call
-from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Finding, Role, Testimony
+from harness.compare.diagnosis import (
+    CALL_ALONE,
+    COMPOSED,
+    DIVERGENCE,
+    NO_DIVERGENCE,
+    OTHERWISE,
+    Finding,
+    Role,
+    Testimony,
+)
 from harness.compare.drawn import draws
 from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
 from harness.convert.converter import Converter
@@ -23,6 +34,8 @@ from harness.core.documents import one_line
 from harness.core.program import Program, is_program
 from harness.core.route import Route
 from harness.pipeline.model_cases import ModelRuns
+from harness.pipeline.model_reference import ModelReference
+from harness.pipeline.run_case import StartedRoute
 from harness.pipeline.torch_case import Calls, CaseKind
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
@@ -44,7 +57,29 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         decision = _examined(context, dead, announce)
         composed = {COMPOSED: len(Program.of(context.invocation).calls), OTHERWISE: alone.otherwise}
         return replace(decision, facts={**decision.facts, **composed})
+    if context.failure.source is not None and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
+        announce(_DIVERGENCE)
+        return _examined_model(context, dead, announce)
     return _examined(context, dead, announce)
+
+
+def _examined_model(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+    """Whose failure a model's wrong result is: that of the call at which it begins, if the call is wrong alone."""
+    facts: dict[str, Any] = {}
+    converter = context.converter(context.failure.converter)
+    try:
+        assert isinstance(context.reference, ModelReference)
+        found = find_first_divergence(context.reference, StartedRoute(context.route, converter, context.accused))
+        facts[DIVERGENCE] = found.to_data()
+        alone = departing_call_alone(context, found)
+        if alone is not None:
+            decision = examine(alone, dead, announce)
+            call = alone.invocation
+            return replace(decision, call=call.json, facts={**decision.facts, **facts, CALL_ALONE: call.overload})
+    except NoValues as problem:
+        facts[NO_DIVERGENCE] = str(problem)
+    decision = _examined(context, dead, announce)
+    return replace(decision, facts={**decision.facts, **facts})
 
 
 def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
@@ -103,6 +138,8 @@ def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Tes
 
 #: Stands for the calls of a program, run by themselves.
 _CALLS = "the calls alone"
+#: Stands for the search for the first value of a model that departs from PyTorch's.
+_DIVERGENCE = "the first divergence"
 #: Stands for the failing backend itself, which is run again.
 _AGAIN = "the failing backend again"
 

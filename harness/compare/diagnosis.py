@@ -123,6 +123,9 @@ class Finding(StrEnum):
 #: Facts of a diagnosis of a program: the overload of a call that fails by itself as the program does, or how many calls
 #: the program has where none does, and how many of them fail otherwise or cannot be run by themselves.
 CALL_ALONE, COMPOSED, OTHERWISE = "call_alone", "composed", "otherwise"
+#: Facts of a diagnosis of a model's wrong result: the first value that departs from PyTorch's, as
+#: `harness.blame.first_divergence.Divergence.to_data` has it, or why it is unknown.
+DIVERGENCE, NO_DIVERGENCE = "divergence", "no_divergence"
 
 
 class Role(StrEnum):

@@ -16,6 +16,7 @@ import onnx_ir
 import onnx_ir.tensor_adapters
 import torch
 
+from harness.blame.first_divergence import BUDGET, scan_checkpoints
 from harness.compare.comparison import wrong_elements
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
@@ -28,8 +29,7 @@ from harness.core.tensors import build_tensors
 from harness.core.torch_operators import OpOverload
 from harness.generate.operator_case import judge_of
 from harness.locate.source_code import SourceCode, Statement, reads
-from harness.models.departure import PyTorchGraph
-from harness.models.divergence import BUDGET, OfWholeModel, scan_checkpoints
+from harness.pipeline.intermediate_values import OfWholeModel, PyTorchGraph
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import Reference, run_reference
 from harness.pipeline.run_case import StartedRoute, run_case

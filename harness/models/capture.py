@@ -12,7 +12,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +21,16 @@ import torch
 from harness.convert.torch_private import quiet
 from harness.core.described_tensor import describe_tensor
 from harness.core.documents import first_line
-from harness.core.dtypes import ALL, COMPLEX, INT_RANGE, WIDE_UNSIGNED
-from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
+from harness.core.dtypes import INT_RANGE
+from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec
 from harness.core.overloads import NAMESPACES
-from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode, pytree
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.pipeline.captured_calls import CannotKeep, invocation_of, module_path
 from harness.pipeline.model_loading import LoadedModel, ModelProblem
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
-
-_DTYPES = frozenset((*ALL, *COMPLEX, *WIDE_UNSIGNED))
 
 
 @dataclass
@@ -271,14 +269,6 @@ class _Interpreted(torch.fx.Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-def module_path(node: torch.fx.Node) -> str:
-    """The module that a node of an exported graph comes from, by its path below the model."""
-    stack = node.meta.get("nn_module_stack") or {}
-    last = list(stack.values())[-1:]
-    path = str(last[0][0]) if last else ""
-    return path.removeprefix("L['self']").removeprefix(".").removeprefix("model.").removeprefix("model")
-
-
 @contextlib.contextmanager
 def _places(module: torch.nn.Module, notes: _Notes) -> Iterator[None]:
     """While it lasts, `notes` knows which module is running."""
@@ -297,70 +287,6 @@ def _places(module: torch.nn.Module, notes: _Notes) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
-
-
-class CannotKeep(Exception):
-    """Why a call is not an invocation, for people."""
-
-
-def invocation_of(
-    target: OpOverload,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    describe: Callable[..., Any] = describe_tensor,
-) -> Invocation:
-    """A call as an invocation; one that writes into its argument as the call that returns the result.
-
-    `describe` makes a `TensorSpec` of a tensor and of where it stands.
-
-    Raises:
-        CannotKeep: there is no such invocation.
-    """
-    target = functional(target)
-    given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
-    if given.get("generator", ...) is None:
-        del given["generator"]
-    names = [argument.name for argument in target._schema.arguments if argument.name in given]
-    return Invocation(str(target), tuple((name, _argument(given[name], name, describe)) for name in names))
-
-
-def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
-    if isinstance(value, torch.Tensor):
-        dtype = str(value.dtype).removeprefix("torch.")
-        if dtype not in _DTYPES or value.layout is not torch.strided:
-            raise CannotKeep(f"a {dtype} tensor ({value.layout})")
-        spec: Argument = describe(value, place)
-        return spec
-    if isinstance(value, list | tuple):
-        return tuple(_argument(element, f"{place}[{i}]", describe) for i, element in enumerate(value))
-    for enumerated in (torch.dtype, torch.layout, torch.memory_format, torch.device):
-        if isinstance(value, enumerated):
-            return Enumerated(enumerated.__name__, str(value).removeprefix("torch."))
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        raise CannotKeep("a symbolic size")
-    if value is None or isinstance(value, bool | int | float | complex | str):
-        return value
-    raise CannotKeep(f"an argument of type {type(value).__name__}")
-
-
-@cache
-def functional(target: OpOverload) -> OpOverload:
-    """`relu` of `relu_`: how exporters treat a call that writes into its argument.
-
-    Raises:
-        CannotKeep: there is no such operator.
-    """
-    if target.namespace not in NAMESPACES:
-        raise CannotKeep(f"{target} is an operator of another library")
-    if not target._schema.is_mutable:
-        return target
-    namespace, packet, name = str(target).split(".")
-    with contextlib.suppress(LookupError):
-        found = overload_named(f"{namespace}.{packet.removesuffix('_')}.{name}")
-        mine, others = ([a.name for a in t._schema.arguments] for t in (target, found))
-        if not found._schema.is_mutable and mine == others:
-            return found
-    raise CannotKeep(f"{target} writes into its argument and has no form that does not")
 
 
 #: Models and modules named in a note.

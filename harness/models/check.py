@@ -18,8 +18,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from harness.compare.diagnosis import CALL_ALONE, Finding
+from harness.compare.diagnosis import CALL_ALONE, DIVERGENCE, Finding
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
@@ -27,8 +28,6 @@ from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.models.capture import ResizedCalls
-from harness.models.divergence import Divergence, find_divergence
-from harness.models.divergence_task import DivergeTask
 from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
@@ -38,7 +37,7 @@ from harness.pipeline.model_task import Axis, Variant
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected
-from harness.plan.model_unit import FoundDivergence, ModelOutcome, ModelUnit, run_model_unit
+from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options
 from harness.plan.plan import first_backend, make_plan
 from harness.plan.unit import Unit, run_unit
@@ -138,10 +137,11 @@ class Way:
         return GuiltyOptimiser()
 
     @property
-    def divergence(self) -> Divergence | None:
-        """Where the first wrong result begins."""
-        found = next((o.divergence for o in self.outcomes if o.divergence is not None), None)
-        return found if isinstance(found, Divergence) else None
+    def divergence(self) -> Mapping[str, Any] | None:
+        """Where the first wrong result begins, as `harness.blame.first_divergence.Divergence.to_data` has it."""
+        diagnoses = (o.result.diagnosis for o in self.outcomes)
+        facts = (d.facts for d in diagnoses if d is not None and not d.inherited_from)
+        return next((f[DIVERGENCE] for f in facts if DIVERGENCE in f), None)
 
 
 #: Whose a failure at a stage is, as long as nothing else is known.
@@ -224,7 +224,7 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
     dtype = unit.source.variant.dtype
     what = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
     progress(f"run it: {what}")
-    outcomes = list(run_model_unit(unit, supervisor, _locate))
+    outcomes = list(run_model_unit(unit, supervisor))
     failing = tuple(b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b)))
     alone = _CallsAlone()
     if failing:
@@ -292,16 +292,6 @@ def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Superv
 
 def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:
     return (outcome for outcome in outcomes if outcome.verdict.backend == backend)
-
-
-def _locate(unit: ModelUnit, backend: str, case: int, supervisor: Supervisor) -> FoundDivergence:
-    task = DivergeTask(
-        source=unit.source,
-        route=replace(unit.route, backend=backend),
-        settings=unit.settings,
-        case=case,
-    )
-    return find_divergence(task, supervisor)
 
 
 def _calls_alone(

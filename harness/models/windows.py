@@ -24,7 +24,8 @@ from harness.core.invocation import Argument, Invocation, Literal, Result, Tenso
 from harness.core.program import Program, calls_of, with_arguments, with_shared_inputs
 from harness.core.torch_operators import OpOverload
 from harness.generate.regressions.corpus_store import CorpusEntry
-from harness.models.capture import BOOKKEEPING, CannotKeep, captured_program, invocation_of, module_path, save_file
+from harness.models.capture import BOOKKEEPING, captured_program, save_file
+from harness.pipeline.captured_calls import CannotKeep, invocation_of, module_path
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, load_model
 
 #: Calls of a window.

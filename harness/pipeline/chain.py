@@ -71,7 +71,7 @@ class Caller:
     route: Route
     index: int = 0
 
-    def run(self, exported: Invocation, reference: Reference) -> CallAlone:
+    def run_call(self, exported: Invocation, reference: Reference) -> CallAlone:
         """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
         call = reference.invocation
         structure = Exportable.of(exported, [call], outputs=len(reference.expected), index=self.index)
@@ -120,7 +120,7 @@ def run_calls(caller: Caller, invocation: Invocation, exported: Invocation | Non
         if any(spec.numel > MOST for one in (alone, alike) for spec in one.tensors()):
             yield None
             continue
-        found = caller.run(alike if exported is not None else alone, reference)
+        found = caller.run_call(alike if exported is not None else alone, reference)
         yield found
         if found.run.passes and found.run.outputs is not None:
             results[-1] = found.run.outputs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -130,10 +130,10 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         )
         return
     rows = [_call_row(verdict) for verdict in way.guilty_calls[:_MOST_CALLS]]
-    if divergence is not None and divergence.kind == "operator":
-        where = f" in {divergence.module}" if divergence.module else ""
-        node = f", ONNX node {divergence.onnx_node}" if divergence.onnx_node else ""
-        words = f"{divergence.operator}{where}{node}: {divergence.detail.splitlines()[0]}"
+    if divergence is not None and divergence["kind"] == "operator":
+        where = f" in {divergence['module']}" if divergence["module"] else ""
+        node = f", ONNX node {divergence['onnx_node']}" if divergence["onnx_node"] else ""
+        words = f"{divergence['operator']}{where}{node}: {divergence['detail'].splitlines()[0]}"
         rows.append(Row("first wrong value", words))
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
@@ -250,7 +250,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
-        return divergence_sentence(way.divergence.to_data())
+        return divergence_sentence(way.divergence)
     if not way.calls_made or (way.failure and way.failure.verdict.stage is Stage.CONVERT):
         return ""
     return (
@@ -381,7 +381,7 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
     }
 
 
-def _divergence_data(data: dict[str, Any]) -> dict[str, Any]:
+def _divergence_data(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "verdict": divergence_sentence(data)}
 
 
@@ -407,7 +407,7 @@ def _way_data(way: Way) -> dict[str, Any]:
             }
             for o in way.outcomes
         ],
-        "first_wrong_value": _divergence_data(divergence.to_data()) if divergence is not None else None,
+        "first_wrong_value": _divergence_data(divergence) if divergence is not None else None,
         "calls": [
             {
                 "call": str(Invocation.from_json(v.invocation)),

@@ -6,14 +6,14 @@ witness; the names in braces are facts of the diagnosis. `FAULTS` says what is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
-from harness.compare.diagnosis import CALL_ALONE, COMPOSED, OTHERWISE, Diagnosis, Testimony
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
 from harness.compare.verdict import Outcome
-from harness.present.model_run_text import model_run_sentences
+from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
 #: Row of the decision table → why.
 RULES: dict[str, str] = {
@@ -217,9 +217,22 @@ FAULTS: dict[str, str] = {
 
 def evidence(diagnosis: Diagnosis) -> str:
     """Why a component is blamed: the sentence of the rule, and one for each testimony."""
-    parts = [_of_program(diagnosis.facts), rule_sentence(diagnosis), *dict.fromkeys(map(sentence, diagnosis.testimony))]
+    parts = [
+        _of_program(diagnosis.facts),
+        *_divergence(diagnosis.facts),
+        rule_sentence(diagnosis),
+        *dict.fromkeys(map(sentence, diagnosis.testimony)),
+    ]
     text = " ".join(filter(None, parts))
     return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
+
+
+def _divergence(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Where a model's wrong result begins, or why that is unknown."""
+    if DIVERGENCE in facts:
+        yield divergence_sentence(facts[DIVERGENCE])
+    if NO_DIVERGENCE in facts:
+        yield f"No first divergence: {facts[NO_DIVERGENCE]}."
 
 
 def _of_program(facts: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the column ``model_run`` says of a run of a model, in sentences."""
+"""What is known of a run of a model beyond the testimony of witnesses, in sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def model_run_sentences(column: str) -> Iterator[str]:
-    """Yield what is known of a failed run of a model beyond its diagnosis; nothing for a call or a program."""
+    """Yield what the column ``model_run`` says of a failed run; nothing for a call or a program."""
     data: Mapping[str, Any] = json.loads(column) if column else {}
     if data.get("traced"):
         yield str(data["traced"]["evidence"])
@@ -16,10 +16,6 @@ def model_run_sentences(column: str) -> Iterator[str]:
         yield f"The inputs have {data['change']}."
     if data.get("error") is not None:
         yield _growth_sentence(data["error"], data["own_error"], data["explained_error"])
-    if data.get("divergence"):
-        yield divergence_sentence(data["divergence"])
-    elif data.get("no_divergence"):
-        yield f"No first divergence: {data['no_divergence']}."
 
 
 def _growth_sentence(error: float, own: float, explained: float) -> str:
@@ -33,7 +29,7 @@ def _growth_sentence(error: float, own: float, explained: float) -> str:
 
 
 def divergence_sentence(data: Mapping[str, Any]) -> str:
-    """Return whose fault a first divergence is; `data` is from `harness.models.divergence.Divergence.to_data`."""
+    """Return whose fault a first divergence is; `data` is from `harness.blame.first_divergence.Divergence.to_data`."""
     kind = data["kind"]
     if kind == "none":
         return "Nothing diverges."

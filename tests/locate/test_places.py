@@ -18,7 +18,7 @@ from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_
 from harness.locate.locate import locate
 from harness.locate.source_code import SourceCode
 from harness.locate.suspect import Suspect
-from harness.models.divergence import to_torch
+from harness.pipeline.intermediate_values import to_torch
 from harness.reproduce.failure import find_failure
 from harness.reproduce.issue import CallReport, write_issue
 

@@ -123,7 +123,7 @@ def test_an_input_is_taken_again_and_returned() -> None:
     assert np.array_equal(same, y)
     assert np.array_equal(total, y + torch.from_numpy(held))
     reference = run_reference(RESIDUAL)
-    found = DYNAMO_TO_ORT.run(RESIDUAL, reference)
+    found = DYNAMO_TO_ORT.run_call(RESIDUAL, reference)
     assert found.run.passes
     assert found.run.outputs is not None
     assert is_chain_of_right_calls(DYNAMO_TO_ORT, reference, found.run.outputs)
