@@ -17,7 +17,6 @@ from harness.coverage.asker import Asker
 from harness.coverage.exceptions import excuses
 from harness.coverage.survey import survey
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.plan.model_unit import ModelUnit
 from harness.plan.unit import Unit
 
 
@@ -27,7 +26,7 @@ def test_conformance(
     record_property: Callable[[str, Any], None],
     pytestconfig: pytest.Config,
 ) -> None:
-    """Every case of the operator gives PyTorch's result in every backend."""
+    """Every case of the operator, or run of the model, gives PyTorch's result in every backend."""
     summary = conformance.run(unit)
     record_property("cases", summary.cases)
     record_property("failures", summary.failed)
@@ -48,26 +47,6 @@ def test_conformance(
     if not summary.cases:
         pytest.skip("no source has a case: in a dynamic export, nothing varies in the sizes of arguments")
     if not summary.failed and not summary.open and not summary.outcomes["pass"]:
-        counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
-        pytest.skip(f"nothing could be compared: {counts}")
-
-
-def test_model(
-    model_unit: ModelUnit,
-    conformance: Session,
-    record_property: Callable[[str, Any], None],
-    pytestconfig: pytest.Config,
-) -> None:
-    """The model gives PyTorch's results in every backend, for every value and size that it is run with."""
-    summary = conformance.run_model(model_unit)
-    record_property("cases", summary.cases)
-    record_property("failures", summary.failed)
-    record_property("open", summary.open)
-    record_property("fired", sorted(conformance.fired))
-    record_property("notes", summary.notes)
-    if summary.failed and not pytestconfig.option.record_only:
-        pytest.fail(summary.text(), pytrace=False)
-    if not summary.failed and not summary.outcomes["pass"]:
         counts = ", ".join(f"{count} {outcome}" for outcome, count in sorted(summary.outcomes.items()))
         pytest.skip(f"nothing could be compared: {counts}")
 

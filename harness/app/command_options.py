@@ -252,6 +252,4 @@ def model_words(given: Any) -> tuple[str, ...]:
 
 def test_function(given: Any) -> str:
     """The function of `harness/test_conformance.py` whose items the user wants."""
-    if model_words(given):
-        return "test_model"
     return "test_generator" if given.generator_report else "test_conformance"

@@ -20,7 +20,6 @@ from harness.coverage.survey import Survey
 from harness.gate.diff_inputs import BaselineComparison
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import read_replay
-from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import Plan, make_plan
 from harness.plan.unit import Unit
@@ -200,15 +199,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
-    if "model_unit" in metafunc.fixturenames:
-        models = metafunc.config.stash[_PLAN].models
-        metafunc.parametrize("model_unit", models, ids=[_item_id(unit) for unit in models])
     if "surveyed" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("surveyed", list(dict.fromkeys(unit.overload for unit in units)))
 
 
-def _item_id(unit: Unit | ModelUnit) -> str:
+def _item_id(unit: Unit) -> str:
     mode = f"-{unit.route.shape_mode}" if unit.route.dynamic else ""
     return f"{unit.overload}-{unit.route.export}{mode}"
 
@@ -308,7 +304,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     config = session.config
     if not hasattr(config, "workerinput") and not config.option.collectonly:
         # Under xdist only the workers collect.
-        items = len(session.items) or len(config.stash[_PLAN].units + config.stash[_PLAN].models)
+        items = len(session.items) or len(config.stash[_PLAN].units)
         gate = baseline_option.Gate(baseline_option.expected(config.option))
         follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
         config.pluginmanager.register(follower, "conformance-follower")
@@ -343,7 +339,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
         compared = follower.gate.comparison(read_run_info(run.results_dir))
         session.config.hook.pytest_conformance_compared(comparison=compared)
-    ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].models
+    ours = not hasattr(session.config, "workerinput") and not session.config.stash[_PLAN].has_models
     if ours and exitstatus == pytest.ExitCode.TESTS_FAILED:
         _shrink(session.config, run)
 

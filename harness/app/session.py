@@ -18,7 +18,7 @@ from typing import Any
 
 import harness
 from harness.app.baseline_option import report_of
-from harness.compare.diagnosis import DIVERGENCE
+from harness.compare.diagnosis import DIVERGENCE, Diagnosis
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import MODEL, Invocation
@@ -31,7 +31,6 @@ from harness.generate.sources.corpus import FromCorpus
 from harness.generate.sources.source import Notice
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.basis import basis
-from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.plan import Plan
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
@@ -173,7 +172,9 @@ class Session:
             harness.record.layout.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
-            plain = replace(unit, route=replace(unit.route, rules=()))
+            blames = unit.settings.blame and unit.model is None
+            settings = replace(unit.settings, blame=blames)
+            plain = replace(unit, route=replace(unit.route, rules=()), settings=settings)
             self._record(plain, self._without)
         return self._record(unit, self._writer, self._baseline)
 
@@ -187,6 +188,9 @@ class Session:
             for verdicts in run_unit(unit, self._supervisor, notice, lambda rows: writer.hold(in_words(rows))):
                 writer.write(in_words(verdicts))
                 summary.add(verdicts)
+                if unit.model is not None and writer is self._writer:
+                    for entry in (entry for verdict in verdicts for entry in _departing_calls(verdict)):
+                        Corpus.default().add(entry)
                 if memory is not None:
                     memory.add(verdicts)
                 if baseline is not None:
@@ -210,30 +214,6 @@ class Session:
             if writer is not None and left:
                 writer.leave_out(left)
 
-    def run_model(self, unit: ModelUnit) -> UnitSummary:
-        """Run and record a whole model; where rules are tried, without them first.
-
-        Raises:
-            harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
-            harness.record.layout.ResultsError: the record cannot be written.
-        """
-        if self._without is not None:
-            plain = replace(unit, route=replace(unit.route, rules=()), settings=replace(unit.settings, blame=False))
-            self._without.write(in_words(one.verdict for one in run_model_unit(plain, self._supervisor)))
-            self._without.flush()
-        outcomes = list(run_model_unit(unit, self._supervisor))
-        verdicts = in_words(outcome.verdict for outcome in outcomes)
-        summary = UnitSummary()
-        summary.add(verdicts)
-        summary.notes += self._supervisor.notes
-        self._writer.write(verdicts)
-        self._writer.flush()
-        for outcome in outcomes:
-            for entry in _departing_calls(outcome):
-                Corpus.default().add(entry)
-        self.fired.update(label for v in verdicts if v.rule for label in v.rule.split(", "))
-        return summary
-
     def compared(self, summary: UnitSummary) -> dict[str, Any]:
         """How a unit compares with the baseline, as plain data; empty without one."""
         if summary.compared is None or self._baseline is None:
@@ -253,9 +233,9 @@ class Session:
             self.run_info = store.finish(self.results_dir, exit_status, said)
 
 
-def _departing_calls(outcome: ModelOutcome) -> Iterator[CorpusEntry]:
+def _departing_calls(verdict: Verdict) -> Iterator[CorpusEntry]:
     """The operators at which a model's wrong result begins, to be run by themselves from now on."""
-    diagnosis, verdict = outcome.result.diagnosis, outcome.verdict
+    diagnosis = Diagnosis.from_row(vars(verdict))
     if diagnosis is None or diagnosis.inherited_from or DIVERGENCE not in diagnosis.facts:
         return
     found = diagnosis.facts[DIVERGENCE]

@@ -104,6 +104,8 @@ _INVENTED = _Row(
     ((R.SPECIFICATION, F.INVENTED),),
 )
 OPTIMISED = "optimiser-breaks-graph"
+#: The rule of exports of models that are right for the inputs that they were made with.
+SPECIALISED = "specialised-by-tracing"
 _DISAGREE = "kernel-against-decomposition"
 _NONE_RIGHT = "no-runtime-is-right"
 _BY_OPTIMISATION = "graph-optimisation"

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 import onnx
 from onnx import AttributeProto
 
-from harness.blame.decide import at_once, decide, telling_findings
+from harness.blame.decide import SPECIALISED, at_once, decide, telling_findings
 from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure, FailureSummary
@@ -118,6 +118,10 @@ FailureKind: TypeAlias = tuple[str, Stage, Outcome, str]
 
 def signature(result: Result) -> str:
     """What a failure says without what belongs to its case; "" for a pass."""
+    traced = result.model_run.traced
+    if traced is not None:
+        refused = result.stage is Stage.CONVERT
+        return f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
     if result.comparison is not None and result.comparison.problem:
         return result.comparison.problem
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
@@ -141,6 +145,8 @@ def _known_at_once(result: Result, route: Route) -> Decision | None:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
         return Decision(SPEC, "left-open", testimony=(left_open,))
+    if result.model_run.traced is not None:
+        return Decision(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
     whole = replace(route, backend=result.backend)
     return at_once(FailureSummary(result.stage, result.outcome, whole, result.message, result.raised_by))
 
@@ -169,7 +175,8 @@ def with_blame(
         if i in found:
             continue
         decision = _known_at_once(result, task.route)
-        if decision is not None and not (is_composed(_invocation(result, groups).overload) and _of_calls(result)):
+        is_whole = is_composed(_invocation(result, groups).overload) and result.model_run.traced is None
+        if decision is not None and not (is_whole and _of_calls(result)):
             found[i] = decision
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)

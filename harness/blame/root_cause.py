@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from harness.blame.decide import SPECIALISED
 from harness.blame.testimony import Decision
 from harness.compare import diagnosis, elements
 from harness.compare.diagnosis import Detail, Diagnosis
@@ -61,6 +62,7 @@ class FailureFacts:
         statements: Statement → facts of the first testimony with it.
         by_operator: Whether many defects fail so, so that only the operator tells.
         raised_by: See `harness.pipeline.task.Result`.
+        traced: What tracing has fixed in the export of a model; "" for nothing.
     """
 
     overload: str
@@ -76,6 +78,7 @@ class FailureFacts:
     call: CallTraits
     by_operator: bool
     raised_by: str = ""
+    traced: str = ""
 
     @classmethod
     def of(cls, result: Result, invocation: Invocation, converter: str, decision: Decision) -> FailureFacts:
@@ -102,6 +105,7 @@ class FailureFacts:
             call=call_traits(invocation),
             by_operator=result.outcome in SPEECHLESS or symptom or exporter.is_generic(words),
             raised_by=result.raised_by,
+            traced=result.model_run.traced.what if result.model_run.traced else "",
         )
 
     @property
@@ -479,6 +483,8 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
         fault = Fault("values") if own.name in diagnosis.OF_VALUES else own
         of_family = bool(_OF_ALL_KINDS.search(passes_of(facts)))
         return replace_symptom(fault, facts.family) if of_family else fault
+    if facts.rule == SPECIALISED:
+        return Fault("specialised", facts.traced)
     if blame == CONVERTER:
         return _of_converter(facts)
     own = _own_fault(facts)
@@ -668,6 +674,8 @@ def _unknown(facts: FailureFacts) -> Place:
 
 
 def _converter(facts: FailureFacts) -> Place:
+    if facts.rule == SPECIALISED:
+        return Place(facts.converter, "tracing")
     if facts.rule == "optimiser-breaks-graph":
         return Place(facts.converter, f"optimiser, {passes_of(facts) or facts.family}")
     return replace(converter_place(facts), choice=facts.call.choice)

@@ -47,7 +47,7 @@ OF_CONVERTER = frozenset(
         ),
         *("scalars-as-numbers", "no-dimensions", "integer-division-by-zero", "wrong-list-length"),
         *("unfit-inputs", "asks-unfit", "leaves-16-bits-in-float32", "unknown-alias", "no-bool-as-number"),
-        "no-such-overload",
+        *("no-such-overload", "specialised"),
     }
 )
 FAULTS = frozenset(

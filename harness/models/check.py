@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.compare.diagnosis import CALL_ALONE, DIVERGENCE, Finding
+from harness.compare.diagnosis import CALL_ALONE, DIVERGENCE, Diagnosis, Finding
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
@@ -33,11 +33,10 @@ from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import largest_element
-from harness.pipeline.model_task import Axis, Variant
+from harness.pipeline.model_task import Axis, ModelRun, ModelSource, Variant
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected
-from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
 from harness.plan.options import Options
 from harness.plan.plan import first_backend, make_plan
 from harness.plan.unit import Unit, run_unit
@@ -74,7 +73,7 @@ class Way:
 
     route: Route
     dtype: str
-    outcomes: tuple[ModelOutcome, ...]
+    outcomes: tuple[Verdict, ...]
     calls: tuple[Verdict, ...] = ()
     calls_made: int = 0
     foreign: tuple[str, ...] = ()
@@ -84,14 +83,14 @@ class Way:
     notes: tuple[str, ...] = ()
 
     @property
-    def failure(self) -> ModelOutcome | None:
+    def failure(self) -> Verdict | None:
         """The first run that fails."""
-        return next((o for o in self.outcomes if o.verdict.outcome.is_failure), None)
+        return next((o for o in self.outcomes if o.outcome.is_failure), None)
 
     @property
     def is_compared(self) -> bool:
         """Whether a result of a run was compared with PyTorch's."""
-        return any(o.verdict.outcome in (Outcome.PASS, Outcome.MISMATCH) for o in self.outcomes)
+        return any(o.outcome in (Outcome.PASS, Outcome.MISMATCH) for o in self.outcomes)
 
     @property
     def survives(self) -> bool:
@@ -104,9 +103,9 @@ class Way:
         failure = self.failure
         if failure is None:
             return ()
-        ends = failure.verdict.stage, failure.verdict.outcome
+        ends = failure.stage, failure.outcome
         alike = [call for call in self.calls if (call.stage, call.outcome) == ends]
-        if not alike and failure.verdict.outcome is Outcome.MISMATCH:
+        if not alike and failure.outcome is Outcome.MISMATCH:
             alike = [call for call in self.calls if call.outcome is Outcome.INACCURATE]
         return tuple(sorted(alike, key=_error_share, reverse=True))
 
@@ -118,7 +117,7 @@ class Way:
         """
         if self.failure is None:
             return ""
-        verdict = self.failure.verdict
+        verdict = self.failure
         if self.captures and self.is_uncaptured and verdict.stage is Stage.CONVERT:
             return PYTORCH
         return verdict.blame if verdict.blame in (PYTORCH, CONVERTER, BACKEND) else _OWNERS.get(verdict.stage, "")
@@ -126,7 +125,7 @@ class Way:
     @property
     def optimiser(self) -> GuiltyOptimiser:
         """The optimiser that the witnesses of the first failing run found guilty."""
-        diagnosis = self.failure.result.diagnosis if self.failure is not None else None
+        diagnosis = Diagnosis.from_row(vars(self.failure)) if self.failure is not None else None
         if diagnosis is None or CALL_ALONE in diagnosis.facts:
             return GuiltyOptimiser()
         right = {t.statement: t.facts for t in diagnosis.testimony if t.finding is Finding.RIGHT}
@@ -139,7 +138,7 @@ class Way:
     @property
     def divergence(self) -> Mapping[str, Any] | None:
         """Where the first wrong result begins, as `harness.blame.first_divergence.Divergence.to_data` has it."""
-        diagnoses = (o.result.diagnosis for o in self.outcomes)
+        diagnoses = (Diagnosis.from_row(vars(o)) for o in self.outcomes)
         facts = (d.facts for d in diagnoses if d is not None and not d.inherited_from)
         return next((f[DIVERGENCE] for f in facts if DIVERGENCE in f), None)
 
@@ -189,9 +188,7 @@ _MOST_COMPUTED = 3
 Progress = Callable[[str], None]
 
 
-def check_model(
-    units: Sequence[ModelUnit], facts: ModelFacts, supervisor: Supervisor, progress: Progress
-) -> ModelCheck:
+def check_model(units: Sequence[Unit], facts: ModelFacts, supervisor: Supervisor, progress: Progress) -> ModelCheck:
     """Check one model in some ways.
 
     Args:
@@ -203,7 +200,8 @@ def check_model(
     Raises:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
-    ways, left_out = list[Way](), dict[str, None]()
+    ways, left_out, model = list[Way](), dict[str, None](), units[0].model
+    assert model is not None
     for unit in units:
         for way, not_run in _ways(unit, supervisor, progress):
             left_out.update(dict.fromkeys(not_run))
@@ -214,18 +212,17 @@ def check_model(
                 remedies = tried_remedies(unit, way.route.backend, way.failure, facts, supervisor)
                 way = replace(way, remedies=remedies)
             ways.append(way)
-    return ModelCheck(
-        word=units[0].source.word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state
-    )
+    return ModelCheck(word=model.word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state)
 
 
-def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterator[tuple[Way, tuple[str, ...]]]:
+def _ways(unit: Unit, supervisor: Supervisor, progress: Progress) -> Iterator[tuple[Way, tuple[str, ...]]]:
     """The ways of one export, each with why some calls of the model could not be run alone."""
-    dtype = unit.source.variant.dtype
+    dtype = unit.variant.dtype
     what = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
     progress(f"run it: {what}")
-    outcomes = list(run_model_unit(unit, supervisor))
-    failing = tuple(b for b in unit.backends if any(o.verdict.outcome.is_failure for o in _of(outcomes, b)))
+    outcomes = [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
+    outcomes.sort(key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
+    failing = tuple(b for b in unit.backends if any(o.outcome.is_failure for o in _of(outcomes, b)))
     alone = _CallsAlone()
     if failing:
         progress(f"run its calls alone: {what}")
@@ -243,6 +240,11 @@ def _ways(unit: ModelUnit, supervisor: Supervisor, progress: Progress) -> Iterat
             notes=alone.notes if backend in failing else (),
         )
         yield way, alone.left_out
+
+
+def _is_resized(run: Invocation, example: Invocation) -> bool:
+    """Whether a run of a model has other sizes than the exported example."""
+    return [spec.shape for spec in run.tensors()] != [spec.shape for spec in example.tensors()]
 
 
 @dataclass(frozen=True)
@@ -266,11 +268,12 @@ class _CallsAlone:
     is_uncaptured: bool = False
 
 
-def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Supervisor) -> _CallsAlone:
-    resized = (o for o in outcomes if o.verdict.outcome.is_failure and o.inputs.resized)
-    first = next(resized, None) if unit.route.dynamic else None
-    other_run = first.inputs.invocation if first is not None else None
-    found = model_calls(CallsTask(source=unit.source, other_run=other_run), supervisor)
+def _alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Supervisor) -> _CallsAlone:
+    failed = (Invocation.from_json(o.invocation) for o in outcomes if o.outcome.is_failure)
+    example = Invocation.from_json(outcomes[0].exported_invocation) if unit.route.dynamic else None
+    other_run = next((run for run in failed if example is not None and _is_resized(run, example)), None)
+    assert unit.model is not None
+    found = model_calls(CallsTask(source=unit.model, other_run=other_run), supervisor)
     if found.capture is None:
         return _CallsAlone(left_out=(found.problem,))
     # What eager mode calls is nothing that an exporter met.
@@ -290,12 +293,12 @@ def _alone(unit: ModelUnit, outcomes: Sequence[ModelOutcome], supervisor: Superv
     )
 
 
-def _of(outcomes: Sequence[ModelOutcome], backend: str) -> Iterator[ModelOutcome]:
-    return (outcome for outcome in outcomes if outcome.verdict.backend == backend)
+def _of(outcomes: Sequence[Verdict], backend: str) -> Iterator[Verdict]:
+    return (outcome for outcome in outcomes if outcome.backend == backend)
 
 
 def _calls_alone(
-    calls: Sequence[Replayed], unit: ModelUnit, supervisor: Supervisor, *, dynamic: bool = False
+    calls: Sequence[Replayed], unit: Unit, supervisor: Supervisor, *, dynamic: bool = False
 ) -> dict[str, list[Verdict]]:
     """Backend → verdicts on calls that fail alone: of an overload the first of each signature."""
     by_overload: defaultdict[str, list[Replayed]] = defaultdict(list)
@@ -330,7 +333,7 @@ def units_of(
     dtypes: Sequence[str],
     shapes: str | None,
     tolerance: Tolerance | None = None,
-) -> list[ModelUnit]:
+) -> list[Unit]:
     """The units of a check.
 
     Args:
@@ -350,7 +353,7 @@ def units_of(
     if not options.backends:
         names = options.converters or ("dynamo",)
         asked = [replace(options, converters=(name,), backends=(first_backend(name),)) for name in names]
-    planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).models]
+    planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).units]
     if shapes in ("dynamic", "both") and not facts.axes:
         raise ModelProblem(f"{options.models[0]} names no open size: name one with --axis INPUT:DIM=SIZES")
     # An exported program is as open as it was exported, and has no other form.
@@ -360,7 +363,7 @@ def units_of(
     return [
         replace(
             unit,
-            source=replace(unit.source, variant=Variant(dtype=dtype, axes=axes)),
+            model=ModelSource(options.models[0], Variant(dtype=dtype, axes=axes)),
             settings=replace(unit.settings, tolerance=tolerance),
         )
         for dtype in ("", *dtypes)

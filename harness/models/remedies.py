@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import CONVERTERS, find_converter
+from harness.core.invocation import Invocation
 from harness.models.facts import ModelFacts
 from harness.pipeline.model_task import Variant
 from harness.pipeline.supervisor import Supervisor
-from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
+from harness.plan.unit import Unit, run_unit
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
@@ -49,7 +50,7 @@ class Remedy:
 
 
 def tried_remedies(
-    unit: ModelUnit, backend: str, failure: ModelOutcome, facts: ModelFacts, supervisor: Supervisor
+    unit: Unit, backend: str, failure: Verdict, facts: ModelFacts, supervisor: Supervisor
 ) -> tuple[Remedy, ...]:
     """The changes that were tried of a failing way; of each kind no more after one that helps."""
     started, tried, settled = time.monotonic(), list[Remedy](), set[str]()
@@ -57,7 +58,7 @@ def tried_remedies(
     for kind, value, changed in _changes(alone, failure, facts):
         if kind in settled or time.monotonic() - started > _PATIENCE:
             continue
-        outcomes = [outcome.verdict.outcome for outcome in run_model_unit(changed, supervisor)]
+        outcomes = [verdict.outcome for verdicts in run_unit(changed, supervisor) for verdict in verdicts]
         helps = bool(outcomes) and set(outcomes) == {Outcome.PASS}
         tried.append(Remedy(kind, value, helps))
         if helps:
@@ -68,32 +69,33 @@ def tried_remedies(
     return tuple(tried)
 
 
-def _changes(unit: ModelUnit, failure: ModelOutcome, facts: ModelFacts) -> Iterator[tuple[str, str, ModelUnit]]:
+def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[str, str, Unit]]:
     (backend,) = unit.backends
     if unit.route.dynamic:
         for name in _axes_of_one(facts):
-            yield "example", f"{name}=2", _varied(unit, _with_example(unit.source.variant, name))
+            yield "example", f"{name}=2", _varied(unit, _with_example(unit.variant, name))
     converter = find_converter(unit.route.converter)
     for entry in CONVERTERS.entries():
         is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
         if is_other and entry.probe() is None and unit.route.opset is None:
             yield "converter", entry.name, replace(unit, route=replace(unit.route, converter=entry.name))
     if converter.makes == ONNX:
-        emitted = failure.verdict.opset or unit.route.opset
+        emitted = failure.opset or unit.route.opset
         for opset in _OPSETS:
             if opset != emitted and opset in converter.opsets():
                 yield "opset", str(opset), replace(unit, route=replace(unit.route, opset=opset))
-    if failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE) and converter.makes == ONNX:
+    if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE) and converter.makes == ONNX:
         for runtime in BACKENDS.entries():
             if runtime.name != backend and runtime.name in _RUNTIMES and runtime.probe("") is None:
                 yield "backend", runtime.name, replace(unit, backends=(runtime.name,))
-    wider = _WIDER.get(unit.source.variant.dtype or _own_dtype(failure))
+    wider = _WIDER.get(unit.variant.dtype or _own_dtype(failure))
     if wider is not None and not facts.is_exported:
-        yield "dtype", wider, _varied(unit, replace(unit.source.variant, dtype=wider))
+        yield "dtype", wider, _varied(unit, replace(unit.variant, dtype=wider))
 
 
-def _varied(unit: ModelUnit, variant: Variant) -> ModelUnit:
-    return replace(unit, source=replace(unit.source, variant=variant))
+def _varied(unit: Unit, variant: Variant) -> Unit:
+    assert unit.model is not None
+    return replace(unit, model=replace(unit.model, variant=variant))
 
 
 def _axes_of_one(facts: ModelFacts) -> Iterator[str]:
@@ -108,7 +110,7 @@ def _with_example(variant: Variant, name: str) -> Variant:
     return replace(variant, example_sizes=(*variant.example_sizes, (name, 2)))
 
 
-def _own_dtype(failure: ModelOutcome) -> str:
+def _own_dtype(failure: Verdict) -> str:
     """The dtype of the first floating input."""
-    dtypes = [spec.dtype for spec in failure.inputs.invocation.tensors()]
+    dtypes = [spec.dtype for spec in Invocation.from_json(failure.invocation).tensors()]
     return next((dtype for dtype in dtypes if "float" in dtype), "")

@@ -173,7 +173,7 @@ class Executor:
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
-        if self._task.model is not None and accepted:
+        if self._task.model is not None and accepted and self._settings.blame:
             self._explain_by_tracing(accepted[0], exported)
 
     def _begin(self, step: Step) -> None:
@@ -411,14 +411,15 @@ class Executor:
         at for the example of a quick model alone."""
         is_wrong = result.outcome is Outcome.MISMATCH
         if is_wrong:
-            result = replace(result, output_errors=tuple(reference.output_errors(got)))
+            errors = tuple(reference.output_errors(got))
+            result = replace(result, model_run=replace(result.model_run, output_errors=errors))
         comparison = result.comparison
         if comparison is None or comparison.max_abs_error is None:
             return result
         if not is_wrong and (result.case[1] != 0 or self._slowest >= _QUICK):
             return result
         self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
-        return replace(result, growth=reference.error_growth(got))
+        return replace(result, model_run=replace(result.model_run, growth=reference.error_growth(got)))
 
     def _unless_as_its_calls(
         self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array], exported: Invocation

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from harness.core.documents import as_data, as_json, of_json
 from harness.core.invocation import MODEL, Invocation
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
@@ -137,6 +138,36 @@ class Traced:
     what: str
     evidence: str
     fixed: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelRun:
+    """What is known of a run of a model beyond what is known of a call; the column ``model_run`` has it as JSON.
+
+    Attributes:
+        index: The number of the run; the example is 0.
+        change: In what the inputs differ from the exported example, for people.
+        growth: How errors grew; None where that is not known.
+        output_errors: By how much each output of a wrong result is off.
+        traced: Where tracing is to blame.
+    """
+
+    index: int = 0
+    change: str = ""
+    growth: ErrorGrowth | None = None
+    output_errors: tuple[OutputError, ...] = ()
+    traced: Traced | None = None
+
+    @property
+    def text(self) -> str:
+        """The column; "" where there is nothing to say."""
+        data = {name: value for name, value in as_data(self).items() if value}
+        return as_json(data) if data else ""
+
+    @classmethod
+    def from_text(cls, text: str) -> ModelRun:
+        """Return what a column says."""
+        return of_json(cls, text) if text else cls()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.pipeline.model_task import ErrorGrowth, ModelSource, OutputError, Traced
+from harness.pipeline.model_task import ModelRun, ModelSource
 
 #: (group index, case index within the group): names a case within a task.
 MemberKey: TypeAlias = tuple[int, int]
@@ -124,9 +124,7 @@ class Result:
         placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
         raised_by: Of a failure to convert or to capture: the part of PyTorch that raised, as `raising_part` says; ""
             for the converter.
-        growth: How errors grew in a run of a model; None where that is not known.
-        output_errors: By how much each output of a model's wrong result is off.
-        traced: Where tracing is to blame for a model's failure.
+        model_run: What else is known of a run of a model.
     """
 
     case: MemberKey
@@ -148,9 +146,7 @@ class Result:
     raised_by: str = ""
     outputs: tuple[int, ...] = ()
     further: tuple[Result, ...] = ()
-    growth: ErrorGrowth | None = None
-    output_errors: tuple[OutputError, ...] = ()
-    traced: Traced | None = None
+    model_run: ModelRun = field(default_factory=ModelRun)
 
 
 @dataclass(frozen=True)

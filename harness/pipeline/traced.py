@@ -105,13 +105,17 @@ def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> It
         example, here = failures.cases[0], failures.cases[result.case[1]]
         way = other_path(failures.model, example, here)
         if way:
-            yield replace(result, traced=Traced(CONTROL_FLOW, f"{way}."))
+            yield _explained(result, Traced(CONTROL_FLOW, f"{way}."))
         elif [s.shape for s in example.tensors()] != [s.shape for s in here.tensors()]:
             if result.backend not in confirmed:
                 confirmed[result.backend] = _passes_alone(failures, result)
             if confirmed[result.backend]:
                 fixed = _fixed_sizes(failures.model, exported)
-                yield replace(result, traced=Traced(SIZES, "A static export at these sizes passes.", fixed))
+                yield _explained(result, Traced(SIZES, "A static export at these sizes passes.", fixed))
+
+
+def _explained(result: Result, traced: Traced) -> Result:
+    return replace(result, model_run=replace(result.model_run, traced=traced))
 
 
 def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[str, int], ...]:
@@ -134,7 +138,7 @@ def _refused(model: LoadedModel, failed: Sequence[Result]) -> Iterator[Result]:
         way = other_path(model, example.invocation, other.invocation)
         if way:
             traced = Traced(CONTROL_FLOW, f"With {other.change}, {way}.")
-            yield from (replace(result, traced=traced) for result in failed)
+            yield from (_explained(result, traced) for result in failed)
             return
 
 

@@ -23,7 +23,6 @@ from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
 from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
-from harness.plan.model_unit import ModelUnit
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
@@ -43,7 +42,6 @@ class Plan:
         rules: Labels of the rules that are tried.
         shard: The part that `units` are; None for all.
         whole: Per shard, one for a whole run, overload → its units' words, with blanks between.
-        models: Units of whole models, in place of `units`.
     """
 
     units: tuple[Unit, ...]
@@ -54,7 +52,11 @@ class Plan:
     rules: tuple[str, ...] = ()
     shard: Shard | None = None
     whole: tuple[Mapping[str, str], ...] = ()
-    models: tuple[ModelUnit, ...] = ()
+
+    @property
+    def has_models(self) -> bool:
+        """Whether whole models are run in place of operators."""
+        return any(unit.model is not None for unit in self.units)
 
 
 #: Cases per operator, and value draws per structure: all are drawn before the first is run.
@@ -91,13 +93,12 @@ def _make_plan(options: Options) -> Plan:
     backend_names = tuple(dict.fromkeys(name for names in backends_of.values() for name in names))
     if options.models:
         return Plan(
-            units=(),
+            units=_model_units(options, backends_of),
             sources=(),
             converters=converter_names,
             backends=backend_names,
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
-            models=_model_units(options, backends_of),
         )
     words = _choose_sources(options)
     # A file is read here, so that one that cannot be is said at once.
@@ -454,7 +455,7 @@ _OF_OPERATORS = {
 }
 
 
-def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[ModelUnit, ...]:
+def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[Unit, ...]:
     """One unit per model, converter and kind of export, in a stable order."""
     for name, option in _OF_OPERATORS.items():
         if getattr(options, name):
@@ -465,12 +466,7 @@ def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -
         if names.setdefault(model_name(word), word) != word:
             raise ModelProblem(f"{names[model_name(word)]} and {word} have one name: run one after the other")
     return tuple(
-        ModelUnit(
-            source=ModelSource(word),
-            route=_route(options, mode, converter),
-            backends=backends,
-            settings=_settings(options),
-        )
+        Unit.of_model(ModelSource(word), _route(options, mode, converter), backends, _settings(options))
         for word in dict.fromkeys(options.models)
         for converter, backends in backends_of.items()
         for mode in (("static",) if options.shapes == "mixed" else _modes(options))

@@ -1,8 +1,4 @@
-"""One unit of work, run to verdicts: an operator, a converter, its backends.
-
-A worker's result as a row of the record: with what the session knows of who took part.
-
-One unit of work: an operator, a converter, its backends. What a pytest item runs.
+"""One unit of work, run to verdicts: an operator or a model, a converter, its backends. What a pytest item runs.
 
 A unit is a plain value and so is its result, a list of verdicts: a pytest-xdist worker, a CI shard or
 a notebook runs the same units in the same way:
@@ -15,15 +11,15 @@ a notebook runs the same units in the same way:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TypeAlias
 
 from harness.blame.examined_failures import FailureKind, not_examined, signature, with_blame
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
-from harness.compare.verdict import Verdict
+from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import PROGRAM, Invocation
 from harness.core.route import Route
@@ -33,8 +29,11 @@ from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
-from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Result, Settings, Task
+from harness.pipeline.model_listing import list_runs
+from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_task import AS_MADE, ModelSource, Variant
+from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
+from harness.pipeline.task import Group, MemberKey, Result, Settings, Task
 
 
 def verdict_of(
@@ -92,6 +91,7 @@ def verdict_of(
         ordinary_by=" ".join(name for name, holds in (("rule", traits.ordinary), ("use", used)) if holds),
         elements=traits.elements,
         conditions=traits.text,
+        model_run=result.model_run.text,
         structure_id=invocation.structure_id,
         exported_id=exported.case_id,
         invocation=invocation.json,
@@ -138,6 +138,7 @@ class Unit:
         dtypes: Restrict to these; None for all that the operator takes.
         sources: Where invocations come from, in the order in which they are run.
         replay: Recorded invocations to run in place of those; None to ask the sources.
+        model: The model whose runs are the cases; None for an operator.
     """
 
     overload: str
@@ -150,6 +151,17 @@ class Unit:
     sources: tuple[Source, ...] = (Generated(),)
     replay: tuple[Replayed, ...] | None = None
     settings: Settings = field(default_factory=Settings)
+    model: ModelSource | None = None
+
+    @classmethod
+    def of_model(cls, source: ModelSource, route: Route, backends: tuple[str, ...], settings: Settings) -> Unit:
+        """Return the unit of a whole model."""
+        return cls(overload=source.overload, route=route, backends=backends, settings=settings, model=source)
+
+    @property
+    def variant(self) -> Variant:
+        """What is asked for of the unit's model beyond what its function makes."""
+        return AS_MADE if self.model is None else self.model.variant
 
     @property
     def word(self) -> str:
@@ -162,6 +174,8 @@ class Unit:
         return f"{self.overload} {self.word}"
 
 
+#: In the record's column of sources, of the runs of a model.
+MODEL_SOURCE = "model"
 #: Takes provisional verdicts: failures whose blame is still open.
 Hold: TypeAlias = Callable[[list[Verdict]], None]
 
@@ -191,10 +205,52 @@ def run_unit(
         LookupError: an unknown converter or backend.
         harness.record.layout.ResultsError: a source's file cannot be read.
     """
+    if unit.model is not None:
+        yield from _run_model(unit, unit.model, supervisor, hold)
+        return
     # A source at a time, so that what failed before is through before the rest begins.
     exemplified: set[FailureKind] = set()
     for name, groups in find_groups(unit, supervisor, notice):
         yield from run_part(unit, supervisor, name, groups, exemplified=exemplified, hold=hold)
+
+
+def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:
+    """Run the runs of a model, which are known once it has been loaded in a worker."""
+    stage = Stage.REFERENCE
+    try:
+        listed = list_runs(model, supervisor, dynamic=unit.route.dynamic)
+    except ModelProblem as problem:
+        ending = {"outcome": Outcome.ERROR, "blame": UNKNOWN, "message": str(problem)}
+    else:
+        if not isinstance(listed, Death):
+            invocations = tuple(enumerate(inputs.invocation for inputs in listed))
+            groups = (Group(0, listed[0].invocation, invocations),)
+            yield from run_part(unit, supervisor, MODEL_SOURCE, groups, hold=hold, changes=[i.change for i in listed])
+            return
+        ending = {"outcome": listed.outcome, "blame": blame_for_death(listed, stage), "message": listed.message}
+    nothing = Invocation(unit.overload, ())
+    version = find_converter(unit.route.converter).version()
+    yield [
+        verdict_of(
+            Result(case=(0, 0), backend=backend, stage=stage, **ending),  # type: ignore[arg-type]
+            nothing,
+            nothing,
+            supervisor,
+            route=unit.route,
+            source=MODEL_SOURCE,
+            family=MODEL_SOURCE,
+            converter_version=version,
+        )
+        for backend in unit.backends
+    ]
+
+
+def _family(unit: Unit) -> str:
+    """What the record has in the column of families."""
+    if unit.model is not None:
+        return MODEL_SOURCE
+    operator = OPERATOR_CASES.get(unit.overload)
+    return operator.family if operator else "programs" if unit.overload.startswith(PROGRAM) else ""
 
 
 def run_part(
@@ -204,26 +260,30 @@ def run_part(
     groups: tuple[Group, ...],
     exemplified: set[FailureKind] | None = None,
     hold: Hold = lambda verdicts: None,
+    changes: Sequence[str] = (),
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
-    `exemplified` is for `with_blame`, `hold` as for `run_unit`.
+    Args:
+        exemplified: As for `with_blame`.
+        hold: As for `run_unit`.
+        changes: In what the inputs of each run of a model differ from the example.
     """
-    family = "programs" if unit.overload.startswith(PROGRAM) else ""
-    if operator := OPERATOR_CASES.get(unit.overload):
-        family = operator.family
     converter_version = find_converter(unit.route.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
         group, invocation = invocations[result.case]
+        if changes:
+            index = result.case[1]
+            result = replace(result, model_run=replace(result.model_run, index=index, change=changes[index]))
         return verdict_of(
             result,
             invocation,
             group.exported,
             supervisor,
             source=source,
-            family=family,
+            family=_family(unit),
             route=unit.route,
             converter_version=converter_version,
         )
@@ -231,11 +291,12 @@ def run_part(
     def unexamined(result: Result) -> Result:
         return not_examined(result, invocations[result.case][1], unit.route)
 
-    task = Task(groups, unit.route, unit.backends, unit.settings)
-    held: list[Result] = []
+    task = Task(groups, unit.route, unit.backends, unit.settings, model=unit.model)
+    #: What is sent again has more to say.
+    held: dict[tuple[MemberKey, str], Result] = {}
     for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
-        held += failed
+        held |= {(r.case, r.backend): r for r in failed}
         if failed:
             hold([verdict(unexamined(r)) for r in failed])
         if len(failed) < len(results):
@@ -243,9 +304,9 @@ def run_part(
     if not held:
         return
     try:
-        blamed = with_blame(held, task, supervisor, exemplified)
+        blamed = with_blame(list(held.values()), task, supervisor, exemplified)
     except Exception:
-        yield [verdict(unexamined(r)) for r in held]
+        yield [verdict(unexamined(r)) for r in held.values()]
         raise
     yield [verdict(r) for r in blamed]
 

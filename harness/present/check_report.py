@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from harness.causes.cause import root_cause
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.signatures import informative_line
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
@@ -16,7 +17,7 @@ from harness.core.invocation import Invocation
 from harness.models.check import ModelCheck, Way
 from harness.models.onnx_check import OnnxCheck, OnnxRun
 from harness.models.onnx_inputs import FixedSize
-from harness.pipeline.model_task import Traced
+from harness.pipeline.model_task import ModelRun, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence, evidence_of_row, fault_text, invalid_text, node_text, place_text
 from harness.present.model_run_text import divergence_sentence
@@ -73,17 +74,18 @@ def way_name(way: Way) -> str:
 def _way_row(way: Way) -> Row:
     failure = way.failure
     if failure is not None:
-        verdict = failure.verdict
-        inputs = f" with {failure.inputs.change}" if failure.inputs.change else ""
-        passed = sum(o.verdict.outcome is Outcome.PASS for o in way.outcomes)
+        change = ModelRun.from_text(failure.model_run).change
+        inputs = f" with {change}" if change else ""
+        passed = sum(o.outcome is Outcome.PASS for o in way.outcomes)
         of_all = f"; {passed} of {len(way.outcomes)} runs are right" if passed else ""
-        message = informative_line(verdict.message)
-        return Row(way_name(way), f"{verdict.outcome} at {verdict.stage}{inputs}{of_all}: {message}")
-    outcomes = {o.verdict.outcome for o in way.outcomes}
+        message = informative_line(failure.message)
+        return Row(way_name(way), f"{failure.outcome} at {failure.stage}{inputs}{of_all}: {message}")
+    outcomes = {o.outcome for o in way.outcomes}
     if outcomes == {Outcome.PASS}:
-        errors = [o.result.growth.error for o in way.outcomes if o.result.growth is not None]
+        growths = [ModelRun.from_text(o.model_run).growth for o in way.outcomes]
+        errors = [growth.error for growth in growths if growth is not None]
         largest = f"; largest error {max(errors):.1e} of the largest element" if errors else ""
-        steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.verdict.excused for o in way.outcomes) else ""
+        steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.excused for o in way.outcomes) else ""
         return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{steps}{largest}")
     if way.is_compared:
         return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
@@ -92,7 +94,7 @@ def _way_row(way: Way) -> Row:
 
 def _prevented(way: Way) -> str:
     """Why no result of a way was compared."""
-    verdict = way.outcomes[0].verdict
+    verdict = way.outcomes[0]
     if verdict.outcome is Outcome.BUILT:
         return f"{way.route.backend} was built and cannot run here"
     return informative_line(verdict.message) or str(verdict.outcome)
@@ -137,14 +139,15 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         rows.append(Row("first wrong value", words))
     if way.optimiser.owner:
         rows.append(_optimiser_row(way))
-    if failure.verdict.stage is Stage.CONVERT and not rows:
+    if failure.stage is Stage.CONVERT and not rows:
         rows += [_foreign_row(overload, way.route.export) for overload in way.foreign]
-    if failure.result.traced is not None:
-        rows.append(_traced_row(way, failure.result.traced))
+    traced = ModelRun.from_text(failure.model_run).traced
+    if traced is not None:
+        rows.append(_traced_row(way, traced))
     if not rows:
-        message = failure.verdict.message
-        refused = failure.verdict.outcome is not Outcome.MISMATCH
-        words = informative_line(message) if refused else failure.verdict.signature
+        message = failure.message
+        refused = failure.outcome is not Outcome.MISMATCH
+        words = informative_line(message) if refused else failure.signature
         line = raising_line(message)
         blame = _owner(way)
         rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
@@ -177,7 +180,7 @@ def _owner(way: Way) -> str:
     blame = f"blame: {_component(way.owner, way)}. "
     if way.owner == "pytorch":
         return f"{blame}torch.export, which the converter begins with, fails on the model. "
-    diagnosis = way.failure.result.diagnosis if way.failure is not None else None
+    diagnosis = Diagnosis.from_row(vars(way.failure)) if way.failure is not None else None
     return f"{blame}{evidence(diagnosis)} " if diagnosis is not None else blame
 
 
@@ -191,9 +194,9 @@ def _component(blame: str, way: Way | Verdict) -> str:
 def _error_rows(failing: Sequence[Way]) -> Iterator[Row]:
     """By how much the outputs are off, of each way's worst run."""
     for way in failing:
-        wrong = [o for o in way.outcomes if o.result.output_errors]
-        worst = max(wrong, key=lambda o: max(e.error / e.allowed for e in o.result.output_errors), default=None)
-        for error in worst.result.output_errors if worst is not None else ():
+        errors = [ModelRun.from_text(o.model_run).output_errors for o in way.outcomes]
+        worst = max(filter(None, errors), key=lambda outputs: max(e.error / e.allowed for e in outputs), default=())
+        for error in worst:
             if error.error > error.allowed:
                 off = "has NaN or infinities elsewhere" if math.isinf(error.error) else f"off by {error.error:.2g}"
                 by = "" if math.isinf(error.error) else f", {error.error / error.allowed:,.0f} times the tolerance"
@@ -251,7 +254,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
 def _nothing_alone(way: Way) -> str:
     if way.divergence is not None:
         return divergence_sentence(way.divergence)
-    if not way.calls_made or (way.failure and way.failure.verdict.stage is Stage.CONVERT):
+    if not way.calls_made or (way.failure and way.failure.stage is Stage.CONVERT):
         return ""
     return (
         f"Each of the {count(way.calls_made, 'call')} that {'was' if way.calls_made == 1 else 'were'} run alone passes."
@@ -385,6 +388,20 @@ def _divergence_data(data: Mapping[str, Any]) -> dict[str, Any]:
     return {**data, "verdict": divergence_sentence(data)}
 
 
+def _run_data(verdict: Verdict) -> dict[str, Any]:
+    run = ModelRun.from_text(verdict.model_run)
+    return {
+        "change": run.change,
+        "stage": str(verdict.stage),
+        "outcome": str(verdict.outcome),
+        "message": verdict.message,
+        "error": run.growth.error if run.growth else None,
+        "traced": run.traced.what if run.traced else None,
+        "fixed": [list(place) for place in run.traced.fixed] if run.traced else [],
+        "outputs": [asdict(error) for error in run.output_errors],
+    }
+
+
 def _way_data(way: Way) -> dict[str, Any]:
     divergence = way.divergence
     return {
@@ -394,19 +411,7 @@ def _way_data(way: Way) -> dict[str, Any]:
         "dtype": way.dtype or None,
         "survives": way.survives,
         "compared": way.is_compared,
-        "runs": [
-            {
-                "change": o.inputs.change,
-                "stage": str(o.verdict.stage),
-                "outcome": str(o.verdict.outcome),
-                "message": o.verdict.message,
-                "error": o.result.growth.error if o.result.growth else None,
-                "traced": o.result.traced.what if o.result.traced else None,
-                "fixed": [list(place) for place in o.result.traced.fixed] if o.result.traced else [],
-                "outputs": [asdict(error) for error in o.result.output_errors],
-            }
-            for o in way.outcomes
-        ],
+        "runs": [_run_data(o) for o in way.outcomes],
         "first_wrong_value": _divergence_data(divergence) if divergence is not None else None,
         "calls": [
             {

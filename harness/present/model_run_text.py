@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+from harness.pipeline.model_task import ErrorGrowth, ModelRun
 
 
 def model_run_sentences(column: str) -> Iterator[str]:
     """Yield what the column ``model_run`` says of a failed run; nothing for a call or a program."""
-    data: Mapping[str, Any] = json.loads(column) if column else {}
-    if data.get("traced"):
-        yield str(data["traced"]["evidence"])
-    if data.get("change"):
-        yield f"The inputs have {data['change']}."
-    if data.get("error") is not None:
-        yield _growth_sentence(data["error"], data["own_error"], data["explained_error"])
+    run = ModelRun.from_text(column)
+    if run.traced is not None:
+        yield run.traced.evidence
+    if run.change:
+        yield f"The inputs have {run.change}."
+    if run.growth is not None:
+        yield _growth_sentence(run.growth)
 
 
-def _growth_sentence(error: float, own: float, explained: float) -> str:
-    """How errors grew, each relative to the largest element of the output."""
-    pytorch = f", PyTorch's own {own:.1e}" if own else ""
-    times = f" ({error / own:.1f} times)" if own else ""
+def _growth_sentence(growth: ErrorGrowth) -> str:
+    own = f", PyTorch's own {growth.own:.1e}" if growth.own else ""
+    times = f" ({growth.error / growth.own:.1f} times)" if growth.own else ""
     return (
-        f"Error against float64 {error:.1e} of the largest element{pytorch}{times}; one rounding per "
-        f"operator explains {explained:.1e}."
+        f"Error against float64 {growth.error:.1e} of the largest element{own}{times}; one rounding per "
+        f"operator explains {growth.explained:.1e}."
     )
 
 

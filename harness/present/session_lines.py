@@ -25,8 +25,8 @@ def header(plan: Plan, options: Options) -> list[str]:
     lines = [f"conformance: harness {harness.__version__}, {versions}"]
     lines += _participants(plan, "converter", [e.name for e in CONVERTERS.entries()], plan.converters)
     lines += _participants(plan, "backend", [e.name for e in BACKENDS.entries()], plan.backends, _adapters(plan))
-    if plan.models:
-        models = len({unit.source.word for unit in plan.models})
+    if plan.has_models:
+        models = len({unit.model for unit in plan.units})
         shapes = "static" if options.shapes == "mixed" else options.shapes
         lines.append(f"plan: {models} whole model{'s' if models > 1 else ''}, {shapes} shapes")
         return lines

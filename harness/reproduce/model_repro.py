@@ -26,7 +26,7 @@ from harness.models.onnx_check import ExportedTask, OnnxCheck, OnnxNode, OnnxTas
 from harness.models.onnx_inputs import SIZES, drawn_inputs, open_sizes, read_inputs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.supervisor import Supervisor
-from harness.plan.model_unit import ModelUnit
+from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.run_info import RunInfo, installed_versions
 from harness.record.writer import RunWriter
@@ -101,7 +101,7 @@ def _whole_file(path: str, inputs: str, check: OnnxCheck) -> GraphPart:
 
 
 def smallest_of_model(
-    units: Sequence[ModelUnit], facts: ModelFacts, directory: Path, supervisor: Supervisor, progress: Progress
+    units: Sequence[Unit], facts: ModelFacts, directory: Path, supervisor: Supervisor, progress: Progress
 ) -> ReproducibleFailure | PartOfGraph:
     """The smallest call or graph that shows the first failure of a model.
 
@@ -127,12 +127,13 @@ def smallest_of_model(
         return _shrunk(call, unit, directory)
     assert way.failure is not None
     is_graph = find_converter(way.route.converter).makes == ONNX
-    if is_graph and way.failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+    if is_graph and way.failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         progress("shrink the graph")
+        assert unit.model is not None
         is_exporters = way.optimiser.owner == "exporter"
         part = check_onnx(
             ExportedTask(
-                source=unit.source,
+                source=unit.model,
                 route=way.route,
                 case=way.outcomes.index(way.failure),
                 exporter=is_exporters,
@@ -146,8 +147,8 @@ def smallest_of_model(
     raise ModelProblem(_nothing_smaller(found, way))
 
 
-def _is_of(unit: ModelUnit, way: Way) -> bool:
-    same = replace(unit.route, backend=way.route.backend) == way.route and unit.source.variant.dtype == way.dtype
+def _is_of(unit: Unit, way: Way) -> bool:
+    same = replace(unit.route, backend=way.route.backend) == way.route and unit.variant.dtype == way.dtype
     return same and way.route.backend in unit.backends
 
 
@@ -158,7 +159,7 @@ def _call_to_show(way: Way) -> Verdict | None:
 
 def _nothing_smaller(found: ModelCheck, way: Way) -> str:
     assert way.failure is not None
-    verdict = way.failure.verdict
+    verdict = way.failure
     passes = f" without {' and '.join(way.optimiser.passes)}" if way.optimiser.passes else ""
     right = f"; without the optimiser of the {way.optimiser.owner} it is right{passes}" if way.optimiser.owner else ""
     return (
@@ -167,7 +168,7 @@ def _nothing_smaller(found: ModelCheck, way: Way) -> str:
     )
 
 
-def _shrunk(call: Verdict, unit: ModelUnit, directory: Path) -> ReproducibleFailure:
+def _shrunk(call: Verdict, unit: Unit, directory: Path) -> ReproducibleFailure:
     """A call, shrunk: it is recorded as a run of one case, which all that shrinks and writes scripts reads."""
     options: dict[str, Any] = {"opset": unit.route.opset, "rules": list(unit.route.rules)}
     distributions = BACKENDS.find(call.backend)[0].distributions or ()

@@ -17,7 +17,7 @@ from harness.compare.verdict import Outcome
 from harness.models.check import ModelCheck, check_model, units_of
 from harness.models.facts import model_facts
 from harness.pipeline.model_loading import load_model
-from harness.pipeline.model_task import Variant
+from harness.pipeline.model_task import ModelRun, Variant
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
 
@@ -54,8 +54,10 @@ def test_ordinary_ways_to_give_a_model(name: str, supervisor: Supervisor) -> Non
     is_open = len(made) > 2 and made[-1] is not None
     assert [way.route.shape_mode for way in found.ways] == (["static", "dynamic"] if is_open else ["static"])
     for way in found.ways:
-        assert {outcome.verdict.outcome for outcome in way.outcomes} == {Outcome.PASS}
-        assert way.route.shape_mode == "static" or any(outcome.inputs.resized for outcome in way.outcomes)
+        assert {outcome.outcome for outcome in way.outcomes} == {Outcome.PASS}
+        assert way.route.shape_mode == "static" or any(
+            ModelRun.from_text(outcome.model_run).change for outcome in way.outcomes
+        )
 
 
 #: Ways to declare the first size of a linear layer's input.
@@ -147,7 +149,7 @@ def test_nothing_compared_is_no_success(name: str, nothing: Path, supervisor: Su
     (way,) = found.ways
     assert way.failure is None
     assert not way.is_compared
-    assert {outcome.verdict.outcome for outcome in way.outcomes} == {Outcome.SKIP}
+    assert {outcome.outcome for outcome in way.outcomes} == {Outcome.SKIP}
 
 
 def test_a_scripted_module_is_a_model(nothing: Path, supervisor: Supervisor) -> None:

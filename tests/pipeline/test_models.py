@@ -13,18 +13,19 @@ from harness_runs import output, rows, run_harness
 from planted_models import RULES
 
 from harness.app.cli._group import conformance
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import read_replay
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import load_model, load_models
 from harness.pipeline.model_reference import run_model
-from harness.pipeline.model_task import ModelSource
+from harness.pipeline.model_task import ModelRun, ModelSource
 from harness.pipeline.supervisor import Supervisor
-from harness.plan.model_unit import ModelOutcome, ModelUnit, run_model_unit
+from harness.pipeline.task import Settings
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
+from harness.plan.unit import Unit, run_unit
 from harness.record.layout import ResultsError
 from harness.record.store import Selection
 from harness.reproduce.failure import find_failure
@@ -45,13 +46,11 @@ def supervisor() -> Iterator[Supervisor]:
 
 def run(
     supervisor: Supervisor, word: str, mode: str = "static", backend: str = "ort-cpu", **more: str
-) -> list[ModelOutcome]:
-    unit = ModelUnit(
-        source=ModelSource(word),
-        route=Route(converter=more.get("converter", "torchscript"), dynamic=mode == "dynamic"),
-        backends=(backend,),
-    )
-    return list(run_model_unit(unit, supervisor))
+) -> list[Verdict]:
+    route = Route(converter=more.get("converter", "torchscript"), dynamic=mode == "dynamic")
+    unit = Unit.of_model(ModelSource(word), route, (backend,), Settings())
+    found = [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
+    return sorted(found, key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
 
 
 def test_every_architecture_is_there_and_is_the_same_each_time() -> None:
@@ -82,12 +81,13 @@ def test_a_model_runs_at_every_size_that_its_axes_name() -> None:
 
 def test_a_result_that_roundings_explain_passes_and_its_error_is_told(supervisor: Supervisor) -> None:
     example, *others = run(supervisor, "llama-decoder", "dynamic")
-    assert {o.verdict.outcome for o in (example, *others)} == {Outcome.PASS}
-    assert example.verdict.exported_invocation == others[-1].verdict.exported_invocation
-    assert others[-1].verdict.invocation != example.verdict.exported_invocation
-    assert example.result.growth is not None
-    assert 0 < example.result.growth.error < 1e-5
-    assert 0 < example.result.growth.explained < 1e-5
+    assert {o.outcome for o in (example, *others)} == {Outcome.PASS}
+    assert example.exported_invocation == others[-1].exported_invocation
+    assert others[-1].invocation != example.exported_invocation
+    growth = ModelRun.from_text(example.model_run).growth
+    assert growth is not None
+    assert 0 < growth.error < 1e-5
+    assert 0 < growth.explained < 1e-5
 
 
 FUSED = """
@@ -120,28 +120,29 @@ def test_kernels_that_only_eager_mode_fuses_explain_no_less_than_their_own_error
     file = tmp_path / "fused.py"
     file.write_text(FUSED)
     found = run(supervisor, f"{file}:{function}", "static", converter="dynamo")
-    assert {o.verdict.outcome for o in found} == {Outcome.PASS}
-    grown = [o.result.growth for o in found if o.result.growth is not None]
+    assert {o.outcome for o in found} == {Outcome.PASS}
+    growths = [ModelRun.from_text(o.model_run).growth for o in found]
+    grown = [growth for growth in growths if growth is not None]
     assert grown
     assert all(growth.own <= growth.explained < 1e-5 for growth in grown)
 
 
 def test_control_flow_that_tracing_cannot_see_is_named(supervisor: Supervisor) -> None:
     example, *others = run(supervisor, "control-flow")
-    assert example.verdict.outcome is Outcome.PASS
-    wrong = [o for o in others if o.verdict.outcome is Outcome.MISMATCH]
+    assert example.outcome is Outcome.PASS
+    wrong = [o for o in others if o.outcome is Outcome.MISMATCH]
     assert wrong
     for outcome in wrong:
-        assert outcome.verdict.signature == "specialised by tracing: control flow"
-        assert outcome.verdict.blame == "converter"
-        assert "positive.weight" in outcome.verdict.model_run
+        assert outcome.signature == "specialised by tracing: control flow"
+        assert outcome.blame == "converter"
+        assert "positive.weight" in outcome.model_run
     refused = run(supervisor, "control-flow", converter="dynamo")
-    assert {o.verdict.stage for o in refused} == {Stage.CONVERT}
-    assert {o.verdict.signature for o in refused} == {"control flow depends on the data"}
+    assert {o.stage for o in refused} == {Stage.CONVERT}
+    assert {o.signature for o in refused} == {"control flow depends on the data"}
 
 
 def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
-    found = {o.inputs.change: o.verdict for o in run(supervisor, "detection-head", "dynamic")}
+    found = {ModelRun.from_text(o.model_run).change: o for o in run(supervisor, "detection-head", "dynamic")}
     assert found[""].outcome is found["batch 3"].outcome is Outcome.PASS
     assert found["height 48"].outcome is Outcome.MISMATCH
     assert found["height 48"].signature == "specialised by tracing: sizes"
@@ -151,15 +152,15 @@ def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
 @pytest.mark.skipif(BACKENDS.find("trt-rtx")[0].probe("") is not None, reason="TensorRT-RTX is not here")
 def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
     found = run(supervisor, "resnet18", "dynamic", "trt-rtx")
-    assert {o.verdict.outcome for o in found} <= {Outcome.BUILT, Outcome.PASS}
+    assert {o.outcome for o in found} <= {Outcome.BUILT, Outcome.PASS}
     refused = run(supervisor, "segnet", backend="trt-rtx", converter="dynamo")
-    assert {(o.verdict.outcome, o.verdict.stage) for o in refused} == {(Outcome.UNSUPPORTED, Stage.LOAD)}
+    assert {(o.outcome, o.stage) for o in refused} == {(Outcome.UNSUPPORTED, Stage.LOAD)}
 
 
 @pytest.mark.parametrize(("name", "ending"), [("aborts", Outcome.CRASH), ("hangs", Outcome.TIMEOUT)])
 def test_a_model_that_kills_or_holds_up_its_process_loses_nothing(name: str, ending: Outcome) -> None:
     with Supervisor(timeout=8.0) as impatient:
-        found = {o.inputs.change: o.verdict for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}
+        found = {ModelRun.from_text(o.model_run).change: o for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}
     assert {change: v.outcome for change, v in found.items()} == {
         "": Outcome.PASS,
         "length 5": ending,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
     from harness.models.facts import ModelFacts
     from harness.pipeline.model_task import Axis
-    from harness.plan.model_unit import ModelUnit
+    from harness.plan.unit import Unit
     from harness.reproduce.failure import ReproducibleFailure
     from harness.reproduce.model_repro import PartOfGraph
     from harness.reproduce.script import ScriptResult
@@ -216,7 +216,7 @@ def _file_wanted(wanted: ModelWanted) -> tuple[str, str]:
     return backend, str(wanted.inputs.absolute()) if wanted.inputs else ""
 
 
-def _units(wanted: ModelWanted, facts: ModelFacts) -> list[ModelUnit]:
+def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
     from harness.models.check import units_of
     from harness.plan.options import Options
 
