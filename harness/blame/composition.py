@@ -12,12 +12,11 @@ import onnx
 
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
-from harness.blame.testimony import Failure
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import describe_error
 from harness.pipeline.chain import CallAlone, Caller, run_calls
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group
+from harness.pipeline.task import Group, Result
 from harness.run.backend import REFERENCE
 
 
@@ -74,22 +73,25 @@ def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext
     else:
         message = run.comparison.message if run.comparison is not None else run.note
     group = Group(context.failure.group.index, alone.exported, ((0, alone.reference.invocation),))
-    found: Failure = replace(
-        context.failure,
-        group=group,
-        route=replace(context.route, backend=alone.backend),
-        case=0,
+    result = Result(
+        case=(context.failure.group.index, 0),
+        backend=alone.backend,
         stage=run.stage,
         outcome=run.outcome,
         message=message,
-        model=run.artefact.SerializeToString() if isinstance(run.artefact, onnx.ModelProto) else b"",
-        outputs=(),
+    )
+    found = replace(
+        context.failure,
+        result=result,
+        route=replace(context.route, backend=alone.backend),
+        group=group,
         source=None,
         # A rule of an optimiser may be what is wrong with a call, too.
         thorough=True,
         example=True,
     )
-    return FailureContext(found, context.settings, context.converter, context.backend, {})
+    model = run.artefact if isinstance(run.artefact, onnx.ModelProto) else None
+    return FailureContext(found, context.settings, context.converter, context.backend, {}, model=model)
 
 
 def departing_call_alone(context: FailureContext, divergence: Divergence) -> FailureContext | None:

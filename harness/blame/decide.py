@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.blame.testimony import Decision, FailureSummary
+from harness.blame.testimony import Decision
 from harness.compare.diagnosis import Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
-from harness.pipeline.task import OWN_FAULT
+from harness.pipeline.task import OWN_FAULT, Result
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
@@ -43,24 +43,24 @@ _ORDER = (
 )
 
 
-def at_once(failure: FailureSummary) -> Decision | None:
+def at_once(result: Result, converter: str) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
     # An exporter's first lines are about itself.
-    lines = [normalise(failure.message)] if failure.stage is Stage.CONVERT else failure.message.splitlines()
-    facts = {"stage": str(failure.stage), "message": (lines or [""])[0][:200]}
-    if failure.message.startswith(OWN_FAULT):
+    lines = [normalise(result.message)] if result.stage is Stage.CONVERT else result.message.splitlines()
+    facts = {"stage": str(result.stage), "message": (lines or [""])[0][:200]}
+    if result.message.startswith(OWN_FAULT):
         return Decision(UNKNOWN, "harness-failed")
-    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        who = RUNS_AT[failure.stage]
-        name = {CONVERTER: failure.converter, BACKEND: failure.backend, PYTORCH: "PyTorch"}.get(who)
+    if result.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        who = RUNS_AT[result.stage]
+        name = {CONVERTER: converter, BACKEND: result.backend, PYTORCH: "PyTorch"}.get(who)
         return Decision(who, "process-ended", {**facts, "component": name or ""})
-    if failure.raised_by:
-        return Decision(PYTORCH, "raises-without-values", {**facts, "part": failure.raised_by})
-    if failure.stage is Stage.CONVERT:
-        rule = "cannot-convert" if failure.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
-        return Decision(CONVERTER, rule, {**facts, "converter": failure.converter})
-    if failure.stage is Stage.CHECK:
-        return Decision(CONVERTER, "model-rejected", {**facts, "converter": failure.converter})
+    if result.raised_by:
+        return Decision(PYTORCH, "raises-without-values", {**facts, "part": result.raised_by})
+    if result.stage is Stage.CONVERT:
+        rule = "cannot-convert" if result.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
+        return Decision(CONVERTER, rule, {**facts, "converter": converter})
+    if result.stage is Stage.CHECK:
+        return Decision(CONVERTER, "model-rejected", {**facts, "converter": converter})
     return None
 
 
@@ -270,18 +270,24 @@ def telling_findings(outcome: Outcome, role: R) -> frozenset[F]:
     return frozenset(fact[1] for fact in facts if fact[0] is role)
 
 
-def decide(failure: FailureSummary, testimonies: Sequence[Testimony]) -> Decision:
-    """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked."""
+def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Decision:
+    """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked.
+
+    Args:
+        outcome: How the case ended.
+        testimonies: What the witnesses found.
+        converter: The converter's name, for the rule's sentence.
+        backend: The backend's name, for the rule's sentence.
+    """
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, rule = UNKNOWN, "undecided"
-    for row in _TABLES.get(failure.outcome, _ERROR):
+    for row in _TABLES.get(outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
-    facts = {"backend": failure.backend, "converter": failure.converter}
-    return Decision(blame, rule, facts, tuple(_distinct(ordered)))
+    return Decision(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))
 
 
 def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:

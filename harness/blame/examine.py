@@ -12,7 +12,7 @@ from harness.blame.decide import OPTIMISED, at_once, decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
-from harness.blame.testimony import Asking, Blamed, BlameTask, Decision
+from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.passes import BROKEN_EXPORT
@@ -51,7 +51,8 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         alone = run_calls_alone(context)
         if alone.failing is not None:
             invocation = alone.failing.invocation
-            decision = at_once(alone.failing.failure) or examine(alone.failing, dead, announce)
+            failure = alone.failing.failure
+            decision = at_once(failure.result, failure.converter) or examine(alone.failing, dead, announce)
             facts = {**decision.facts, CALL_ALONE: invocation.overload}
             return replace(decision, call=invocation.json, facts=facts)
         decision = _examined(context, dead, announce)
@@ -85,7 +86,7 @@ def _examined_model(context: FailureContext, dead: frozenset[str], announce: Cal
 def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
     """Whose failure it is, of a call or of a program as a whole."""
     failure = context.failure
-    known = at_once(failure)
+    known = at_once(failure.result, failure.converter)
     if known is not None:
         # A program that does not get as far as a runtime.
         statements = tuple(_hear([BROKEN_EXPORT], context, dead, announce))
@@ -100,11 +101,11 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
             return Decision(UNKNOWN, "drawn-at-random")
         alone = {"backend": failure.backend}
         heard += _hear([repeat_call], context, dead, announce)
-        return decide(failure, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
+        return _decided(failure, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
     for turn in Turn:
         asked = [w for w in witnesses_of(context.settings) if w.turn is turn]
         if turn is not Turn.FIRST:
-            decision = decide(failure, heard)
+            decision = _decided(failure, heard)
             if not _goes_on(turn, decision):
                 continue
             # Between calls an optimiser is what is suspected, and it is another defect than a conversion.
@@ -113,7 +114,11 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
             if decision.blame != UNKNOWN and not failure.example and not context.is_composed:
                 asked = _that_matter(asked, failure.outcome, heard)
         heard += _hear(asked, context, dead, announce)
-    return decide(failure, heard)
+    return _decided(failure, heard)
+
+
+def _decided(failure: Failure, heard: Sequence[Testimony]) -> Decision:
+    return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend)
 
 
 def _goes_on(turn: Turn, decision: Decision) -> bool:
@@ -180,10 +185,11 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
 
         alive = partial(worker.send, Asking(index, ""))
         kind: CaseKind = Calls()
+        model = worker.kept.find(task.serial, failure.group.index)
         worker.announce(Asking(index, ""))
         if failure.source is not None:
             kind = ModelRuns(worker.model(failure.source), task.settings.tolerance, alive)
-        context = FailureContext(failure, task.settings, converter, worker.backend, exports, kind)
+        context = FailureContext(failure, task.settings, converter, worker.backend, exports, kind, model)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
         def announce(witness: str, index: int = index, sends: bool = failure.source is not None) -> None:

@@ -1,7 +1,5 @@
 """Which failures of a unit are examined, and what the others inherit.
 
-What a graph is made of, whatever its sizes, dtypes and numbers are.
-
 Whether what a witness may still say could change the blame. Pure.
 
 Of the wrong results of a structure that say the same one is examined. Where it is the graph's or the
@@ -21,13 +19,10 @@ from functools import cache
 from itertools import combinations, islice
 from typing import Any, TypeAlias
 
-import onnx
-from onnx import AttributeProto
-
 from harness.blame.decide import SPECIALISED, at_once, decide, telling_findings
 from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import diagnose
-from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure, FailureSummary
+from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.output_comparison import VALUES
 from harness.compare.signatures import normalise
@@ -36,26 +31,8 @@ from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import calls_of, is_composed
 from harness.core.route import Route
-from harness.pipeline.submodel import all_nodes
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT, Group, Result, Task
-
-#: Attributes that say how an operator is meant; others have numbers of the call.
-_TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}
-
-
-def graph_kind(model: bytes) -> Hashable:
-    """The operators of a serialised model, in order, with attributes that are words or whole numbers."""
-    return tuple(
-        (node.domain, node.op_type, frozenset(_telling(a) for a in node.attribute))
-        for node in all_nodes(onnx.load_model_from_string(model))
-    )
-
-
-def _telling(attribute: AttributeProto) -> tuple[str, Hashable]:
-    field = _TELLING.get(attribute.type)
-    return attribute.name, getattr(attribute, field) if field else None
-
 
 #: What is testified, without words.
 _Heard = frozenset[tuple[Role, Finding, bool]]
@@ -84,9 +61,8 @@ def _can_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[R
 
 @cache
 def _blame(outcome: Outcome, known: _Heard) -> str:
-    stage = Stage.COMPARE if outcome is Outcome.MISMATCH else Stage.RUN
     said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
-    return decide(FailureSummary(stage, outcome, Route(converter="")), said).blame
+    return decide(outcome, said).blame
 
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
@@ -136,7 +112,7 @@ def not_examined(result: Result, invocation: Invocation, route: Route) -> Result
 
 def _with_diagnosis(result: Result, invocation: Invocation, route: Route, decision: Decision) -> Result:
     diagnosis = diagnose(result, invocation, route.converter, decision)
-    return replace(result, blame=decision.blame, diagnosis=diagnosis, model=b"")
+    return replace(result, blame=decision.blame, diagnosis=diagnosis)
 
 
 def _known_at_once(result: Result, route: Route) -> Decision | None:
@@ -147,8 +123,7 @@ def _known_at_once(result: Result, route: Route) -> Decision | None:
         return Decision(SPEC, "left-open", testimony=(left_open,))
     if result.model_run.traced is not None:
         return Decision(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
-    whole = replace(route, backend=result.backend)
-    return at_once(FailureSummary(result.stage, result.outcome, whole, result.message, result.raised_by))
+    return at_once(result, route.converter)
 
 
 def _of_calls(result: Result) -> bool:
@@ -188,7 +163,9 @@ def with_blame(
         for kind, members in kinds.items():
             known = kind in exemplified
             failures += _complaints(members, results, groups, graphs[kind], task, found, exemplified=known)
-        blamed = ask_witnesses(BlameTask(tuple(failures), task.settings), supervisor) if failures else {}
+        blamed = (
+            ask_witnesses(BlameTask(tuple(failures), task.settings, supervisor.serial), supervisor) if failures else {}
+        )
         for failure in failures:
             answer = blamed.get(failure.index)
             found[failure.index] = answer.decision if answer else Decision(UNKNOWN, "examination-failed")
@@ -207,11 +184,13 @@ def _inaccurate(
     failures = tuple(
         _failure(i, result, groups, task)
         for i, result in enumerate(results)
-        if result.model and not result.further and _is_of_values(result)
+        if result.graph_kind and not result.further and _is_of_values(result)
     )
     if not failures:
         return {}
-    return explained_failures(supervisor.serve(InaccuracyTask(failures, task.settings), patience=_PATIENCE))
+    return explained_failures(
+        supervisor.serve(InaccuracyTask(failures, task.settings, supervisor.serial), patience=_PATIENCE)
+    )
 
 
 def _is_of_values(result: Result) -> bool:
@@ -269,10 +248,10 @@ def _graph_kinds(members: Sequence[int], results: Sequence[Result], groups: Mapp
 
     Of a program the calls count as well: an optimiser may leave nothing of them in the graph.
     """
-    models = {results[i].case[0]: results[i].model for i in members}
-    if results[members[0]].outcome is not Outcome.MISMATCH or len(models) <= _OF_A_KIND:
-        return dict(zip(models, models, strict=True))
-    return {structure: (graph_kind(model), calls_of(groups[structure].exported)) for structure, model in models.items()}
+    kinds = {results[i].case[0]: results[i].graph_kind for i in members}
+    if results[members[0]].outcome is not Outcome.MISMATCH or len(kinds) <= _OF_A_KIND:
+        return dict(zip(kinds, kinds, strict=True))
+    return {structure: (kind, calls_of(groups[structure].exported)) for structure, kind in kinds.items()}
 
 
 def _complaints(
@@ -332,15 +311,10 @@ def _complaints(
 def _failure(index: int, result: Result, groups: Mapping[int, Group], task: Task) -> Failure:
     return Failure(
         index=index,
-        group=groups[result.case[0]],
-        case=result.case[1],
+        # Other problems of the case are failures of their own.
+        result=replace(result, further=()),
         route=replace(task.route, backend=result.backend),
-        stage=result.stage,
-        outcome=result.outcome,
-        message=result.message,
-        model=result.model,
-        thorough=False,
-        outputs=result.outputs,
+        group=groups[result.case[0]],
         source=task.model,
     )
 

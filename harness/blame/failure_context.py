@@ -43,6 +43,7 @@ from harness.pipeline.loaded_models import LoadedModels
 from harness.pipeline.program import Structure, Translation, export_alone, translate
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
+from harness.pipeline.submodel import with_cast_outputs
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import ONNX, AnyModel
@@ -231,8 +232,10 @@ class FailureContext:
         backend: Callable[[str], Backend],
         exports: dict[tuple[int, str], object],
         kind: CaseKind | None = None,
+        model: onnx.ModelProto | None = None,
     ) -> None:
         self.failure = failure
+        self._model = model
         self.kind = kind or Calls()
         self.route = failure.route
         self.settings = settings
@@ -244,18 +247,22 @@ class FailureContext:
         self.is_composed = is_composed(self.invocation.overload)
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
-        count = len(self.model.graph.output) if self.is_onnx and failure.model else len(self.reference.expected)
-        self.judge = judge.without_unsettled.restricted_to(failure.outputs, count)
+        count = len(self.reference.expected) if failure.result.outputs else 0
+        self.judge = judge.without_unsettled.restricted_to(failure.result.outputs, count)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
         """What was loaded; an empty model where the converter makes none.
 
-        A whole model does not travel between processes: it is exported once more. Raises what the converter raises.
+        Where the process that exported it is gone, the case is exported once more, by itself. Raises what the converter
+        raises.
         """
-        if self.failure.source is None or not self.is_onnx:
-            return onnx.load_model_from_string(self.failure.model)
-        return cast(onnx.ModelProto, self.export(self.converter(self.failure.converter), "model"))
+        if not self.is_onnx:
+            return onnx.ModelProto()
+        model = self._model
+        if model is None:
+            model = cast(onnx.ModelProto, self.export(self.converter(self.failure.converter), "model"))
+        return with_cast_outputs(model, self.failure.result.casts)
 
     @property
     def accused(self) -> Backend:
@@ -346,7 +353,13 @@ class FailureContext:
         cases = [(k, invocation if k == failure.case else other) for k, other in failure.group.cases]
         group = replace(failure.group, cases=tuple(cases))
         other = FailureContext(
-            replace(failure, group=group), self.settings, self.converter, self.backend, self._exports, self.kind
+            replace(failure, group=group),
+            self.settings,
+            self.converter,
+            self.backend,
+            self._exports,
+            self.kind,
+            self._model,
         )
         try:
             if other.comparison is None or other.comparison.problem is None:

@@ -66,6 +66,7 @@ class InaccuracyTask:
 
     failures: tuple[Failure, ...]
     settings: Settings
+    serial: int
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
             return worker.converter(replace(route, converter=name))[0]
 
         try:
-            context = FailureContext(failure, task.settings, converter, worker.backend, {})
+            model = worker.kept.find(task.serial, failure.group.index)
+            context = FailureContext(failure, task.settings, converter, worker.backend, {}, model=model)
             node = explaining_node(context)
         except Exception:
             # The failure is examined as any other.

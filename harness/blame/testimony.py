@@ -10,23 +10,45 @@ from harness.compare.diagnosis import Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.route import Route
 from harness.pipeline.model_task import ModelSource
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Group, Result, Settings
 
 
-@dataclass(frozen=True)
-class FailureSummary:
-    """A failure, as far as the decision needs it: where the case ended, how, and in what words.
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A failure to find out about.
 
     Attributes:
+        index: Unique within its task.
+        result: What became of the case.
         route: The whole route of the case, up to the backend.
-        raised_by: As in `Result`.
+        group: The group of the case with all of its cases, since they decide which dimensions are dynamic.
+        thorough: Whether witnesses that export again may be asked.
+        example: Whether a person may want to know what cannot change the blame.
+        source: The model that the case is a run of; None for a call or a program.
     """
 
-    stage: Stage
-    outcome: Outcome
+    index: int
+    result: Result
     route: Route
-    message: str = ""
-    raised_by: str = ""
+    group: Group
+    thorough: bool = False
+    example: bool = True
+    source: ModelSource | None = None
+
+    @property
+    def case(self) -> int:
+        """The index of the case in its group."""
+        return self.result.case[1]
+
+    @property
+    def stage(self) -> Stage:
+        """The stage at which the case ended."""
+        return self.result.stage
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the case ended."""
+        return self.result.outcome
 
     @property
     def converter(self) -> str:
@@ -37,31 +59,6 @@ class FailureSummary:
     def backend(self) -> str:
         """The name of the route's backend."""
         return self.route.backend
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure(FailureSummary):
-    """A failure to find out about.
-
-    Attributes:
-        index: Unique within its task.
-        group: Of the case; all of its cases, since they decide which dimensions are dynamic.
-        case: Index of the failing one.
-        model: What was loaded, cut down to the case's group, serialised.
-        thorough: Whether witnesses that export again may be asked.
-        example: Whether a person may want to know what cannot change the blame.
-        outputs: Those that the failure is about; none for all.
-        source: The model that the case is a run of; None for a call or a program.
-    """
-
-    index: int
-    group: Group
-    case: int
-    model: bytes
-    thorough: bool
-    outputs: tuple[int, ...] = ()
-    example: bool = True
-    source: ModelSource | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +87,7 @@ class BlameTask:
     """Failures to hear witnesses about.
 
     Attributes:
+        serial: The number of the task that the failures are of.
         dead: Failure index → witnesses that did not survive being asked about it.
         barred: Witnesses that are not to be asked about any.
     """
@@ -98,6 +96,7 @@ class BlameTask:
 
     failures: tuple[Failure, ...]
     settings: Settings
+    serial: int = 0
     dead: tuple[tuple[int, str], ...] = ()
     barred: frozenset[str] = frozenset()
 

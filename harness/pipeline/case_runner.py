@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import onnx
 
 from harness.compare.judge import CLOSE
@@ -44,7 +43,7 @@ from harness.pipeline.stages import (
     run_again,
     run_stage,
 )
-from harness.pipeline.submodel import owners
+from harness.pipeline.submodel import graph_kind, owners
 from harness.pipeline.task import Group, MemberKey, Result, Step, Task
 from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.torch_case import Calls, CaseKind
@@ -59,7 +58,6 @@ def wrong_results(
     comparison: OutputComparison,
     expected: Sequence[Array],
     got: Sequence[Array],
-    model: bytes = b"",
 ) -> tuple[Result, ...]:
     """A result for each problem that a comparison found, the first one first.
 
@@ -68,7 +66,6 @@ def wrong_results(
         comparison: Of `got` with `expected`.
         expected: PyTorch's outputs.
         got: The backend's.
-        model: What was run, serialised; b"" where nothing will be examined.
     """
     forms = {
         i: e.dtype
@@ -76,14 +73,14 @@ def wrong_results(
         if e.dtype != g.dtype and "c" not in (e.dtype.kind, g.dtype.kind)
     }
     first, *others = comparison.problems
-    found = [_failure(result, first, model)]
+    found = [_failure(result, first)]
     for problem in others:
-        own = model if problem.kind in ("dtype", "shape") else with_cast_outputs(model, forms)
-        found.append(replace(_failure(result, problem, own), outputs=problem.outputs))
+        casts = {} if problem.kind in ("dtype", "shape") else forms
+        found.append(replace(_failure(result, problem), outputs=problem.outputs, casts=casts))
     return tuple(found)
 
 
-def _failure(result: Result, problem: OutputProblem, model: bytes) -> Result:
+def _failure(result: Result, problem: OutputProblem) -> Result:
     return replace(
         result,
         stage=Stage.COMPARE,
@@ -91,26 +88,7 @@ def _failure(result: Result, problem: OutputProblem, model: bytes) -> Result:
         blame=SPEC if problem.unsettled else UNKNOWN,
         message=problem.message,
         comparison=OutputComparison(problems=(problem,)),
-        model=model,
     )
-
-
-def with_cast_outputs(model: bytes, dtypes: Mapping[int, np.dtype[Any]]) -> bytes:
-    """A serialised model with a ``Cast`` to a dtype behind some of its outputs, by place.
-
-    What is wrong with values that come in a wrong dtype can be examined like any other wrong result then.
-    """
-    if not model or not dtypes:
-        return model
-    changed = onnx.load_model_from_string(model)
-    for place, dtype in dtypes.items():
-        output = changed.graph.output[place]
-        element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
-        name = f"{output.name}_cast"
-        changed.graph.node.append(onnx.helper.make_node("Cast", [output.name], [name], to=element))
-        output.name = name
-        output.type.tensor_type.elem_type = element
-    return bytes(changed.SerializeToString())
 
 
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
@@ -140,6 +118,7 @@ class Executor:
         self._worker = worker
         self._settings = task.settings
         self._route = task.route
+        worker.kept.begin(task.serial)
         self._kind: CaseKind = Calls()
         if task.model is not None:
             # First: a rule may be for an operator that the model's file defines.
@@ -266,8 +245,8 @@ class Executor:
                 comparison = self._judged(reference, wanted, outputs, run_again(session, feeds))
                 if comparison.problems:
                     got = [outputs[i] for i in wanted]
-                    model = self._kept_model(converted, member)
-                    more = wrong_results(result, comparison, reference.expected, got, model)
+                    kept = replace(result, graph_kind=self._kept_kind(converted, member))
+                    more = wrong_results(kept, comparison, reference.expected, got)
                     result = replace(result, further=more)
             found.append(result)
         return found
@@ -384,9 +363,9 @@ class Executor:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
             elif comparison.problems:
-                model = self._kept_model(converted, member)
                 got = [outputs[i] for i in places]
-                first, *further = wrong_results(result, comparison, reference.expected, got, model)
+                kept = replace(result, graph_kind=self._kept_kind(converted, member))
+                first, *further = wrong_results(kept, comparison, reference.expected, got)
                 wrong = replace(first, comparison=comparison, further=tuple(further))
                 result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
             if isinstance(reference, ModelReference):
@@ -493,7 +472,7 @@ class Executor:
             converted,
             blame=failure.blame,
             message=describe_error(failure.error),
-            model=self._kept_model(converted, member),
+            graph_kind=self._kept_kind(converted, member),
             **more,
         )
         rest = [case for case in pending[index] if case not in failed]
@@ -532,9 +511,12 @@ class Executor:
         is_call = self._task.model is None and not is_program(exported)
         return raising_part(exported, failure.error) if self._settings.blame and is_call else ""
 
-    def _kept_model(self, converted: Converted, member: Accepted) -> bytes:
-        """The part of the model that computes `member`, for the witnesses of its failure."""
-        return converted.alone(member) if self._settings.blame and self._task.model is None else b""
+    def _kept_kind(self, converted: Converted, member: Accepted) -> str:
+        """Keep the model of a failing structure for the witnesses, and return the kind of its graph."""
+        if not self._settings.blame or converted.graph is None or self._task.model is not None:
+            return ""
+        self._worker.kept.keep(converted, member)
+        return graph_kind(onnx.ModelProto.FromString(converted.alone(member)))
 
     def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
         """Send the same result for some cases; see `_result`."""

@@ -136,13 +136,9 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
     comparison = case.compare(outputs)
     note = excuse_for_problems(backend, case.arrays, comparison.problems)
     wrong = Outcome.NARROWED if note else Outcome.MISMATCH
+    outcome = wrong if comparison.problems else Outcome.PASS
     return CaseRun(
-        stage=Stage.COMPARE,
-        outcome=wrong if comparison.problems else Outcome.PASS,
-        artefact=artefact,
-        outputs=outputs,
-        comparison=comparison,
-        note=note,
+        stage=Stage.COMPARE, outcome=outcome, artefact=artefact, outputs=outputs, comparison=comparison, note=note
     )
 
 

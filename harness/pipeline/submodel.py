@@ -1,10 +1,14 @@
-"""Cut a batch's model down to some of its cases."""
+"""A model cut down to some of its cases, what kind of graph it is, and its outputs cast to other dtypes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 import onnx
+from onnx import AttributeProto
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -107,3 +111,40 @@ def owners(model: onnx.ModelProto, names: Iterable[str]) -> dict[str, set[str]]:
                         stack.append(consumer)
         result[name] = reached
     return result
+
+
+#: Attributes that say how an operator is meant; others hold numbers of the call.
+_TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}
+
+
+def graph_kind(model: onnx.ModelProto) -> str:
+    """Return a digest of what a graph is made of, whatever its sizes, dtypes and numbers are: its operators in order,
+    with the attributes that are words or whole numbers."""
+    parts = [
+        (node.domain, node.op_type, sorted((a.name, _telling(a)) for a in node.attribute)) for node in all_nodes(model)
+    ]
+    return hashlib.blake2b(repr(parts).encode(), digest_size=8).hexdigest()
+
+
+def _telling(attribute: AttributeProto) -> str:
+    field = _TELLING.get(attribute.type)
+    return repr(getattr(attribute, field)) if field else ""
+
+
+def with_cast_outputs(model: onnx.ModelProto, dtypes: Mapping[int, np.dtype[Any]]) -> onnx.ModelProto:
+    """Return a model with a ``Cast`` to a dtype behind some of its outputs, by place.
+
+    What is wrong with values that come in a wrong dtype can then be examined like any other wrong result.
+    """
+    if not dtypes:
+        return model
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for place, dtype in dtypes.items():
+        output = changed.graph.output[place]
+        element = onnx.helper.np_dtype_to_tensor_dtype(dtype)
+        name = f"{output.name}_cast"
+        changed.graph.node.append(onnx.helper.make_node("Cast", [output.name], [name], to=element))
+        output.name = name
+        output.type.tensor_type.elem_type = element
+    return changed

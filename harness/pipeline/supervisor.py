@@ -82,6 +82,8 @@ class Supervisor:
         self._waited_for: set[tuple[str, str, str]] = set()
         #: Backend name → version and device, as the worker found them.
         self.backends: dict[str, Started] = {}
+        #: The number of the latest task that `run` was given.
+        self.serial = 0
         #: What a person should know of the converters that took part.
         self.notes: list[str] = []
 
@@ -103,7 +105,8 @@ class Supervisor:
 
     def run(self, task: Task) -> Iterator[list[Result]]:
         """Carry out `task`: one `Result` per case and backend, in lists as they come."""
-        stack = [task]
+        self.serial += 1
+        stack = [replace(task, serial=self.serial)]
         #: Groups during which the process died in company → how.
         accused: dict[int, str] = {}
         while stack:

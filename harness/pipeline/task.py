@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
+
+import numpy as np
 
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import OutputComparison
@@ -66,6 +68,7 @@ class Task:
     Attributes:
         route: The way up to the backends, which share its artefact.
         model: The model that the groups are runs of; None for calls and programs.
+        serial: The number of the task; its parts, after a death, keep it.
         hung: Of backends that are waited for less with these groups, why, as a message ends.
     """
 
@@ -76,6 +79,7 @@ class Task:
     backends: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
     model: ModelSource | None = None
+    serial: int = 0
     hung: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -117,7 +121,9 @@ class Result:
 
     Attributes:
         diagnosis: Of a failure, once witnesses have been asked.
-        model: Of a failure from `LOAD` on: what was loaded, cut down to the case's group, serialised.
+        graph_kind: Of a failure from `LOAD` on that is to be examined: the kind of the graph that was loaded, which the
+            worker keeps; "" where there is no graph.
+        casts: Output → the dtype that it must be cast to before its values can be examined.
         outputs: Of a wrong result: the outputs that it is about; none for all.
         further: Of a failure: what else is wrong with the case, each as if it were the only failure.
         onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
@@ -136,7 +142,8 @@ class Result:
     message: str = ""
     comparison: OutputComparison | None = None
     rule: str = ""
-    model: bytes = b""
+    graph_kind: str = ""
+    casts: Mapping[int, np.dtype[Any]] = field(default_factory=dict)
     opset: int | None = None
     convert_ms: float | None = None
     load_ms: float | None = None

@@ -21,6 +21,7 @@ from harness.core.recent import Recent
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Answered
+from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
@@ -69,6 +70,8 @@ class WorkerProcess:
         self._converters: dict[tuple[str, bool, tuple[str, ...], tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
         self._model: tuple[ModelSource, LoadedModel] | None = None
+        #: The models of the failing cases of the latest task.
+        self.kept = KeptModels()
         #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
         self.answered: Recent[Hashable, Answered] = Recent(_CASES_KEPT)
 

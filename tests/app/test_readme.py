@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ from harness_sessions import Program, Sessions
 from playwright.sync_api import expect
 from warm_starts import run
 
+from harness.pipeline.run_case import run_case
 from harness.present.evidence import RULES
 from harness.record import store
 
@@ -86,6 +88,7 @@ def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
         "cases/mine.py",
         "harness/run/backends/tract_briefly.py",
         "harness/convert/converters/unoptimised.py",
+        "harness/convert/transforms/float16.py",
         "harness/blame/witnesses/one_thread.py",
         "harness/present/dashboard/page/js/view_families.js",
         "my_rules.py",
@@ -102,19 +105,19 @@ def walked(extended: Extended) -> Path:
     extended.run(
         *("pytest", "harness", "--examples", "40", "--record-only", *operators),
         *("--backend", "tract-briefly", "--backend", "ort-cpu"),
-        *("--converter", "unoptimised", "--converter", "dynamo"),
+        *("--converter", "unoptimised", "--converter", "dynamo", "--converter", "dynamo+float16"),
         *("--results-dir", "run", "-p", "no:cacheprovider"),
     )
     return extended.copy / "run"
 
 
-def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walked: Path) -> None:
+def test_an_operator_a_backend_a_converter_a_transform_and_a_witness_are_one_file_each(walked: Path) -> None:
     verdicts = list(store.verdicts(walked))
     took_part = {(v.overload, v.converter, v.backend) for v in verdicts}
     assert took_part == {
         (operator, converter, backend)
         for operator in ("aten.flatten_dense_tensors.default", CELU)
-        for converter in ("unoptimised", "dynamo")
+        for converter in ("unoptimised", "dynamo", "dynamo+float16")
         for backend in ("tract-briefly", "ort-cpu")
     }
     ends = {
@@ -124,6 +127,12 @@ def test_an_operator_a_backend_a_converter_and_a_witness_are_one_file_each(walke
     # As harness/README.md says of tract 0.23.
     assert ends["tract-briefly"] & ends["ort-cpu"]
     assert any("PyTorch gives the same result on one thread." in v.evidence for v in verdicts)
+
+
+def test_the_way_of_a_case_is_listed_as_it_is() -> None:
+    (listed,) = re.findall(r"```python\n(def run_case\(.*?)```", HOUSE, re.DOTALL)
+    assert listed == inspect.getsource(run_case)
+    assert len(listed.splitlines()) <= 40
 
 
 def test_a_column_is_two_files(walked: Path) -> None:

@@ -10,10 +10,9 @@ from failure_contexts import words_of
 
 from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
-from harness.blame.testimony import FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
-from harness.core.route import Route
+from harness.pipeline.task import Result
 
 F, R = Finding, Role
 SAME = (R.RUNTIME, F.SAME)
@@ -117,15 +116,18 @@ REFUSALS: list[tuple[str, Outcome, list[tuple[Role, Finding]]]] = [
 ]
 
 
+def ended(stage: Stage, outcome: Outcome, message: str = "") -> Result:
+    return Result(case=(0, 0), backend="ort-cpu", stage=stage, outcome=outcome, message=message)
+
+
 def heard(said: list[tuple[Role, Finding]]) -> list[Said]:
     return [Said(role, finding, f"{role} says {finding}.") for role, finding in said]
 
 
 @pytest.mark.parametrize(("blame", "said"), MISMATCHES)
 def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     for order in (said, said[::-1]):
-        decision = decide(failure, heard(order))
+        decision = decide(Outcome.MISMATCH, heard(order))
         assert decision.blame == blame
         # Everybody is heard.
         assert {(t.role, t.finding) for t in decision.testimony} == set(said)
@@ -133,17 +135,12 @@ def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
 
 @pytest.mark.parametrize(("blame", "outcome", "said"), REFUSALS)
 def test_models_that_do_not_run(blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]) -> None:
-    for stage in (Stage.LOAD, Stage.RUN):
-        assert (
-            decide(FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu")), heard(said)).blame
-            == blame
-        )
+    assert decide(outcome, heard(said)).blame == blame
 
 
 def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cuda"))
     related = Said(Role.RUNTIME, Finding.SAME, "ort-cpu agrees.", independent=False)
-    assert decide(failure, [related]).blame == "unknown"
+    assert decide(Outcome.MISMATCH, [related]).blame == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -160,9 +157,7 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     ],
 )
 def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
-    decision = at_once(
-        FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu"), "the first line\nthe second")
-    )
+    decision = at_once(ended(stage, outcome, "the first line\nthe second"), "dynamo")
     assert decision is not None
     assert decision.blame == blame
     assert "the first line" in words_of(decision)
@@ -171,7 +166,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
 
 def test_what_needs_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
-        assert at_once(FailureSummary(stage, outcome, Route(converter="dynamo", backend="ort-cpu"))) is None
+        assert at_once(ended(stage, outcome), "dynamo") is None
 
 
 # The specification

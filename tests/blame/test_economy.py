@@ -143,7 +143,8 @@ def decided(converter: Converter, *, example: bool) -> tuple[Decision, list[str]
         return converter if name == converter.name else converter_called(name)
 
     asked: list[str] = []
-    return examine(FailureContext(failure, context.settings, started, start, {}), frozenset(), asked.append), asked
+    again = FailureContext(failure, context.settings, started, start, {}, model=context.model)
+    return examine(again, frozenset(), asked.append), asked
 
 
 def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translated() -> None:
@@ -262,7 +263,7 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         context = trial_of(call, model=model, backend="onnx-reference")
         failure = replace(context.failure, group=Group(index, call, ((0, call),)))
         (said,) = ask_decomposition.testify(
-            FailureContext(failure, context.settings, lambda name: exporter, start, exports)
+            FailureContext(failure, context.settings, lambda name: exporter, start, exports, model=model)
         )
         assert "but dynamo translates the operator itself" in sentence(said)
     assert len(exporter.exports) == 1

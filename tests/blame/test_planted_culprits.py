@@ -42,7 +42,7 @@ from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Group, Result, Settings
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(14)
@@ -102,15 +102,18 @@ class Honest:
 
     def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Decision:
         """What blame makes of the failure."""
-        failure = Failure(
-            index=0,
-            group=Group(0, self.call, ((0, self.call),)),
-            case=0,
-            route=Route(converter=self.converter, backend="ort-cpu"),
+        result = Result(
+            case=(0, 0),
+            backend="ort-cpu",
             stage=Stage.COMPARE,
             outcome=Outcome.MISMATCH,
             message="values: planted",
-            model=model.SerializeToString(),
+        )
+        failure = Failure(
+            index=0,
+            result=result,
+            route=Route(converter=self.converter, backend="ort-cpu"),
+            group=Group(0, self.call, ((0, self.call),)),
             thorough=True,
         )
 
@@ -121,7 +124,8 @@ class Honest:
             return exporter if exporter is not None and name == self.converter else converter(name)
 
         settings = Settings(last_witnesses=())
-        return examine(FailureContext(failure, settings, find, start, {}), frozenset(), lambda name: None)
+        context = FailureContext(failure, settings, find, start, {}, model=model)
+        return examine(context, frozenset(), lambda name: None)
 
 
 def honest_cases(seed: int, names: Sequence[str], converters: Sequence[str]) -> Iterator[Honest]:

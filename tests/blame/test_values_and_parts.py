@@ -13,7 +13,6 @@ from harness.blame.decide import decide
 from harness.blame.examine import examine
 from harness.blame.examined_failures import with_blame
 from harness.blame.nodes.definition import VALUE_LIMITS, operator_text
-from harness.blame.testimony import FailureSummary
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
@@ -55,9 +54,8 @@ def test_indices_are_looked_at(indices: list[int], invalid: bool) -> None:
 
 
 def test_a_wrong_result_of_an_invalid_node_is_the_converters() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     said = [Testimony(Role.NODES, Finding.INVALID, "invalid-node"), Testimony(Role.RUNTIME, Finding.RIGHT, "model")]
-    assert decide(failure, said).rule == "invalid-node"
+    assert decide(Outcome.MISMATCH, said).rule == "invalid-node"
 
 
 WIDE = TensorSpec((3,), "float64", (1,), 0, Literal((2.0, -1.0, 0.5)))
@@ -124,9 +122,10 @@ def test_pytorch_leaves_the_range_only_where_the_backend_has_the_truth() -> None
 
 
 def test_two_independent_agreements_outvote_a_definition() -> None:
-    failure = FailureSummary(Stage.COMPARE, Outcome.MISMATCH, Route(converter="dynamo", backend="ort-cpu"))
     wrong = Testimony(Role.NODES, Finding.WRONG, "wrong-node")
     same = Testimony(Role.RUNTIME, Finding.SAME, "other-backend", independent=True)
     defined = Testimony(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition")
-    assert decide(failure, [wrong, same]).blame == decide(failure, [wrong, defined]).blame == "backend"
-    assert decide(failure, [wrong, same, defined]).blame == "pytorch"
+    assert (
+        decide(Outcome.MISMATCH, [wrong, same]).blame == decide(Outcome.MISMATCH, [wrong, defined]).blame == "backend"
+    )
+    assert decide(Outcome.MISMATCH, [wrong, same, defined]).blame == "pytorch"

@@ -19,7 +19,7 @@ from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Group, Result, Settings
 from harness.present.evidence import evidence
 from harness.run.backend import BACKENDS, Backend
 
@@ -53,18 +53,15 @@ def trial_of(
     structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
     if model is None:
         model = export_alone(converter_called(converter), structure, route)
-    failure = Failure(
-        index=0,
-        group=Group(0, calls[0], tuple(enumerate(calls))),
-        case=len(calls) - 1,
-        route=route,
+    result = Result(
+        case=(0, len(calls) - 1),
+        backend=backend,
         stage=Stage.COMPARE if outcome is Outcome.MISMATCH else stage,
         outcome=outcome,
         message="values: planted",
-        model=model.SerializeToString(),
-        thorough=False,
     )
-    return FailureContext(failure, settings, converter_called, start, {})
+    failure = Failure(index=0, result=result, route=route, group=Group(0, calls[0], tuple(enumerate(calls))))
+    return FailureContext(failure, settings, converter_called, start, {}, model=model)
 
 
 def graph_of_nodes(

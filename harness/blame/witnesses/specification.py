@@ -108,7 +108,7 @@ def _hangs_on(
         repaired = question.repair(context.model, asking)
         return context.find(context.ask(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
-        said = context.failure.message + (context.plain.error if context.plain else "")
+        said = context.failure.result.message + (context.plain.error if context.plain else "")
         if context.got is None:
             return any(n.op_type in said for n in asking)
         # Values are open, and no shape and no dtype.
