@@ -18,7 +18,7 @@ from gpu_judging import BESIDE, DEPENDENT, NotRun, Rows
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.route import Route
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.plan.unit import Unit, run_unit
@@ -174,7 +174,7 @@ class GpuChecks:
             overload="aten.neg.default",
             route=Route(converter="dynamo"),
             backends=(faulty, BESIDE),
-            replay=tuple(Replayed(call, None) for call in calls),
+            sources=(FromRecord.of_calls(calls),),
             settings=Settings(blame=False),
         )
         with Supervisor(timeout=LONG) as supervisor:

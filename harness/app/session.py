@@ -258,11 +258,7 @@ def in_words(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 def corpus_of(unit: Unit) -> Corpus | None:
     """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
-    if unit.replay is None:
-        for source in unit.sources:
-            if isinstance(source, FromCorpus):
-                return source.corpus
-    return None
+    return next((source.corpus for source in unit.sources if isinstance(source, FromCorpus)), None)
 
 
 def _memory(unit: Unit) -> Memory | None:

@@ -36,7 +36,7 @@ from harness.explain.operator import (
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.stages import emitted_opset
@@ -289,7 +289,7 @@ def _run(
                     overload=name,
                     route=Route.parse(converter),
                     backends=tuple(backends),
-                    replay=tuple(Replayed(call, None) for call in drawn),
+                    sources=(FromRecord.of_calls(drawn),),
                     settings=Settings(blame=False),
                 )
                 verdicts = [verdict for rows in run_unit(unit, supervisor) for verdict in rows]

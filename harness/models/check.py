@@ -26,7 +26,7 @@ from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage,
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.remedies import Remedy, tried_remedies
@@ -310,7 +310,7 @@ def _calls_alone(
             overload=overload,
             route=replace(unit.route, dynamic=dynamic),
             backends=unit.backends,
-            replay=tuple(replayed),
+            sources=(FromRecord(tuple(replayed)),),
             settings=unit.settings,
         )
         for verdicts in run_unit(alone, supervisor):

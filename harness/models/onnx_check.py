@@ -53,7 +53,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import run_model
 from harness.pipeline.model_task import ModelSource, NoModel
 from harness.pipeline.program import export_alone
-from harness.pipeline.stages import StageFailure, load_stage, run_stage
+from harness.pipeline.stages import StageFailure, load_stage, run_artefact, run_stage
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
@@ -346,7 +346,7 @@ class _Trial:
         self._announce(Stage.COMPARE)
         if isinstance(got, StageFailure):
             return OnnxRun(label, str(got.stage), "error", one_line(got.error)[:400])
-        plain = _outputs(self._plain, self._model, inputs)
+        plain = run_artefact(self._plain, self._model, inputs)
         if isinstance(plain, StageFailure):
             return OnnxRun(label, "compare", "pass")
         wrong = self._difference(self._model, inputs, plain, got)
@@ -385,7 +385,7 @@ class _Trial:
                 array = numpy_helper.to_array(tensor)
                 if str(array.dtype) in PRECISION:
                     tensor.CopyFrom(numpy_helper.from_array(_moved(array, random), tensor.name))
-            outputs = _outputs(self._plain, altered, {n: _moved(a, random) for n, a in inputs.items()})
+            outputs = run_artefact(self._plain, altered, {n: _moved(a, random) for n, a in inputs.items()})
             if isinstance(outputs, StageFailure):
                 continue
             for i, (now, then) in enumerate(zip(outputs, plain, strict=True)):
@@ -395,7 +395,7 @@ class _Trial:
 
     def _guilty_passes(self, inputs: Feeds) -> dict[str, Any]:
         backend = self._backend
-        plain = _outputs(self._plain, self._model, inputs)
+        plain = run_artefact(self._plain, self._model, inputs)
         if backend is self._plain or isinstance(plain, StageFailure):
             return {}
         if not isinstance(backend, HasGraphPasses):
@@ -403,7 +403,7 @@ class _Trial:
 
         def is_right(names: Sequence[str]) -> bool:
             self._alive()
-            got = _outputs(backend.without(names), self._model, inputs)
+            got = run_artefact(backend.without(names), self._model, inputs)
             return not isinstance(got, StageFailure) and not self._difference(self._model, inputs, plain, got)
 
         return {"optimiser": True, "passes": fewest(backend.passes(), is_right)}
@@ -427,8 +427,8 @@ class _Trial:
 
     def _failure_of(self, model: onnx.ModelProto, feeds: Feeds, *, plainly_right: bool) -> GraphPart | None:
         """How a part fails; None where it does not, or fails without optimisations and may not."""
-        got = _outputs(self._backend, model, feeds)
-        plain = _outputs(self._plain, model, feeds) if plainly_right or not isinstance(got, StageFailure) else got
+        got = run_artefact(self._backend, model, feeds)
+        plain = run_artefact(self._plain, model, feeds) if plainly_right or not isinstance(got, StageFailure) else got
         serialised = model.SerializeToString()
         if isinstance(plain, StageFailure):
             if plainly_right:
@@ -573,11 +573,6 @@ def _small_steps(graph: SteppedGraph, model: onnx.ModelProto, inputs: Feeds, pla
         for step in graph.steps
         if sum(sizes.get(name, 0) for name in (*step.inputs, *step.outputs)) <= _MOST_ELEMENTS
     }
-
-
-def _outputs(backend: Backend, model: onnx.ModelProto, inputs: Feeds) -> tuple[Array, ...] | StageFailure:
-    session = load_stage(backend, model, None)
-    return session if isinstance(session, StageFailure) else run_stage(session, inputs)
 
 
 def _moved(array: Array, random: np.random.Generator) -> Array:

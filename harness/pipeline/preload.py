@@ -39,7 +39,7 @@ _stop_if_left()
 from harness.convert.converter import CONVERTERS  # noqa: E402
 from harness.convert.torch_private import hide_gpus  # noqa: E402
 from harness.generate.case_library import load_cases  # noqa: E402
-from harness.pipeline import case_runner, worker  # noqa: E402
+from harness.pipeline import run_batch, worker  # noqa: E402
 from harness.run.backend import BACKENDS  # noqa: E402
 
 torch.set_num_threads(1)
@@ -85,4 +85,4 @@ if _SERVES:
     # Taking all of it down in good order takes a second; whoever reads this process's output waits for that.
     atexit.register(os._exit, 0)
 
-__all__ = ["case_runner", "worker"]
+__all__ = ["run_batch", "worker"]

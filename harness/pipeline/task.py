@@ -72,7 +72,7 @@ class Task:
         hung: Of backends that are waited for less with these groups, why, as a message ends.
     """
 
-    handler: ClassVar[str] = "harness.pipeline.case_runner:carry_out"
+    handler: ClassVar[str] = "harness.pipeline.run_batch:run_batch"
 
     groups: tuple[Group, ...]
     route: Route

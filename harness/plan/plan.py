@@ -17,7 +17,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
@@ -380,8 +380,7 @@ def _units(
                 examples=examples,
                 values=options.values,
                 dtypes=options.dtypes or None,
-                sources=tuple(asked),
-                replay=replay,
+                sources=tuple(asked) if replay is None else (FromRecord(replay),),
                 settings=replace(_settings(options), batch_size=together),
             )
         )

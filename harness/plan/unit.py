@@ -27,7 +27,7 @@ from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
-from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
@@ -137,7 +137,6 @@ class Unit:
             the usual number.
         dtypes: Restrict to these; None for all that the operator takes.
         sources: Where invocations come from, in the order in which they are run.
-        replay: Recorded invocations to run in place of those; None to ask the sources.
         model: The model whose runs are the cases; None for an operator.
     """
 
@@ -149,7 +148,6 @@ class Unit:
     values: int | None = None
     dtypes: tuple[str, ...] | None = None
     sources: tuple[Source, ...] = (Generated(),)
-    replay: tuple[Replayed, ...] | None = None
     settings: Settings = field(default_factory=Settings)
     model: ModelSource | None = None
 
@@ -333,8 +331,9 @@ def find_groups(
     parts: list[tuple[str, tuple[Group, ...]]] = []
     seen: set[tuple[str, str]] = set()
     index = itertools.count()
-    for source in unit.sources if unit.replay is None else (FromRecord(unit.replay),):
-        found = source.find(request) if unit.replay is not None else _found(source, request)  # type: ignore[arg-type]
+    for source in unit.sources:
+        # What is replayed is not asked for again.
+        found = source.find(request) if isinstance(source, FromRecord) else _found(source, request)  # type: ignore[arg-type]
         for said in found.notices:
             notice(said)
         groups: list[Group] = []

@@ -31,7 +31,7 @@ from harness.generate import provider
 from harness.generate.draws import invocations
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.provider import StableProvider
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.reproduce.program_shrink import plainer_programs
@@ -195,7 +195,7 @@ class Evaluator:
 
     def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
         settings = replace(self._place.settings, blame=blame)
-        unit = replace(self._place, replay=tuple(subjects), settings=settings)
+        unit = replace(self._place, sources=(FromRecord(tuple(subjects)),), settings=settings)
         self.evaluations += len(subjects)
         self.budget.evaluations_left -= len(subjects)
         return {

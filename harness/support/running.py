@@ -16,7 +16,7 @@ from harness.core.invocation import Invocation
 from harness.core.overloads import match
 from harness.generate.call_traits import is_everyday
 from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.models.capture import Capture
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options
@@ -159,7 +159,7 @@ def _captured(asked: str, capture: Capture, options: Options, supervisor: Superv
     verdicts = [
         verdict
         for overload, replayed in calls.items()
-        for verdict in _verdicts(replace(unit, overload=overload, replay=tuple(replayed)), supervisor)
+        for verdict in _verdicts(replace(unit, overload=overload, sources=(FromRecord(tuple(replayed)),)), supervisor)
     ]
     problem = "; ".join(f"not run: {why}" for why in capture.left_out)
     found = tuple(operator_support(map(vars, verdicts)))

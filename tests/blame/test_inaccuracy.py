@@ -14,7 +14,7 @@ from harness.compare.verdict import Outcome, Verdict, is_judged
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
@@ -25,7 +25,10 @@ from harness.record.writer import RunWriter
 def outcomes(call: Invocation) -> list[tuple[Outcome, str, str, str]]:
     load_cases()
     unit = Unit(
-        overload=call.overload, route=Route(converter="dynamo"), backends=("ort-cpu",), replay=(Replayed(call, None),)
+        overload=call.overload,
+        route=Route(converter="dynamo"),
+        backends=("ort-cpu",),
+        sources=(FromRecord.of_calls([call]),),
     )
     with Supervisor(timeout=60) as supervisor:
         verdicts = [v for found in run_unit(unit, supervisor) for v in found]

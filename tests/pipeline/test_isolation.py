@@ -39,7 +39,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core import isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import Settings
@@ -355,7 +355,7 @@ def test_a_fault_of_the_harness_is_nobody_elses() -> None:
     bad = Invocation("aten.neg.default", (("self", TensorSpec(shape, "float32", (1,), 0, unknown)),))
     good = unary("aten.neg.default", [1.0, 2.0])
     unit = literal_unit([good], backends=["ort-cpu"])
-    unit = replace(unit, route=replace(unit.route, dynamic=True), replay=(Replayed(good, bad),))
+    unit = replace(unit, route=replace(unit.route, dynamic=True), sources=(FromRecord((Replayed(good, bad),)),))
     with Supervisor(timeout=30) as supervisor:
         (verdict,) = [v for verdicts in run_unit(unit, supervisor) for v in verdicts]
         (next_,) = [

@@ -21,7 +21,7 @@ from recorded_rows import (
 
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.plan.unit import Unit
 from harness.record import store
 
@@ -121,6 +121,6 @@ def literal_unit(
         overload=invocations[0].overload,
         route=Route(converter=converter, rules=tuple(rules)),
         backends=tuple(backends),
-        replay=tuple(Replayed(invocation, None) for invocation in invocations),
+        sources=(FromRecord.of_calls(invocations),),
         **more,
     )

@@ -25,7 +25,7 @@ from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
@@ -87,7 +87,7 @@ def judged_by_harness(labels: Iterable[Label]) -> Iterator[tuple[Label, str, Ver
                 overload=label.invocation.overload,
                 route=Route.parse(label.converter),
                 backends=(label.backend,),
-                replay=tuple(Replayed(i, None) for i in dict.fromkeys([label.exported, label.invocation])),
+                sources=(FromRecord.of_calls(dict.fromkeys([label.exported, label.invocation])),),
             )
             (verdict,) = [
                 verdict

@@ -12,7 +12,7 @@ from harness.gate.baseline.cells import DRAWN_SOURCES, CellKey, cells_of, code_o
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
-from harness.generate.sources.recorded import Replayed
+from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 
@@ -124,7 +124,7 @@ def _run_again(
         again = replace(
             unit,
             backends=tuple(b for b in unit.backends if any(v.backend == b for v in left.values())),
-            replay=tuple(dict.fromkeys(_replayed(v) for v in left.values())),
+            sources=(FromRecord(tuple(dict.fromkeys(_replayed(v) for v in left.values()))),),
             # Whose defect it is does not change how it ends.
             settings=replace(unit.settings, blame=False),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +60,11 @@ class FromRecord:
 
     replayed: tuple[Replayed, ...]
     name = "replay"
+
+    @classmethod
+    def of_calls(cls, calls: Iterable[Invocation]) -> FromRecord:
+        """Return the source of some calls that are exported as they are."""
+        return cls(tuple(Replayed(call, None) for call in calls))
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""

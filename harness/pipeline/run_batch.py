@@ -94,9 +94,9 @@ def _failure(result: Result, problem: OutputProblem) -> Result:
 _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
 
-def carry_out(task: Task, worker: WorkerProcess) -> None:
-    """Run the task's cases in a worker; one `Result` per case and backend is sent."""
-    Executor(task, worker).execute()
+def run_batch(task: Task, worker: WorkerProcess) -> None:
+    """Run the task's cases in a worker, and send one `Result` per case and backend: those of `run_case`."""
+    BatchRunner(task, worker).execute()
 
 
 #: How ONNX says that an operator does not take a dtype, which a runtime may anyway. Of a graph that is
@@ -110,8 +110,8 @@ _LARGE = 500
 _QUICK = 0.5
 
 
-class Executor:
-    """Carries out a task with its converter and backends; says each `Step` before the step is taken."""
+class BatchRunner:
+    """Runs a task with its converter and backends, and announces each `Step` before it is taken."""
 
     def __init__(self, task: Task, worker: WorkerProcess) -> None:
         self._task = task
