@@ -1,13 +1,11 @@
 """Which failures of a unit are examined, and what the others inherit.
 
-Whether what a witness may still say could change the blame. Pure.
-
-Of the wrong results of a structure that say the same one is examined. Where it is the graph's or the
-runtime's the others inherit; else each is examined by itself, since PyTorch's own errors and what a
-specification leaves open depend on the values. Of structures whose graphs are of the same kind a few are looked
-into first, and where these agree on the graph or the runtime the rest inherits as well. A model that cannot
-be loaded or run fails by its structure: of the failures that say the same, the smallest structures are looked
-into and some whose graphs are of other kinds; where these agree the rest inherits, else more are examined.
+1. Failures are sorted into kinds: the backend, the stage, the outcome and what they say.
+2. Of wrong results of one kind, a few structures whose graphs are alike are examined first. Where these agree that it
+   is the converter's or the runtime's, the rest inherits. Else each structure is examined, then each case, since
+   PyTorch's own errors and what a specification leaves open depend on the values.
+3. A model that cannot be loaded or run fails by its structure: the smallest structures are examined and some whose
+   graphs are of other kinds. Where these agree the rest inherits, else more are examined.
 """
 
 from __future__ import annotations

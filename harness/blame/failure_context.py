@@ -1,12 +1,7 @@
-"""One failing case in the worker process, with what witnesses need to examine it.
+"""One failing case in the worker process, with the means to look into it.
 
-A call with other numbers in its tensors.
-
-What the export before the exporter's optimiser gives.
-
-Which outputs and elements of a wrong result are in question, and what becomes of them node by node.
-
-One failing case in the worker process, with what witnesses need to look at it.
+A witness sends the case along its route again with one thing changed: another backend, no optimisations, another
+converter, other values. What the contexts of a task have in common (exports, loaded models) is made once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""What travels between the process that supervises and the process that works: plain values.
-
-How the record says that a case ran on the CPU although the backend's device is another.
-"""
+"""What travels between the session and a worker: plain values."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from harness.blame.examined_failures import FailureKind, not_examined, signature, with_blame
 from harness.compare.diagnosis import Diagnosis
@@ -34,6 +34,16 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, MemberKey, Result, Settings, Task
+
+#: Columns that are fields of a result, and those that are of its comparison.
+_RESULT_COLUMNS = (
+    *("stage", "outcome", "blame", "message", "rule", "opset", "placement", "onnx_operators"),
+    *("convert_ms", "load_ms", "run_ms"),
+)
+_COMPARISON_COLUMNS = (
+    *("max_abs_error", "max_rel_error", "max_ulp_error", "needed_rtol", "needed_atol"),
+    *("mismatched_elements", "total_elements"),
+)
 
 
 def verdict_of(
@@ -62,28 +72,12 @@ def verdict_of(
         source=source,
         converter=route.export,
         converter_version=converter_version,
-        opset=result.opset,
         backend=result.backend,
         backend_version=backend.version if backend else "",
         device=backend.device if backend else "",
-        stage=result.stage,
-        outcome=result.outcome,
-        blame=result.blame,
         signature=signature(result),
-        message=result.message,
-        rule=result.rule,
-        max_abs_error=comparison.max_abs_error if comparison else None,
-        max_rel_error=comparison.max_rel_error if comparison else None,
-        max_ulp_error=comparison.max_ulp_error if comparison else None,
-        needed_rtol=comparison.needed_rtol if comparison else None,
-        needed_atol=comparison.needed_atol if comparison else None,
-        mismatched_elements=comparison.mismatched_elements if comparison else 0,
-        total_elements=comparison.total_elements if comparison else 0,
-        convert_ms=result.convert_ms,
-        load_ms=result.load_ms,
-        run_ms=result.run_ms,
-        placement=result.placement,
-        onnx_operators=result.onnx_operators,
+        **{name: getattr(result, name) for name in _RESULT_COLUMNS},
+        **{name: getattr(comparison, name) for name in _COMPARISON_COLUMNS if comparison is not None},
         excused=comparison.excuses if comparison else "",
         problems=problems_text([_problem(one) for one in (result, *result.further)]),
         **_columns(result.diagnosis),
@@ -110,7 +104,7 @@ def _problem(result: Result) -> CaseProblem:
     )
 
 
-def _columns(diagnosis: Diagnosis | None) -> dict[str, str]:
+def _columns(diagnosis: Diagnosis | None) -> dict[str, Any]:
     """The columns that say what a diagnosis says."""
     if diagnosis is None:
         return {}
