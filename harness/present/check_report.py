@@ -74,11 +74,12 @@ def way_name(way: Way) -> str:
 def _way_row(way: Way) -> Row:
     failure = way.failure
     if failure is not None:
-        change = ModelRun.from_text(failure.model_run).change
-        inputs = f" with {change}" if change else ""
+        run = ModelRun.from_text(failure.model_run)
+        inputs = f" with {run.change}" if run.change else ""
         passed = sum(o.outcome is Outcome.PASS for o in way.outcomes)
         of_all = f"; {passed} of {len(way.outcomes)} runs are right" if passed else ""
-        message = informative_line(failure.message)
+        # What tracing has fixed says more than the failure that it leads to.
+        message = informative_line(failure.message) if run.traced is None else failure.signature
         return Row(way_name(way), f"{failure.outcome} at {failure.stage}{inputs}{of_all}: {message}")
     outcomes = {o.outcome for o in way.outcomes}
     if outcomes == {Outcome.PASS}:
