@@ -5,11 +5,14 @@ from __future__ import annotations
 import onnx
 from harness_runs import unary
 
+from harness.blame.examined_failures import signature
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import ExportRequest, UnsupportedOperator
+from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
 from harness.pipeline.reference import run_reference
+from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Settings, Step, Task
 from harness.pipeline.worker import WorkerProcess
 
@@ -47,3 +50,20 @@ def test_calls_whose_dtype_a_runtime_lacks_are_set_apart_at_once() -> None:
     assert endings == {i: (Outcome.UNSUPPORTED, Outcome.PASS)[i % 2] for i in range(len(calls))}
     loads = [step.cases for step in said if isinstance(step, Step) and step.stage is Stage.LOAD]
     assert sum((1, 0) in cases for cases in loads) == 2
+
+
+def test_what_lacks_a_conversion_says_in_a_batch_what_it_says_alone() -> None:
+    # The exporter says whether it is for real or for complex numbers.
+    square = [TensorSpec((2, 2), dtype, (2, 1), 0, Literal((1.0, 0.0, 0.0, 1.0))) for dtype in ("float32", "complex64")]
+    calls = [Invocation("aten.matrix_exp.default", (("self", spec),)) for spec in square]
+    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
+
+    def said(batch_size: int) -> dict[int, str]:
+        settings = Settings(blame=False, batch_size=batch_size)
+        with Supervisor() as supervisor:
+            ran = supervisor.run(Task(groups, Route(converter="dynamo"), ("ort-cpu",), settings))
+            return {r.case[0]: signature(r) for results in ran for r in results}
+
+    alone = said(1)
+    assert said(64) == alone
+    assert alone[0] != alone[1]

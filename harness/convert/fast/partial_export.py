@@ -317,27 +317,33 @@ class PartialExport:
     def _uncut(self, calls: Sequence[int], lacking: Sequence[str]) -> Iterator[PartialResult]:
         """Export calls of a program that cannot be cut one by one."""
         results = iter(lacking)
-        failures: dict[str, Exception] = {}
+        failures: dict[tuple[str, bool], Exception] = {}
         for index in calls:
             operator = next(filter(None, [next(results) for _ in self._outputs[index]]), "")
-            if operator in failures:
-                yield PartialResult(calls=(index,), failure=failures[operator])
+            kind = operator, self._takes_complex(index)
+            if kind in failures:
+                yield PartialResult(calls=(index,), failure=failures[kind])
                 continue
             result = self._alone(index, self._captured.program([index]), decomposed=False)
             yield result
             if operator and isinstance(result.failure, UnsupportedOperator):
-                failures[operator] = result.failure
+                failures[kind] = result.failure
+
+    def _takes_complex(self, index: int) -> bool:
+        """Whether a call has a complex tensor: the exporter says for which of both an operator has no conversion."""
+        return any(fake.is_complex() for fake in self._captured.capture(index).fakes)
 
     def _translated(self, calls: Sequence[int], parts: ProgramParts, lacking: Sequence[str]) -> Iterator[PartialResult]:
         """Translate the parts of a decomposed program that compute some calls."""
         place = {index: i for i, index in enumerate(calls)}
-        by_operator: dict[str, list[int]] = {}
+        by_operator: dict[tuple[str, bool], list[int]] = {}
         rest: list[int] = []
         for index in calls:
             operators = [lacking[i] for i in parts.results[place[index]] if lacking[i]]
-            (by_operator.setdefault(operators[0], []) if operators else rest).append(index)
+            kind = operators[0] if operators else "", self._takes_complex(index)
+            (by_operator.setdefault(kind, []) if operators else rest).append(index)
         for same in by_operator.values():
-            # All calls that lack the conversion of one operator fail in the same words.
+            # All calls that lack the conversion of one operator, for real or complex tensors, fail in the same words.
             result = self._alone(same[0], parts.of([place[same[0]]]))
             if isinstance(result.failure, UnsupportedOperator):
                 yield PartialResult(calls=tuple(same), failure=result.failure)
