@@ -17,7 +17,7 @@ from harness.core.route import Route
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset
-from harness.pipeline.submodel import extract, operators_behind
+from harness.pipeline.submodel import extract, graph_kind, operators_behind
 from harness.pipeline.task import Group, MemberKey, Step
 from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import AnyModel, Artefact
@@ -80,6 +80,7 @@ class Converted:
     convert_ms: float
     rule: str = ""
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
+    _kinds: dict[int, str] = field(default_factory=dict, compare=False)
 
     @cached_property
     def onnx_operators(self) -> Mapping[int, str]:
@@ -107,6 +108,15 @@ class Converted:
         if index not in self._alone:
             self._alone[index] = only(self.graph, [member]).SerializeToString()
         return self._alone[index]
+
+    def kind(self, member: Accepted) -> str:
+        """The kind of the graph that computes `member`; "" for an artefact of another kind."""
+        if self.graph is None:
+            return ""
+        index = member.group.index
+        if index not in self._kinds:
+            self._kinds[index] = graph_kind(only(self.graph, [member]))
+        return self._kinds[index]
 
     def part(self, members: Sequence[Accepted]) -> Converted:
         """The same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import onnx
-
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison, OutputProblem
@@ -43,7 +41,7 @@ from harness.pipeline.stages import (
     run_again,
     run_stage,
 )
-from harness.pipeline.submodel import graph_kind, owners
+from harness.pipeline.submodel import owners
 from harness.pipeline.task import Group, MemberKey, Result, Step, Task
 from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.torch_case import Calls, CaseKind
@@ -516,7 +514,7 @@ class BatchRunner:
         if not self._settings.blame or converted.graph is None or self._task.model is not None:
             return ""
         self._worker.kept.keep(converted, member)
-        return graph_kind(onnx.ModelProto.FromString(converted.alone(member)))
+        return converted.kind(member)
 
     def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
         """Send the same result for some cases; see `_result`."""
