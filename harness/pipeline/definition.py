@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import torch
 
 from harness.core.control_flow import is_flow_operator
 from harness.core.documents import with_causes
@@ -127,17 +129,25 @@ def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode]
 
 def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
     """What the operator's definition gives for a case, in the case's dtypes; None where it gives nothing."""
+    try:
+        results = _run_definition(invocation)
+        return None if results is None else tuple(map(to_numpy, results))
+    except (Circular, *REFUSALS):
+        return None
+
+
+def _run_definition(invocation: Invocation) -> Sequence[torch.Tensor] | None:
+    """Return the tensors that the operator's definition gives for a case; None where it has no definition.
+
+    Raises `Circular` where the definition comes back to the operator, and whatever the definition raises.
+    """
     found = definition_of(invocation)
     if found is None:
         return None
     call, in_its_place = found
     tensors = build_tensors(invocation)
-    try:
-        with quiet_call(), in_its_place:
-            results = output_tensors(call(tensors))
-        return tuple(map(to_numpy, results))
-    except (Circular, *REFUSALS):
-        return None
+    with quiet_call(), in_its_place:
+        return output_tensors(call(tensors))
 
 
 #: What PyTorch says, in no class of its own, of a tensor without values.
@@ -177,14 +187,8 @@ def _without_values(invocation: Invocation) -> Exception | None:
 
 
 def _decomposed(invocation: Invocation) -> Exception | None:
-    found = definition_of(invocation)
-    if found is None:
-        return None
-    call, in_its_place = found
-    tensors = build_tensors(invocation)
     try:
-        with quiet_call(), in_its_place:
-            call(tensors)
+        _run_definition(invocation)
     except Circular:
         return None
     except Exception as error:

@@ -221,18 +221,12 @@ def run_artefact(
     return tuple(chosen(outputs, run_again(session, feeds)))
 
 
-def run_or_raise(
-    backend: Backend,
-    model: AnyModel,
-    feeds: Mapping[str, Array],
-    shapes: Mapping[str, ShapeRange] | None = None,
-    chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
-) -> tuple[Array, ...]:
-    """Load and run a model that is known to run; raises the backend's own exception where it fails."""
-    found = run_artefact(backend, model, feeds, shapes, chosen)
-    if isinstance(found, StageFailure):
-        raise found.error
-    return found
+def run_or_raise(backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> tuple[Array, ...]:
+    """Load and run a model and return its outputs; raises the backend's own exception where it fails."""
+    outputs = run_artefact(backend, model, feeds)
+    if isinstance(outputs, StageFailure):
+        raise outputs.error
+    return outputs
 
 
 def _attempt(stage: Stage, step: Callable[[], _T]) -> _T | StageFailure:
