@@ -17,6 +17,7 @@ from harness.core.documents import describe_error
 from harness.pipeline.chain import CallAlone, Caller, run_calls
 from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group, Result
+from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import REFERENCE
 
 
@@ -95,11 +96,19 @@ def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext
 
 
 def departing_call_alone(context: FailureContext, divergence: Divergence) -> FailureContext | None:
-    """Return the failure of the call at which a model's wrong result begins; None where no call is wrong alone."""
+    """Return the failure of the call at which a model's wrong result begins; None where no call is wrong alone.
+
+    A large tensor is described by the range of its values, not by the values: PyTorch may reject a call whose arguments
+    belong together, which says nothing of the failure.
+    """
     route = replace(context.route, dynamic=False)
     caller = Caller(context.converter(context.failure.converter), [context.accused], route)
     for call in divergence.failing_calls:
-        alone = caller.run_call(call, run_reference(call))
+        try:
+            reference = run_reference(call)
+        except CallRejected:
+            continue
+        alone = caller.run_call(call, reference)
         if alone.run.outcome is Outcome.MISMATCH:
             return failure_of_call(context, alone)
     return None
