@@ -162,12 +162,14 @@ _EXACT = 64
 
 @dataclass(frozen=True)
 class Alone:
-    """An operator by itself.
+    """The result of an operator of a model that was exported and run by itself.
 
     Attributes:
-        invocation: The call, with arguments like those that it had in the model; None where it is none.
+        overload: The operator's name.
+        invocation: The call, with arguments like those that it had in the model; None where an invocation cannot
+            hold them.
         outcome: ``pass``, ``mismatch``, or ``error`` where it cannot be exported or run by itself.
-        message: In what way it is wrong.
+        message: How the result is wrong, or why there is none.
     """
 
     overload: str
@@ -184,17 +186,17 @@ def run_alone(
     backend: Backend,
     route: Route,
 ) -> list[Alone]:
-    """Each operator of a region on the values that PyTorch gives it there."""
+    """Export and run each operator of a region by itself, on the values that PyTorch gives it there."""
     with quiet_call():
         env = graph.compute(region.nodes, get)
 
     def value(node: Node) -> Any:
         return env[node] if node in env else get(node)
 
-    return [_one(graph, node, value, converter, backend, route) for node in region.operators]
+    return [_run_operator(graph, node, value, converter, backend, route) for node in region.operators]
 
 
-def _one(
+def _run_operator(
     graph: PyTorchGraph,
     node: Node,
     value: Callable[[Node], Any],
@@ -231,20 +233,23 @@ def _one(
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """What was found.
+    """The place where a model's result goes wrong, or why there is no single place.
 
     Attributes:
+        backend: The name of the backend that ran the model.
         kind: ``none`` where the result is right; ``operator`` where a value departs; ``accumulated`` where
             none does; ``optimisation`` where none does and the backend is right without its optimisations;
             ``unknown`` where none does of those that could be compared.
         problem: What is wrong with the end result; "" where it is right.
-        module: Of the departure: the module of `operator`, by its path.
-        operator: Which operator departs: of several the first that is wrong by itself, else the last.
+        module: The path of the module that calls `operator`; "" where no value departs, as for those below.
+        operator: The operator that departs: of several the first that is wrong by itself, else the last.
         operators: The operators that the value is the result of, the last first.
-        node: Of the PyTorch graph.
+        node: The name of the value in the PyTorch graph.
+        onnx_node: The node that makes the value in the ONNX graph.
         detail: How the value differs.
-        alone: The operators by themselves.
-        checked: Values compared, of the `checkpoints` that could be.
+        alone: The results of `operators` by themselves, in the order in which the model calls them.
+        checked: The number of values that were compared.
+        checkpoints: The number of values that could be.
         not_run: Slices that could not be exported or run by themselves, in words.
     """
 
@@ -292,7 +297,7 @@ def _no_runs() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
 
 @dataclass
 class _Scan:
-    """One pass over the checkpoints."""
+    """The state of one pass over the checkpoints."""
 
     departure: Departure | None = None
     held: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -300,7 +305,7 @@ class _Scan:
     not_run: list[str] = field(default_factory=list)
 
     def value(self, graph: PyTorchGraph, node: Node) -> Any:
-        """What the backend made of a checkpoint, and else the graph's own."""
+        """Return the backend's value of a checkpoint, or the value of a placeholder or an attribute."""
         return self.held[node.name] if node.name in self.held else graph.value(node)
 
 
@@ -356,10 +361,10 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
 def _search(
     reference: ModelReference, got: Sequence[Array], graph: PyTorchGraph, values: BackendValues
 ) -> tuple[_Scan, str]:
-    """The checkpoints that were compared, and what is wrong with the end result.
+    """Compare the checkpoints, and return the scan and what is wrong with the end result ("" where it is right).
 
-    What is far off is found at a fraction of the cost; only then is every element looked at, and the end result
-    judged by what roundings explain, which takes several runs in float64.
+    The first scan finds large errors at a fraction of the cost. Only where it finds none is every element compared,
+    and the end result judged by what roundings explain, which takes several runs in float64.
     """
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:
@@ -380,7 +385,7 @@ def _is_right_unoptimised(
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:
-    """What a wrong or right result is where every value is explained by its inputs."""
+    """Return the `Divergence.kind` of a model none of whose values departs."""
     if not problem:
         return "none"
     if scan.not_run:
@@ -409,7 +414,7 @@ def _of_operator(
 ) -> Divergence:
     """The divergence of the operator in a departure's region that is guilty."""
     region, wrong = departure.region, departure.comparison
-    wrong_alone = (n for n, one in zip(region.operators, alone, strict=True) if one.outcome == "mismatch")
+    wrong_alone = (n for n, result in zip(region.operators, alone, strict=True) if result.outcome == "mismatch")
     # What is constant is folded into its reader, which is where it shows.
     guilty = next(wrong_alone, region.operators[-1])
     return Divergence(
