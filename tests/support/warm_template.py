@@ -173,6 +173,8 @@ def _run(words: list[str]) -> None:
     _open_streams(buffered=not os.environ.get(unbuffered))
     sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     importlib.invalidate_caches()
+    # Debian's Python has one of its own, which the template has imported; the path's comes first.
+    sys.modules.pop("sitecustomize", None)
     if PathFinder.find_spec("sitecustomize", sys.path):
         importlib.import_module("sitecustomize")
     sys.modules["__main__"] = main = ModuleType("__main__")
