@@ -87,7 +87,6 @@ EXCEPTIONS = {
     # Leaves passes out of an exporter's optimiser, one set after the other.
     ("harness/blame/witnesses/passes.py", "converter.optimised"),
     # Is a backend itself: a runtime behind the exporter's optimiser.
-    ("harness/models/onnx_check.py", "self._backend.load"),
 }
 
 

@@ -73,7 +73,11 @@ def _add_selection(add: Callable[..., None]) -> None:
     )
     add("--pattern", help="run the programs of this pattern: conv-bn; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
-    add("--model", help="run this model: resnet50, my_model.py:make_model, exported.pt2; repeatable", **_NAMES)
+    add(
+        "--model",
+        help="run this model: resnet50, my_model.py:make_model, exported.pt2, model.onnx; repeatable",
+        **_NAMES,
+    )
     add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
     add(
         "--minutes",

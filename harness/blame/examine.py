@@ -33,10 +33,9 @@ from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
 from harness.core.route import Route
-from harness.pipeline.model_cases import ModelRuns
+from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.run_case import StartedRoute
-from harness.pipeline.torch_case import Calls, CaseKind
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -58,7 +57,8 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         decision = _examined(context, dead, announce)
         composed = {COMPOSED: len(Program.of(context.invocation).calls), OTHERWISE: alone.otherwise}
         return replace(decision, facts={**decision.facts, **composed})
-    if context.failure.source is not None and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
+    is_model = context.failure.source is not None and not context.is_file
+    if is_model and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
         announce(_DIVERGENCE)
         return _examined_model(context, dead, announce)
     return _examined(context, dead, announce)
@@ -161,6 +161,8 @@ def _hear(
     for witness in asked:
         if (context.is_composed and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
+        if context.is_file and witness.of_pytorch:
+            continue
         if witness.name in dead:
             yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})
             continue
@@ -184,11 +186,10 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
             return worker.converter(replace(route, converter=name))[0]
 
         alive = partial(worker.send, Asking(index, ""))
-        kind: CaseKind = Calls()
         model = worker.kept.find(task.serial, failure.group.index)
         worker.announce(Asking(index, ""))
-        if failure.source is not None:
-            kind = ModelRuns(worker.model(failure.source), task.settings.tolerance, alive)
+        tolerance = task.settings.tolerance
+        kind = case_kind(worker, failure.source, failure.backend, failure.group.exported, tolerance, alive)
         context = FailureContext(failure, task.settings, converter, worker.backend, exports, kind, model)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 

@@ -14,8 +14,6 @@ from typing import Self, TypeVar, cast
 import numpy as np
 import onnx
 
-from harness.blame.nodes.judged_nodes import form_of
-from harness.blame.nodes.walk import Walk, WrongStep
 from harness.blame.testimony import Failure
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding
@@ -35,6 +33,8 @@ from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
 from harness.pipeline.loaded_models import LoadedModels
+from harness.pipeline.nodes.judged_nodes import form_of
+from harness.pipeline.nodes.walk import Walk, WrongStep
 from harness.pipeline.program import Structure, Translation, export_alone, translate
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
@@ -240,6 +240,8 @@ class FailureContext:
         self.invocation = dict(failure.group.cases)[failure.case]
         #: Whether it consists of several calls: a program, or a model.
         self.is_composed = is_composed(self.invocation.overload)
+        #: Whether it is a run of an ONNX file, of which there is no PyTorch program.
+        self.is_file = failure.source is not None and failure.source.is_file
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
         count = len(self.reference.expected) if failure.result.outputs else 0

@@ -28,9 +28,6 @@ from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
 from harness.blame.failure_context import FailureContext
-from harness.blame.nodes.definition import as_wide_model
-from harness.blame.nodes.kernel_fault import node_facts_of_step
-from harness.blame.nodes.node_steps import NodeStep, SteppedGraph, in_steps
 from harness.blame.testimony import Failure
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
@@ -38,6 +35,9 @@ from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.route import Route
+from harness.pipeline.nodes.definition import as_wide_model
+from harness.pipeline.nodes.kernel_fault import node_facts_of_step
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, in_steps
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.task import Settings
 from harness.pipeline.worker import WorkerProcess
@@ -75,7 +75,7 @@ class Explained:
 
     Attributes:
         index: Of the failure.
-        node: The node whose formula explains most, as `harness.blame.nodes.kernel_fault.node_facts` has it.
+        node: The node whose formula explains most, as `harness.pipeline.nodes.kernel_fault.node_facts` has it.
     """
 
     index: int

@@ -37,7 +37,7 @@ from harness.convert.function_families import function_named, function_of_family
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
 from harness.core.program import is_composed
-from harness.core.route import route_label
+from harness.core.route import FILE, route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
 from harness.pipeline.task import Result
@@ -219,6 +219,9 @@ _SHORT = ("float16", "bfloat16")
 
 def converter_place(facts: FailureFacts) -> Place:
     """The conversion function, pass or step of a failure that the converter is blamed for."""
+    if facts.converter == FILE:
+        node = facts.statements.get("invalid-node")
+        return Place(FILE, _kernel_name(node["node"]) if node else "the graph")
     if unpromoted(facts):
         return Place(facts.converter, "type promotion")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):

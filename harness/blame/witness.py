@@ -47,6 +47,7 @@ class Witness:
             only.
         of_one_call: Whether it has nothing to say of a program of several calls.
         of_any_artefact: Whether it has something to say where the converter makes no ONNX model.
+        of_pytorch: Whether it asks PyTorch or a converter, which know nothing of an ONNX file.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Witness:
     role: Role | None = None
     of_one_call: bool = False
     of_any_artefact: bool = False
+    of_pytorch: bool = False
 
 
 Factory: TypeAlias = Callable[[Settings], Iterable[Witness]]
@@ -77,11 +79,12 @@ def witness(
     role: Role | None = None,
     of_one_call: bool = False,
     of_any_artefact: bool = False,
+    of_pytorch: bool = False,
 ) -> Callable[[Testify], Witness]:
     """Make a witness of a function. See `Witness` for the arguments."""
 
     def add(testify: Testify) -> Witness:
-        one = Witness(name, turn, place, testify, role, of_one_call, of_any_artefact)
+        one = Witness(name, turn, place, testify, role, of_one_call, of_any_artefact, of_pytorch)
         add_witnesses(lambda settings: [one])
         return one
 

@@ -15,7 +15,7 @@ import torch
 
 from harness.convert.rules.rule import RuleBook
 from harness.core.plugins import Registry, Unavailable
-from harness.core.route import Route
+from harness.core.route import FILE, Route
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.torch_operators import pytree
 from harness.run.artefact import ONNX
@@ -93,6 +93,7 @@ class ExportRequest:
         tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
             take them.
         call: The user's own call of a model, of which `program` and `inputs` are the flat form.
+        graph: The graph of a case that is exported already; None for all others.
     """
 
     program: torch.nn.Module
@@ -104,6 +105,7 @@ class ExportRequest:
     equal_dims: tuple[tuple[tuple[int, int], ...], ...] = ()
     tentative: bool = False
     call: ModelCall | None = None
+    graph: onnx.ModelProto | None = None
 
     @property
     def model_call(self) -> ModelCall:
@@ -361,6 +363,28 @@ CONVERTERS: Registry[ConverterEntry] = Registry(
 register = CONVERTERS.register
 
 
+class _TakesFile:
+    """Takes the graph of a file as it is."""
+
+    name, version = FILE, ""
+
+    def convert(self, request: ExportRequest) -> onnx.ModelProto:
+        """Return the graph that is exported already."""
+        assert request.graph is not None
+        return request.graph
+
+
+#: Begins the routes of ONNX files, so that a file goes the way of all cases. No user asks for it by name.
+_FILE_ENTRY = ConverterEntry(
+    name=FILE,
+    probe=lambda: None,
+    create=lambda public_api: _TakesFile(),
+    version=lambda: "",
+    opsets=lambda: range(0),
+    captures=False,
+)
+
+
 def onnx_converter(name: str) -> Converter:
     """The converter called `name`, started as it is by default.
 
@@ -380,4 +404,5 @@ class MakesNoOnnx(LookupError):
 
 def find_converter(export: str) -> ConverterEntry:
     """Return the converter of an export, as `Route.export` names it; raises as `Registry.find` does."""
-    return CONVERTERS.find(Route.parse(export).converter)[0]
+    name = Route.parse(export).converter
+    return _FILE_ENTRY if name == FILE else CONVERTERS.find(name)[0]

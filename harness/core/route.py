@@ -13,6 +13,8 @@ _ARROW = " → "
 _OPSET = "@"
 _TRANSFORM = "+"
 STATIC, DYNAMIC = "static", "dynamic"
+#: Stands for the converter in the routes of ONNX files, which are exported already.
+FILE = "file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class Route:
     """One way from PyTorch to a backend.
 
     Attributes:
-        converter: The name of a registered converter.
+        converter: The name of a registered converter, or `FILE`.
         opset: The opset to emit; None means the converter's default.
         names_opset: Whether the opset is part of the route's name, as in a run at several opsets.
         transforms: The names of the transforms that are applied to the artefact, in order.

@@ -25,7 +25,7 @@ from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
-from harness.core.route import Route
+from harness.core.route import FILE, Route
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.facts import CallsTask, ModelFacts, model_calls
@@ -33,7 +33,7 @@ from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import largest_element
-from harness.pipeline.model_task import Axis, ModelRun, ModelSource, Variant
+from harness.pipeline.model_task import Axis, FixedSize, ModelRun, ModelSource, NodesJudged, Variant, is_onnx_file
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected
@@ -57,7 +57,7 @@ class GuiltyOptimiser:
 
 @dataclass(frozen=True, kw_only=True)
 class Way:
-    """One way of a model to a backend, and what became of it.
+    """One way of a model or an ONNX file to a backend, and what became of it.
 
     Attributes:
         dtype: "" for the model's own.
@@ -134,6 +134,24 @@ class Way:
         if "unoptimised-export" in right or "unoptimised-model" in right:
             return GuiltyOptimiser("exporter", tuple(right.get("exporter-passes", {}).get("passes", ())))
         return GuiltyOptimiser()
+
+    @property
+    def nodes(self) -> NodesJudged | None:
+        """How many nodes of a file were compared with their definitions; None where none was."""
+        found = (ModelRun.from_text(o.model_run).nodes for o in self.outcomes)
+        return next((nodes for nodes in found if nodes is not None), None)
+
+    @property
+    def fixed_sizes(self) -> tuple[FixedSize, ...]:
+        """Sizes that a file declares open and that its constants fix."""
+        return ModelRun.from_text(self.outcomes[0].model_run).fixed if self.outcomes else ()
+
+    @property
+    def invalid_node(self) -> Mapping[str, Any] | None:
+        """The node that ONNX rejects, by the witnesses of the first failing run, and why; None for none."""
+        diagnosis = Diagnosis.from_row(vars(self.failure)) if self.failure is not None else None
+        testimony = diagnosis.testimony if diagnosis is not None else ()
+        return next((t.facts for t in testimony if t.statement == "invalid-node"), None)
 
     @property
     def divergence(self) -> Mapping[str, Any] | None:
@@ -224,7 +242,7 @@ def _ways(unit: Unit, supervisor: Supervisor, progress: Progress) -> Iterator[tu
     outcomes.sort(key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
     failing = tuple(b for b in unit.backends if any(o.outcome.is_failure for o in _of(outcomes, b)))
     alone = _CallsAlone()
-    if failing:
+    if failing and unit.model is not None and not unit.model.is_file:
         progress(f"run its calls alone: {what}")
         alone = _alone(replace(unit, backends=failing), outcomes, supervisor)
     for backend in unit.backends:
@@ -333,6 +351,7 @@ def units_of(
     dtypes: Sequence[str],
     shapes: str | None,
     tolerance: Tolerance | None = None,
+    inputs: str = "",
 ) -> list[Unit]:
     """The units of a check.
 
@@ -344,6 +363,7 @@ def units_of(
         dtypes: To try in addition to the model's own.
         shapes: ``static``, ``dynamic`` or ``both``; None for both where sizes are open.
         tolerance: What is allowed in place of what roundings explain.
+        inputs: The file with the inputs of an ONNX file; "" draws them.
 
     Raises:
         UsageProblem: a name is unknown, or what is asked for cannot run here.
@@ -351,7 +371,8 @@ def units_of(
     """
     asked = [options]
     if not options.backends:
-        names = options.converters or ("dynamo",)
+        usual = FILE if is_onnx_file(options.models[0]) else "dynamo"
+        names = options.converters or (usual,)
         asked = [replace(options, converters=(name,), backends=(first_backend(name),)) for name in names]
     planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).units]
     if shapes in ("dynamic", "both") and not facts.axes:
@@ -363,7 +384,7 @@ def units_of(
     return [
         replace(
             unit,
-            model=ModelSource(options.models[0], Variant(dtype=dtype, axes=axes)),
+            model=ModelSource(options.models[0], Variant(dtype=dtype, axes=axes), inputs),
             settings=replace(unit.settings, tolerance=tolerance),
         )
         for dtype in ("", *dtypes)

@@ -17,6 +17,7 @@ from harness.models.capture import Capture, ResizedCalls, capture_calls, resized
 from harness.models.state import StateChange, state_change
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
 from harness.pipeline.model_task import Axis, ModelSource, NoModel, Variant
+from harness.pipeline.onnx_inputs import drawn_inputs, open_sizes
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
@@ -72,17 +73,22 @@ class ModelCalls:
     problem: str = ""
 
 
-def model_facts(word: str, variant: Variant, supervisor: Supervisor) -> ModelFacts:
-    """What a model is.
+def model_facts(word: str, variant: Variant, supervisor: Supervisor, inputs: str = "") -> ModelFacts:
+    """Return what is known of a model or an ONNX file, once it has been loaded.
+
+    Args:
+        word: The model as its user named it.
+        variant: What is asked for beyond what its function makes.
+        supervisor: Runs the worker that loads it.
+        inputs: The file with the inputs of an ONNX file; "" for none.
 
     Raises:
         UnknownName: no registered model has that name.
-        ModelProblem: it cannot be loaded.
+        ModelProblem: it cannot be loaded, or no inputs can be had for a file.
     """
     check_word(word)
-    found: ModelFacts = _answer(
-        FactsTask(source=ModelSource(word, variant)), supervisor, ModelFacts, f"{word}: loading it"
-    )
+    source = ModelSource(word, variant, inputs)
+    found: ModelFacts = _answer(FactsTask(source=source), supervisor, ModelFacts, f"{word}: loading it")
     return found
 
 
@@ -108,7 +114,10 @@ def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> An
 
 
 def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
-    """Load the model in the worker, call it, and send what it is."""
+    """Load the model in the worker, call it, and send what it is; a file is only read."""
+    if task.source.is_file:
+        _send_facts_of_file(task.source, worker)
+        return
     for model in _loaded(task, worker):
         try:
             state = state_change(model)
@@ -124,6 +133,19 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
                 state=state,
             )
         )
+
+
+def _send_facts_of_file(source: ModelSource, worker: WorkerProcess) -> None:
+    worker.send(Step(Stage.REFERENCE, None, ()))
+    try:
+        file = worker.file(source)
+        if file.given is None:
+            # Says of an input that cannot be drawn what is to be done.
+            drawn_inputs(file.model, dict.fromkeys(open_sizes(file.model), 1), 0)
+    except ModelProblem as problem:
+        worker.send(NoModel(str(problem)))
+    else:
+        worker.send(ModelFacts(name=file.name, axes=(), shapes={}, is_exported=True, state=StateChange()))
 
 
 def send_calls(task: CallsTask, worker: WorkerProcess) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import Invocation
+from harness.core.route import FILE
 from harness.models.facts import ModelFacts
 from harness.pipeline.model_task import Variant
 from harness.pipeline.supervisor import Supervisor
@@ -77,7 +78,8 @@ def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[
     converter = find_converter(unit.route.converter)
     for entry in CONVERTERS.entries():
         is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
-        if is_other and entry.probe() is None and unit.route.opset is None:
+        is_free = unit.route.opset is None and converter.name != FILE
+        if is_other and is_free and entry.probe() is None:
             yield "converter", entry.name, replace(unit, route=replace(unit.route, converter=entry.name))
     if converter.makes == ONNX:
         emitted = failure.opset or unit.route.opset

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from harness.compare.verdict import Stage
+from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
+from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
+from harness.pipeline.graph_runs import GraphStructure, plain_form
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelInputs, ModelSource, NoModel
+from harness.pipeline.onnx_inputs import describe_inputs, list_file_runs
+from harness.pipeline.stages import StageFailure, load_stage, run_stage
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
@@ -17,12 +23,13 @@ from harness.pipeline.worker import WorkerProcess
 
 @dataclass(frozen=True)
 class ListingTask:
-    """Load a model and list its runs."""
+    """Load a model and list its runs; those of a file depend on the sizes that a backend runs it at."""
 
     handler: ClassVar[str] = "harness.pipeline.model_listing:carry_out"
 
     source: ModelSource
     dynamic: bool
+    backend: str
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,9 @@ class Listing:
     inputs: tuple[ModelInputs, ...]
 
 
-def list_runs(source: ModelSource, supervisor: Supervisor, *, dynamic: bool) -> tuple[ModelInputs, ...] | Death:
+def list_runs(
+    source: ModelSource, supervisor: Supervisor, *, dynamic: bool, backend: str
+) -> tuple[ModelInputs, ...] | Death:
     """Return the runs of a model, or how the worker died of it. The model stays loaded in a worker of its own.
 
     Raises:
@@ -40,7 +49,7 @@ def list_runs(source: ModelSource, supervisor: Supervisor, *, dynamic: bool) -> 
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
-    for message in list(supervisor.serve_alone(ListingTask(source, dynamic))):
+    for message in list(supervisor.serve_alone(ListingTask(source, dynamic, backend))):
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)
         if isinstance(message, Death):
@@ -54,6 +63,27 @@ def carry_out(task: ListingTask, worker: WorkerProcess) -> None:
     """List the runs in a worker, and send them."""
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        worker.send(Listing(cases_of(worker.model(task.source), task.dynamic)))
+        if task.source.is_file:
+            worker.send(Listing(_runs_of_file(task, worker)))
+        else:
+            worker.send(Listing(cases_of(worker.model(task.source), task.dynamic)))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
+
+
+def _runs_of_file(task: ListingTask, worker: WorkerProcess) -> tuple[ModelInputs, ...]:
+    file = worker.file(task.source)
+    if file.given is not None:
+        return (ModelInputs(describe_inputs(file.given, file.overload), "given inputs"),)
+    session = load_stage(plain_form(worker.start(task.backend)), file.model, None)
+    structure = GraphStructure(file.model)
+
+    def runs(invocation: Invocation) -> bool:
+        if isinstance(session, StageFailure) or not session.runnable:
+            return False
+        # A runtime may take its time with each.
+        worker.send(Step(Stage.RUN, task.backend, ()))
+        feeds = structure.feeds(file.model, [to_numpy(t) for t in build_tensors(invocation)])
+        return not isinstance(run_stage(session, feeds), StageFailure)
+
+    return list_file_runs(file.model, file.overload, runs)

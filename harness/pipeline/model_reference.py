@@ -29,7 +29,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_task import ErrorGrowth, OutputError
 from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps, moved_by_steps
-from harness.pipeline.reference import ProgramReference
+from harness.pipeline.reference import ProgramReference, Reference
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
 from harness.pipeline.torch_call import CallRejected, quiet_call
 
@@ -84,7 +84,7 @@ class ModelReference(ProgramReference):
         comparison = super().compare(outputs, tolerance or self.tolerance)
         if comparison.problem is None or tolerance is not None or self.tolerance is not None:
             return comparison
-        if {p.kind for p in comparison.problems} == {VALUES} and _is_within_largest(self, outputs):
+        if {p.kind for p in comparison.problems} == {VALUES} and is_within_largest(self, outputs):
             return comparison.excused_as(WITHIN_LARGEST)
         if self.steps is not None and is_within_steps(self.steps, self.expected, outputs):
             return comparison.excused_as(WITHIN_STEPS)
@@ -151,7 +151,7 @@ def run_model(
     return reference
 
 
-def _is_within_largest(reference: ModelReference, outputs: Sequence[Array]) -> bool:
+def is_within_largest(reference: Reference, outputs: Sequence[Array]) -> bool:
     """Whether every error is small compared with the largest element of its output; integers must be equal."""
     open_ = reference.judge.undefined
     masks = open_(reference.arguments, reference.expected) if open_ else [None] * len(outputs)

@@ -63,17 +63,39 @@ class ModelSource:
     """Where a model comes from.
 
     Attributes:
-        word: The model as its user named it: a registered name, ``FILE.py:FUNCTION`` or ``FILE.pt2``.
+        word: The model as its user named it: a registered name, ``FILE.py:FUNCTION``, ``FILE.pt2`` or ``FILE.onnx``.
         variant: What is asked for beyond what its function makes.
+        inputs: The file with the inputs of an ``.onnx`` file; "" draws them.
     """
 
     word: str
     variant: Variant = AS_MADE
+    inputs: str = ""
 
     @property
     def overload(self) -> str:
         """What the record has in the column of operators."""
         return MODEL + model_name(self.word)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is an ONNX file."""
+        return is_onnx_file(self.word)
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A size that an ONNX file declares open and that only one number fits.
+
+    Attributes:
+        name: The name of the dimension, or ``input:dimension``.
+        size: The only size that fits.
+        by: Constants that have this size, of those that a node of the graph reads.
+    """
+
+    name: str
+    size: int
+    by: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -84,11 +106,13 @@ class ModelInputs:
         invocation: The inputs, as arguments of ``model.NAME``.
         change: In what they differ from the exported example, for people; "" for the example itself.
         resized: Whether their sizes differ.
+        fixed: Sizes that a file declares open and that its constants fix.
     """
 
     invocation: Invocation
     change: str = ""
     resized: bool = False
+    fixed: tuple[FixedSize, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -140,6 +164,21 @@ class Traced:
     fixed: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True)
+class NodesJudged:
+    """How many nodes of a file were compared with their definitions.
+
+    Attributes:
+        nodes: All nodes.
+        judged: Those that were compared.
+        wrong: Those that give something else.
+    """
+
+    nodes: int
+    judged: int
+    wrong: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelRun:
     """What is known of a run of a model beyond what is known of a call; the column ``model_run`` has it as JSON.
@@ -150,6 +189,8 @@ class ModelRun:
         growth: How errors grew; None where that is not known.
         output_errors: By how much each output of a wrong result is off.
         traced: Where tracing is to blame.
+        fixed: See `ModelInputs`.
+        nodes: Of a file, in the run in which its nodes were judged.
     """
 
     index: int = 0
@@ -157,6 +198,8 @@ class ModelRun:
     growth: ErrorGrowth | None = None
     output_errors: tuple[OutputError, ...] = ()
     traced: Traced | None = None
+    fixed: tuple[FixedSize, ...] = ()
+    nodes: NodesJudged | None = None
 
     @property
     def text(self) -> str:
@@ -177,11 +220,16 @@ class NoModel:
     message: str
 
 
+def is_onnx_file(word: str) -> bool:
+    """Whether a word names an ``.onnx`` file."""
+    return word.endswith(".onnx")
+
+
 def split_word(word: str) -> tuple[Path | None, str]:
-    """File and function of ``FILE.py:FUNCTION`` or ``FILE.pt2``; no file for a registered name."""
+    """File and function of ``FILE.py:FUNCTION``, ``FILE.pt2`` or ``FILE.onnx``; no file for a registered name."""
     head, colon, function = word.rpartition(":")
     path = head if colon and head.endswith(".py") else word
-    if path.endswith((".py", ".pt2")):
+    if path.endswith((".py", ".pt2", ".onnx")):
         return Path(path), function if path == head else ""
     return None, ""
 

@@ -25,9 +25,11 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
 from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
+from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.chain import Caller, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.graph_runs import GraphReference, GraphRuns
 from harness.pipeline.model_cases import ModelRuns
 from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.placement import placements
@@ -44,7 +46,6 @@ from harness.pipeline.stages import (
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Group, MemberKey, Result, Step, Task
 from harness.pipeline.torch_call import CallRejected
-from harness.pipeline.torch_case import Calls, CaseKind
 from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
@@ -117,17 +118,17 @@ class BatchRunner:
         self._settings = task.settings
         self._route = task.route
         worker.kept.begin(task.serial)
-        self._kind: CaseKind = Calls()
-        if task.model is not None:
-            # First: a rule may be for an operator that the model's file defines.
-            self._kind = ModelRuns(worker.model(task.model), task.settings.tolerance, self._say_alive)
+        self._step = Step(Stage.REFERENCE, None, ())
+        # First: a rule may be for an operator that the model's file defines.
+        self._kind = case_kind(
+            worker, task.model, task.backends[0], task.groups[0].exported, task.settings.tolerance, self._say_alive
+        )
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
         #: Every result of a model, which tracing may explain.
         self._sent: list[Result] = []
         narrower = [t.precision for t in find_transforms(task.route.transforms) if t.precision]
         self._tolerance = tolerance_of(CLOSE, narrower[-1]) if narrower else None
-        self._step = Step(Stage.REFERENCE, None, ())
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
         self._exports = exports if task.model is not None else DoubleCheck(exports)
         #: Seconds of the slowest call of PyTorch.
@@ -150,8 +151,8 @@ class BatchRunner:
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
-        if self._task.model is not None and accepted and self._settings.blame:
-            self._explain_by_tracing(accepted[0], exported)
+        if isinstance(self._kind, ModelRuns) and accepted and self._settings.blame:
+            self._explain_by_tracing(self._kind, accepted[0], exported)
 
     def _begin(self, step: Step) -> None:
         """Say what is about to be done.
@@ -190,7 +191,7 @@ class BatchRunner:
         references: dict[int, Reference] = {}
         rejected: dict[int, str] = {}
         for case, invocation in group.cases:
-            self._begin(Step(Stage.REFERENCE, None, ((group.index, case),)))
+            self._begin(self._reference_step((group.index, case)))
             started = time.perf_counter()
             try:
                 references[case] = self._kind.reference(invocation)
@@ -201,6 +202,12 @@ class BatchRunner:
         if keeps:
             self._worker.answered.keep(key, found, len(group.cases))
         return found
+
+    def _reference_step(self, key: MemberKey) -> Step:
+        if isinstance(self._kind, GraphRuns):
+            # It is the runtime that says what a file gives without optimisations, and that may die of it.
+            return Step(Stage.RUN, self._task.backends[0], (key,))
+        return Step(Stage.REFERENCE, None, (key,))
 
     def _not_converted(self, name: str, found: NotConverted) -> None:
         failure = found.failure
@@ -368,17 +375,18 @@ class BatchRunner:
                 result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
             if isinstance(reference, ModelReference):
                 result = self._with_errors(result, reference, [outputs[i] for i in places])
+            if isinstance(reference, GraphReference):
+                result = replace(result, model_run=replace(result.model_run, nodes=reference.nodes))
             results.append(result)
         self._send(results)
 
-    def _explain_by_tracing(self, member: Accepted, exported: AnyModel | None) -> None:
+    def _explain_by_tracing(self, runs: ModelRuns, member: Accepted, exported: AnyModel | None) -> None:
         """Send once more the failures of a model that are of tracing."""
-        assert isinstance(self._kind, ModelRuns)
         # Every verdict has been given: the worker may die of what comes now.
         self._begin(Step(Stage.COMPARE, None, ()))
         cases = dict(member.group.cases)
         failures = ModelFailures(
-            self._kind.model, self._route, self._exports.converter, self._backends, cases, member.references, self._sent
+            runs.model, self._route, self._exports.converter, self._backends, cases, member.references, self._sent
         )
         for result in explain_by_tracing(failures, exported):
             self._send([result])

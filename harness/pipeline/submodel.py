@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import AttributeProto
+
+from harness.core.dtypes import Array
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -148,3 +151,27 @@ def with_cast_outputs(model: onnx.ModelProto, dtypes: Mapping[int, np.dtype[Any]
         output.name = name
         output.type.tensor_type.elem_type = element
     return changed
+
+
+def with_declared_outputs(model: onnx.ModelProto, expected: Sequence[Array]) -> onnx.ModelProto:
+    """Return a model whose outputs all declare a dtype and a shape, which files leave out and the checker asks for.
+
+    Args:
+        model: The model.
+        expected: What it gives; nothing where that is unknown, so that shapes are inferred as far as they can be.
+    """
+    try:
+        declared = onnx.shape_inference.infer_shapes(model)
+    except onnx.shape_inference.InferenceError:
+        declared = onnx.ModelProto()
+        declared.CopyFrom(model)
+    for output, array in itertools.zip_longest(declared.graph.output, expected):
+        kind = output.type.tensor_type
+        if not kind.HasField("shape"):
+            # Where nothing can be inferred, nothing contradicts what is declared.
+            kind.elem_type = kind.elem_type or onnx.TensorProto.FLOAT
+            kind.shape.SetInParent()
+            if array is not None:
+                kind.elem_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+                kind.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=size) for size in array.shape)
+    return declared

@@ -21,6 +21,7 @@ from harness.core.recent import Recent
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Answered
+from harness.pipeline.graph_runs import LoadedFile, load_file
 from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
@@ -70,6 +71,7 @@ class WorkerProcess:
         self._converters: dict[tuple[str, bool, tuple[str, ...], tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
         self._model: tuple[ModelSource, LoadedModel] | None = None
+        self._file: tuple[ModelSource, LoadedFile] | None = None
         #: The models of the failing cases of the latest task.
         self.kept = KeptModels()
         #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
@@ -145,6 +147,12 @@ class WorkerProcess:
         if self._model is None or self._model[0] != source:
             self._model = source, load_model(source.word, source.variant)
         return self._model[1]
+
+    def file(self, source: ModelSource) -> LoadedFile:
+        """The ONNX file that a source names, read once; raises as `load_file`."""
+        if self._file is None or self._file[0] != source:
+            self._file = source, load_file(source)
+        return self._file[1]
 
     def converter(self, route: Route) -> StartedConverter:
         """The converter of a route, started once, with the user's rules for it."""

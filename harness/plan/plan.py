@@ -12,7 +12,7 @@ from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import MODEL, PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
-from harness.core.route import DYNAMIC, Route
+from harness.core.route import DYNAMIC, FILE, Route
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
@@ -21,7 +21,7 @@ from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
-from harness.pipeline.model_task import ModelSource, model_name
+from harness.pipeline.model_task import ModelSource, is_onnx_file, model_name
 from harness.pipeline.task import Settings
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
@@ -79,6 +79,7 @@ def make_plan(options: Options) -> Plan:
 
 def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
+    options = _with_route_of_files(options)
     shard = _shard(options.shard)
     for dtype in options.dtypes:
         if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
@@ -454,6 +455,25 @@ _OF_OPERATORS = {
 }
 
 
+def _with_route_of_files(options: Options) -> Options:
+    """Return the options with the route of ONNX files where models are such; raises `ModelProblem` for a mixture."""
+    files = [word for word in options.models if is_onnx_file(word)]
+    if not files:
+        return options
+    if len(files) < len(options.models):
+        raise ModelProblem(f"{files[0]} is exported already: run it apart from models that are not")
+    given = {
+        "--converter": [name for name in options.converters if name != FILE],
+        "--opset": options.opset or options.opsets,
+        "--rules": options.rules,
+        "--shapes": options.shapes in ("static", "dynamic"),
+    }
+    for option, value in given.items():
+        if value:
+            raise ModelProblem(f"{option} has no effect on an .onnx file, which is exported already")
+    return replace(options, converters=(FILE,))
+
+
 def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[Unit, ...]:
     """One unit per model, converter and kind of export, in a stable order."""
     for name, option in _OF_OPERATORS.items():
@@ -464,9 +484,17 @@ def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -
         check_word(word)
         if names.setdefault(model_name(word), word) != word:
             raise ModelProblem(f"{names[model_name(word)]} and {word} have one name: run one after the other")
-    return tuple(
-        Unit.of_model(ModelSource(word), _route(options, mode, converter), backends, _settings(options))
-        for word in dict.fromkeys(options.models)
-        for converter, backends in backends_of.items()
-        for mode in (("static",) if options.shapes == "mixed" else _modes(options))
-    )
+    modes = ("static",) if options.shapes == "mixed" else _modes(options)
+    units = []
+    for word in dict.fromkeys(options.models):
+        source = ModelSource(word)
+        for converter, backends in backends_of.items():
+            if source.is_file:
+                # What a file is to give is found out in each runtime.
+                route = _route(options, "static", converter)
+                units += [Unit.of_model(source, route, (backend,), _settings(options)) for backend in backends]
+                continue
+            units += [
+                Unit.of_model(source, _route(options, mode, converter), backends, _settings(options)) for mode in modes
+            ]
+    return tuple(units)

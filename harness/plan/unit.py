@@ -31,7 +31,7 @@ from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
-from harness.pipeline.model_task import AS_MADE, ModelSource, Variant
+from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, MemberKey, Result, Settings, Task
 
@@ -124,7 +124,7 @@ class Unit:
 
     Attributes:
         route: The way up to the backends.
-        backends: The names of those that run its artefact.
+        backends: The names of those that run its artefact; one of an ONNX file, whose oracle is the runtime's own.
         seed: Of the draws.
         examples: Cases to draw, of each source that draws.
         values: Value draws per exported structure (static), the first included; None for
@@ -157,7 +157,9 @@ class Unit:
 
     @property
     def word(self) -> str:
-        """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``."""
+        """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``; ``file-ort-cpu``."""
+        if self.model is not None and self.model.is_file:
+            return f"{self.route.export}-{self.backends[0]}"
         return f"{self.route.export}-{self.route.shape_mode}" if self.route.dynamic else self.route.export
 
     @property
@@ -208,16 +210,16 @@ def run_unit(
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:
     """Run the runs of a model, which are known once it has been loaded in a worker."""
-    stage = Stage.REFERENCE
+    stage = Stage.RUN if model.is_file else Stage.REFERENCE
     try:
-        listed = list_runs(model, supervisor, dynamic=unit.route.dynamic)
+        listed = list_runs(model, supervisor, dynamic=unit.route.dynamic, backend=unit.backends[0])
     except ModelProblem as problem:
         ending = {"outcome": Outcome.ERROR, "blame": UNKNOWN, "message": str(problem)}
     else:
         if not isinstance(listed, Death):
             invocations = tuple(enumerate(inputs.invocation for inputs in listed))
             groups = (Group(0, listed[0].invocation, invocations),)
-            yield from run_part(unit, supervisor, MODEL_SOURCE, groups, hold=hold, changes=[i.change for i in listed])
+            yield from run_part(unit, supervisor, MODEL_SOURCE, groups, hold=hold, inputs=listed)
             return
         ending = {"outcome": listed.outcome, "blame": blame_for_death(listed, stage), "message": listed.message}
     nothing = Invocation(unit.overload, ())
@@ -252,23 +254,24 @@ def run_part(
     groups: tuple[Group, ...],
     exemplified: set[FailureKind] | None = None,
     hold: Hold = lambda verdicts: None,
-    changes: Sequence[str] = (),
+    inputs: Sequence[ModelInputs] = (),
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
     Args:
         exemplified: As for `with_blame`.
         hold: As for `run_unit`.
-        changes: In what the inputs of each run of a model differ from the example.
+        inputs: What is known of the runs of a model, in their order.
     """
     converter_version = find_converter(unit.route.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
     def verdict(result: Result) -> Verdict:
         group, invocation = invocations[result.case]
-        if changes:
+        if inputs:
             index = result.case[1]
-            result = replace(result, model_run=replace(result.model_run, index=index, change=changes[index]))
+            of_inputs = {"change": inputs[index].change, "fixed": inputs[index].fixed}
+            result = replace(result, model_run=replace(result.model_run, index=index, **of_inputs))  # type: ignore[arg-type]
         return verdict_of(
             result,
             invocation,

@@ -14,12 +14,11 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
 from harness.core.documents import count
 from harness.core.invocation import Invocation
+from harness.core.route import FILE
 from harness.models.check import ModelCheck, Way
-from harness.models.onnx_check import OnnxCheck, OnnxRun
-from harness.models.onnx_inputs import FixedSize
-from harness.pipeline.model_task import ModelRun, Traced
+from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
-from harness.present.evidence import evidence, evidence_of_row, fault_text, invalid_text, node_text, place_text
+from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text
 from harness.present.model_run_text import divergence_sentence
 from harness.present.report import Note, Report, Row, Section
 
@@ -32,6 +31,8 @@ def check_report(found: ModelCheck, options: str = "") -> Report:
     failing = [way for way in found.ways if way.failure is not None]
     note = _headline(found, failing)
     sections = [Section(title="Ways", rows=tuple(map(_way_row, found.ways)), noun="way")]
+    fixed = {size.name: size for way in found.ways for size in way.fixed_sizes}
+    sections.append(Section(title="Sizes", rows=tuple(map(_fixed_row, fixed.values())), noun="size"))
     causes = _Causes(failing)
     if failing:
         sections.append(Section(title="Why", rows=tuple(causes.rows()), noun="cause"))
@@ -151,7 +152,13 @@ def _cause_rows(way: Way) -> Iterator[Row]:
         words = informative_line(message) if refused else failure.signature
         line = raising_line(message)
         blame = _owner(way)
-        rows.append(Row("the whole model", words, f"{blame}{f'at {line}' if line else _nothing_alone(way)}"))
+        rows.append(
+            Row(
+                "the whole file" if way.route.export == FILE else "the whole model",
+                words,
+                f"{blame}{f'at {line}' if line else _nothing_alone(way)}",
+            )
+        )
     yield from rows
     yield from (Row("note", note) for note in way.notes)
 
@@ -275,43 +282,16 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
 def _next_steps(found: ModelCheck, failing: list[Way], options: str) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
-    if failing:
+    yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
+    if failing and failing[0].invalid_node is None:
         yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}{options}")
 
 
 def _of_way(way: Way) -> str:
     """The options that a way is asked for by, where they are not the default ones."""
-    converter = "" if way.route.export == "dynamo" else f" --converter {way.route.export}"
+    converter = "" if way.route.export in ("dynamo", FILE) else f" --converter {way.route.export}"
     backend = "" if way.route.backend == "ort-cpu" else f" --backend {way.route.backend}"
     return f"{converter}{backend}{f' --also {way.dtype}' if way.dtype else ''}"
-
-
-def onnx_report(checks: Sequence[OnnxCheck], options: str = "") -> Report:
-    """The report of a check of an ONNX file; `options` as for `check_report`."""
-    survives = all(check.survives for check in checks)
-    runs = tuple(Row(check.backend, _run_text(run), run.inputs) for check in checks for run in check.runs)
-    sections = [Section(title="Runs", rows=runs, noun="run")]
-    fixed = {one.name: one for check in checks for one in check.fixed}
-    if fixed:
-        sections.append(Section(title="Sizes", rows=tuple(map(_fixed_row, fixed.values())), noun="size"))
-    for check in checks:
-        rows = tuple(_onnx_rows(check))
-        if rows:
-            sections.append(Section(title=f"Why: {check.backend}", rows=rows, noun="cause"))
-    judged = (
-        Note(f"{check.backend}: {check.judged} of {count(check.nodes, 'node')} compared with their definitions")
-        for check in checks
-        if check.nodes
-    )
-    return Report(
-        title=checks[0].path,
-        before=(Note("survives" if survives else "does not survive", "green" if survives else "red"),),
-        sections=tuple(sections),
-        after=(
-            *judged,
-            *(Note(f"next: conformance repro {c.path}{_of_backend(c)}{options}") for c in checks if _is_shown(c)),
-        ),
-    )
 
 
 def _fixed_row(fixed: FixedSize) -> Row:
@@ -319,54 +299,10 @@ def _fixed_row(fixed: FixedSize) -> Row:
     return Row(fixed.name, f"declared open, and fixed at {fixed.size}{by}")
 
 
-def _is_shown(check: OnnxCheck) -> bool:
-    return not check.survives and not (check.node is not None and check.node.invalid)
-
-
-def _of_backend(check: OnnxCheck) -> str:
-    return "" if check.backend == "ort-cpu" else f" --backend {check.backend}"
-
-
-def _run_text(run: OnnxRun) -> str:
-    return "runs" if run.outcome == "pass" else f"{run.outcome} at {run.stage}: {run.message}"
-
-
-def _onnx_rows(check: OnnxCheck) -> Iterator[Row]:
-    if check.optimiser:
-        yield _without(check.backend, check.passes)
-    node = check.node
-    if node is None:
-        failing = next((run for run in check.runs if run.outcome != "pass"), None)
-        if failing is not None and not check.optimiser:
-            # A runtime may refuse a wrong file, and may not end the process.
-            rejected = f"; ONNX's checker rejects the file: {check.invalid}" if check.invalid else ""
-            blame = f"blame: {check.backend}{rejected}"
-            yield Row("the whole file", f"{failing.outcome} at {failing.stage}: {failing.message}", blame)
-        return
-    facts = node.facts
-    origin = f"; from {node.origin}" if node.origin else ""
-    where = f"{node_text(facts['node'])}{f' {node.name!r}' if node.name else ''}{origin}"
-    if node.invalid:
-        why = invalid_text(node.invalid)
-        yield Row(where, node.error or "gives something else than its definition", f"the file is wrong: {why}")
-    elif node.error:
-        yield Row(where, f"fails by itself: {node.error}", f"blame: {check.backend}; the node is valid")
-    else:
-        more = f"; {count(check.wrong_nodes - 1, 'more node')} wrong by themselves" if check.wrong_nodes > 1 else ""
-        where_wrong = f" at [{','.join(map(str, facts['place']))}]" if facts.get("place") else ""
-        what = (
-            f"for {', '.join(facts['inputs'])}, its definition gives {facts.get('right', 'more results')}{where_wrong}"
-        )
-        yield Row(where, f"{what}, {check.backend} gives {facts.get('got', 'others')}{more}", f"blame: {check.backend}")
-
-
-def onnx_data(checks: Sequence[OnnxCheck]) -> dict[str, Any]:
-    """The same as JSON."""
-    return {
-        "model": checks[0].path,
-        "survives": all(check.survives for check in checks),
-        "backends": [{**asdict(replace(check, part=None)), "survives": check.survives} for check in checks],
-    }
+def _nodes_note(way: Way, nodes: NodesJudged) -> Note:
+    wrong = f", {nodes.wrong} of them wrong" if nodes.wrong else ""
+    of = count(nodes.nodes, "node")
+    return Note(f"{way.route.backend}: {nodes.judged} of {of} compared with their definitions{wrong}")
 
 
 def check_data(found: ModelCheck) -> dict[str, Any]:
@@ -430,6 +366,23 @@ def _way_data(way: Way) -> dict[str, Any]:
         ],
         "remedies": [asdict(remedy) for remedy in way.remedies],
         "owner": way.owner,
+        "cause": _cause_data(way),
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),
+        "fixed_sizes": [asdict(size) for size in way.fixed_sizes],
+        "nodes": asdict(way.nodes) if way.nodes is not None else None,
+    }
+
+
+def _cause_data(way: Way) -> dict[str, Any] | None:
+    diagnosis = Diagnosis.from_row(vars(way.failure)) if way.failure is not None else None
+    if diagnosis is None:
+        return None
+    return {
+        "component": diagnosis.component,
+        "place": diagnosis.place,
+        "fault": diagnosis.fault,
+        "rule": diagnosis.rule,
+        "evidence": evidence(diagnosis),
+        "node": next((dict(t.facts) for t in diagnosis.testimony if "node" in t.facts), None),
     }

@@ -13,6 +13,7 @@ from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
 from harness.compare.verdict import Outcome
+from harness.core.route import FILE
 from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
 #: Row of the decision table → why.
@@ -91,7 +92,7 @@ SENTENCES: dict[str, str] = {
     "drawn-numbers/same": "The graph draws {drawn} numbers for the {elements} elements of {output}, which are independent of each other.",
     "epsilon-schema/open": "ONNX's schema of {operators} has epsilon as a float32, whatever the dtype. The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
     "exporter-passes/right": "Exported without {passes} of {converter}'s optimiser, the graph is right.",
-    "float32-graph/right": "{witness}, which cannot run the model in float64, gives PyTorch's result for it in float32.",
+    "float32-graph/right": "{witness}, which cannot run the model in float64, gives {right_result} for it in float32.",
     "float32-graph/same": "{witness}, which cannot run the model in float64, gives {backend}'s result for it in float32.",
     "formula-rounded/wrong": "{backend} follows the formula of {node}.",
     "float64/confirms": "Error against float64 at the wrong elements: PyTorch's is {pytorch_ulps}, {backend}'s is {backend_ulps}.",
@@ -109,14 +110,14 @@ SENTENCES: dict[str, str] = {
     "meta-kernel/confirms": "PyTorch's shape and dtype rules agree with its kernel.",
     "meta-kernel/contradicts": "PyTorch's own shape and dtype rules give {backend}'s result.",
     "meta-kernel/refuses": "PyTorch's own shape and dtype rules reject the call: {error}.",
-    "nodes-as-defined/same": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give PyTorch's result: the graph itself is wrong.",
-    "nodes-as-defined/shape-or-dtype": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give PyTorch's result: the graph itself is wrong.",
-    "nodes-together/right": "Node by node, {backend} gives PyTorch's result: it goes wrong where it runs nodes together.",
+    "nodes-as-defined/same": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give {right_result}: the graph itself is wrong.",
+    "nodes-as-defined/shape-or-dtype": "Evaluating {nodes} exactly per the ONNX specification, on {backend}'s own inputs, does not give {right_result}: the graph itself is wrong.",
+    "nodes-together/right": "Node by node, {backend} gives {right_result}: it goes wrong where it runs nodes together.",
     "one-element/contradicts": "For one element at a time, PyTorch itself gives {backend}'s result.",
     "other-backend/lacks": "{witness} does not implement the model ({detail}).",
     "other-backend/other": "{witness} gives a different wrong result for {same_model} ({detail}).",
     "other-backend/refuses": "{witness} also fails on {same_model} ({detail}).",
-    "other-backend/right": "{witness} gives PyTorch's result for {same_model}.",
+    "other-backend/right": "{witness} gives {right_result} for {same_model}.",
     "other-backend/same": "{witness} gives {backend}'s result for {same_model}.",
     "other-conversion/lacks": "{witness} has no conversion for the call.",
     "other-conversion/refuses": "{witness} fails to convert the call ({error}).",
@@ -138,7 +139,7 @@ SENTENCES: dict[str, str] = {
     "rounded-constant/same": "The graph has the number {number} in float32's precision: {exact} would give PyTorch's result.",
     "sibling-overload/contradicts": "With the number given as a tensor ({overload}), PyTorch itself gives {backend}'s result.",
     "row-major/contradicts": "For row-major copies of the inputs, PyTorch itself gives {backend}'s result.",
-    "runtime-passes/right": "{backend} gives PyTorch's result without {passes}.",
+    "runtime-passes/right": "{backend} gives {right_result} without {passes}.",
     "shape-of-updates/invalid": "ONNX {operator}: the updates have the “{quote}”; {node} has updates of the shape {updates} and indices of {indices}.",
     "strict-inference/invalid": "ONNX's strict shape inference rejects the model: {error}.",
     "sum-leaves-range/inexact": "Node by node, {backend} is right, and would give PyTorch's result if a sum, whose order is not specified, left the range on its way.",
@@ -153,7 +154,7 @@ SENTENCES: dict[str, str] = {
     "without-optimisations/lacks": "With graph optimisations off, {backend} lacks a kernel.",
     "without-optimisations/other": "With graph optimisations off, {backend} gives a different wrong result ({detail}).",
     "without-optimisations/refuses": "With graph optimisations off, {backend} also fails ({detail}).",
-    "without-optimisations/right": "With graph optimisations off, {backend} gives PyTorch's result.",
+    "without-optimisations/right": "With graph optimisations off, {backend} gives {right_result}.",
     "without-optimisations/same": "With graph optimisations off, {backend} gives the same wrong result.",
 }  # fmt: skip
 
@@ -223,7 +224,7 @@ def evidence(diagnosis: Diagnosis) -> str:
         _of_program(diagnosis.facts),
         *_divergence(diagnosis.facts),
         rule_sentence(diagnosis),
-        *dict.fromkeys(map(sentence, diagnosis.testimony)),
+        *dict.fromkeys(sentence(t, is_of_file=_is_of_file(diagnosis)) for t in diagnosis.testimony),
     ]
     text = " ".join(filter(None, parts))
     return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
@@ -265,19 +266,35 @@ def rule_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.rule == "process-ended" and not facts["component"]:
         facts["component"] = "The comparison, with PyTorch in float64,"
     facts["blames"] = ", ".join(facts.get("blames", ()))
-    return RULES[diagnosis.rule].format(**facts) if diagnosis.rule else ""
+    rules = {**RULES, **_RULES_OF_FILES} if _is_of_file(diagnosis) else RULES
+    return rules[diagnosis.rule].format(**facts) if diagnosis.rule else ""
 
 
-def sentence(testimony: Testimony) -> str:
-    """What a witness found."""
+def _is_of_file(diagnosis: Diagnosis) -> bool:
+    return diagnosis.facts.get("converter") == FILE
+
+
+def sentence(testimony: Testimony, *, is_of_file: bool = False) -> str:
+    """What a witness found; `is_of_file` says that no PyTorch program takes part."""
+    right_result = "the right result" if is_of_file else "PyTorch's result"
     if testimony.statement in _OWN:
-        return _OWN[testimony.statement](testimony.facts)
+        return _OWN[testimony.statement]({**testimony.facts, "right_result": right_result})
     facts = {name: _shown(name, value) for name, value in testimony.facts.items()}
+    facts["right_result"] = right_result
     same = "the same model and finite inputs" if testimony.facts.get("finite_inputs") else "the same model"
     words = SENTENCES.get(f"{testimony.statement}/{testimony.finding}")
     # A witness of one's own may bring its sentence along.
     return words.format(**{"same_model": same, **facts}) if words else testimony.statement
 
+
+#: Sentences that are different of an ONNX file.
+_RULES_OF_FILES = {
+    "graph-asks-otherwise": "The graph computes something different from what its nodes give one by one.",
+    "invalid-model": "The file is not a valid ONNX model.",
+    "invalid-node": "The file has a node that is not valid.",
+    "no-runtime-runs-it": "No runtime can run the graph.",
+    "rests-on-open-question": "The graph depends on what the specification leaves open.",
+}
 
 #: Operators of a program that are named.
 _NAMED = 6
@@ -308,10 +325,12 @@ def _shown(name: str, value: Any) -> str:
 
 
 def node_text(node: Mapping[str, Any]) -> str:
-    """``Clip (node 3; float32, float32; min=0)``."""
+    """``Clip (node 3; float32, float32; min=0)``; in a file with the node's name and the call that it is from."""
     attributes = ", ".join(f"{name}={value}" for name, value in node["attributes"].items())
     parts = (f"node {node['index']}", ", ".join(node["dtypes"]), attributes)
-    return f"{node['operator']} ({'; '.join(filter(None, parts))})"
+    name = f" {node['name']!r}" if node.get("name") else ""
+    origin = f", from {node['origin']}" if node.get("origin") else ""
+    return f"{node['operator']} ({'; '.join(filter(None, parts))}){name}{origin}"
 
 
 def _question(facts: Mapping[str, Any]) -> str:
@@ -333,7 +352,7 @@ def _wrong_node(facts: Mapping[str, Any]) -> str:
         return f"{facts['backend']} computes {node} incorrectly: for {taken}, it gives a different number of results than its definition."
     where = f" at [{','.join(map(str, facts['place']))}]" if facts.get("place") else ""
     result = f"for {taken}, its definition gives {facts['right']}{where}, {facts['backend']} gives {facts['got']}"
-    return f"{facts['backend']} computes {node} incorrectly: {result}. With the definition's result instead, the graph gives PyTorch's."
+    return f"{facts['backend']} computes {node} incorrectly: {result}. With the definition's result instead, the graph gives {facts['right_result']}."
 
 
 def _open_node(facts: Mapping[str, Any]) -> str:

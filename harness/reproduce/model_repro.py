@@ -14,23 +14,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.documents import count
+from harness.core.invocation import Invocation
+from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
 from harness.models.check import ModelCheck, Progress, Way, check_model
 from harness.models.facts import ModelFacts
-from harness.models.graph_part import GraphPart
-from harness.models.onnx_check import ExportedTask, OnnxCheck, OnnxNode, OnnxTask, check_onnx
-from harness.models.onnx_inputs import SIZES, drawn_inputs, open_sizes, read_inputs
+from harness.pipeline.graph_runs import GraphStructure, load_file
 from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_task import ModelSource
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit
 from harness.record import store
 from harness.record.run_info import RunInfo, installed_versions
 from harness.record.writer import RunWriter
 from harness.reproduce.failure import ReproducibleFailure, backend_name, find_failure
+from harness.reproduce.graph_part import GraphPart, PartTask, find_part
 from harness.reproduce.issue import BugReport, fenced
 from harness.reproduce.model_script import write_part_script
 from harness.reproduce.script import NoScript
@@ -45,11 +47,15 @@ _SHRINKING = 30.0
 
 
 class InvalidFile(Exception):
-    """A file that ONNX's own rules reject at a node; it is no runtime's defect."""
+    """A file that ONNX's own rules reject at a node; it is no runtime's defect.
 
-    def __init__(self, node: OnnxNode) -> None:
-        super().__init__(node.name)
-        self.node = node
+    Args:
+        facts: The facts of the node, and why it is rejected.
+    """
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(str(facts))
+        self.facts = facts
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,9 @@ class PartOfGraph:
     """A part of an exported graph that fails in a backend.
 
     Attributes:
-        name: Of the model.
-        owner: Where the model was exported from, or a file's path.
+        name: The name of the model.
+        backend: The backend's name.
+        part: The part.
     """
 
     name: str
@@ -66,37 +73,17 @@ class PartOfGraph:
     part: GraphPart
 
 
-def smallest_of_file(path: str, backend: str, inputs: str, supervisor: Supervisor) -> PartOfGraph:
-    """The smallest part of an ``.onnx`` file that fails in a backend.
-
-    Raises:
-        ModelProblem: it cannot be read, or does not fail there.
-        InvalidFile: it is wrong itself.
-        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
-    """
-    check = check_onnx(OnnxTask(path=path, backend=backend, inputs=inputs, shrink=True), supervisor)
-    if check.survives:
-        raise ModelProblem(f"{path} survives in {backend}: there is nothing to reproduce")
-    if check.node is not None and check.node.invalid:
-        raise InvalidFile(check.node)
-    part = check.part if check.part is not None else _whole_file(path, inputs, check)
-    return PartOfGraph(Path(path).stem, backend, part)
-
-
-def _whole_file(path: str, inputs: str, check: OnnxCheck) -> GraphPart:
-    """A file of which nothing smaller fails, with the inputs that it fails with."""
-    model = onnx.load(path)
-    feeds = read_inputs(Path(inputs), model) if inputs else None
-    if feeds is None:
-        sizes = {one.name: one.size for one in check.fixed}
-        feeds = drawn_inputs(model, {**dict.fromkeys(open_sizes(model), SIZES[0]), **sizes}, 0)
-    run = next(run for run in check.runs if run.outcome != "pass")
+def _whole_file(source: ModelSource, failure: Verdict) -> GraphPart:
+    """Return a file of which nothing smaller fails, with the inputs that it fails with."""
+    file = load_file(source)
+    tensors = map(to_numpy, build_tensors(Invocation.from_json(failure.invocation)))
+    feeds = file.given or dict(zip(GraphStructure(file.model).input_names, tensors, strict=True))
     return GraphPart(
-        model=model.SerializeToString(),
+        model=file.model.SerializeToString(),
         inputs=feeds,
-        stage=run.stage,
-        message=run.message,
-        ends_process=run.outcome in (Outcome.CRASH, Outcome.TIMEOUT),
+        stage=str(failure.stage),
+        message=failure.message,
+        ends_process=failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT),
     )
 
 
@@ -114,37 +101,43 @@ def smallest_of_model(
 
     Raises:
         ModelProblem: the model survives, or nothing smaller than it fails; the message says what is known.
+        InvalidFile: an ONNX file is wrong itself.
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     found = check_model(units, facts, supervisor, progress)
     way = next((way for way in found.ways if way.failure is not None), None)
     if way is None:
-        raise ModelProblem(f"{found.name} survives: there is nothing to reproduce")
+        where = f" in {units[0].backends[0]}" if units[0].model is not None and units[0].model.is_file else ""
+        raise ModelProblem(f"{found.word if where else found.name} survives{where}: there is nothing to reproduce")
     unit = next(u for u in units if _is_of(u, way))
     call = _call_to_show(way)
     if call is not None:
         progress(f"shrink {call.overload}")
         return _shrunk(call, unit, directory)
-    assert way.failure is not None
-    is_graph = find_converter(way.route.converter).makes == ONNX
-    if is_graph and way.failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+    failure, source = way.failure, unit.model
+    assert failure is not None
+    assert source is not None
+    if way.invalid_node is not None and source.is_file:
+        raise InvalidFile(way.invalid_node)
+    part = None
+    if find_converter(way.route.converter).makes == ONNX and failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         progress("shrink the graph")
-        assert unit.model is not None
-        is_exporters = way.optimiser.owner == "exporter"
-        part = check_onnx(
-            ExportedTask(
-                source=unit.model,
+        part = find_part(
+            PartTask(
+                source=source,
                 route=way.route,
-                case=way.outcomes.index(way.failure),
-                exporter=is_exporters,
+                exported=Invocation.from_json(failure.exported_invocation or way.outcomes[0].invocation),
+                invocation=Invocation.from_json(failure.invocation),
+                optimiser=way.optimiser.owner,
+                passes=way.optimiser.passes,
             ),
             supervisor,
-        ).part
-        if part is not None and is_exporters:
-            part = replace(part, exporter=True, passes=way.optimiser.passes)
-        if part is not None:
-            return PartOfGraph(found.name, way.route.backend, part)
-    raise ModelProblem(_nothing_smaller(found, way))
+        )
+    if part is None and source.is_file:
+        part = _whole_file(source, failure)
+    if part is None:
+        raise ModelProblem(_nothing_smaller(found, way))
+    return PartOfGraph(found.name, way.route.backend, part)
 
 
 def _is_of(unit: Unit, way: Way) -> bool:

@@ -22,12 +22,12 @@ from harness.core.dtypes import Array
 from harness.core.plugins import installed
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.generate.case_library import load_cases
-from harness.models.graph_part import pattern
 from harness.pipeline.reference import Reference, run_reference
 from harness.reproduce import call_source
 from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
 from harness.reproduce.failure import ReproducibleFailure
+from harness.reproduce.graph_part import pattern
 from harness.reproduce.script import GONE, THERE, NoScript, left_to_child
 from harness.run.backend import BACKENDS
 

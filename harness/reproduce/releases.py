@@ -172,20 +172,15 @@ def _printed_verdicts(printed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if "cases" in printed:
         yield from (case["verdict"] for case in printed["cases"])
         return
-    for way in printed["ways"] if "ways" in printed else printed["backends"]:
-        # Each node of a file is judged by itself, too.
-        wrong_node = way.get("node") is not None and not way["survives"]
+    for way in printed["ways"]:
         for run in way["runs"]:
-            outcome, message = run["outcome"], run["message"]
-            if wrong_node and outcome == "pass":
-                outcome, message = "mismatch", "a node is wrong by itself"
             yield {
-                "converter": way.get("converter", ""),
+                "converter": way["converter"],
                 "backend": way["backend"],
                 "stage": run["stage"],
-                "outcome": outcome,
-                "signature": normalise(message) if outcome == "error" else "",
-                "message": message,
+                "outcome": run["outcome"],
+                "signature": normalise(run["message"]) if run["outcome"] == "error" else "",
+                "message": run["message"],
             }
 
 

@@ -16,14 +16,14 @@ from onnx import helper
 from harness.blame.examine import examine
 from harness.blame.examined_failures import FailureKind
 from harness.blame.failure_context import FailureContext
-from harness.blame.nodes.node_steps import in_steps
-from harness.blame.nodes.walk import Attempts, walk
 from harness.blame.testimony import Decision
 from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
+from harness.pipeline.nodes.node_steps import in_steps
+from harness.pipeline.nodes.walk import Attempts, walk
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group

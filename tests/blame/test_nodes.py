@@ -12,12 +12,12 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.blame.nodes.definition import Definition, Undefined
-from harness.blame.nodes.formulas import ELEMENTWISE, FORMULAS
-from harness.blame.nodes.judged_nodes import not_as_defined, overflown, right_results
-from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.walk import walk
 from harness.core.dtypes import Array
+from harness.pipeline.nodes.definition import Definition, Undefined
+from harness.pipeline.nodes.formulas import ELEMENTWISE, FORMULAS
+from harness.pipeline.nodes.judged_nodes import not_as_defined, overflown, right_results
+from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.walk import walk
 from harness.run.backend import BACKENDS, Backend
 
 

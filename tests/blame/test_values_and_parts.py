@@ -12,13 +12,13 @@ from onnx import helper
 from harness.blame.decide import decide
 from harness.blame.examine import examine
 from harness.blame.examined_failures import with_blame
-from harness.blame.nodes.definition import VALUE_LIMITS, operator_text
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.definition import raising_part
+from harness.pipeline.nodes.definition import VALUE_LIMITS, operator_text
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Task
 

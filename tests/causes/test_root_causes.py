@@ -14,12 +14,12 @@ from harness_runs import vector
 from recorded_rows import row_of
 
 from harness.blame import decide
-from harness.blame.nodes.kernel_fault import kernel_fault
 from harness.causes.cause import RootCause
 from harness.causes.rules import RULES, CauseFacts, united
 from harness.compare.diagnosis import FAULTS, OF_PROBLEM, Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
+from harness.pipeline.nodes.kernel_fault import kernel_fault
 from harness.present.evidence import FAULTS as FAULT_WORDS, RULES as RULE_WORDS
 from harness.record import store
 from harness.record.run_info import RunInfo

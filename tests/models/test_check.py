@@ -15,11 +15,17 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome
 from harness.convert.converter import find_converter
 from harness.models.capture import resized_calls
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import load_model
 from harness.pipeline.model_reference import run_model
+from harness.pipeline.model_task import ModelRun
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import make_plan
+from harness.plan.unit import run_unit
 
 pytestmark = pytest.mark.slowest(30)
 
@@ -383,9 +389,9 @@ FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
 def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
     path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n", 4])}, w=np.ones((4, 3), np.float32))
-    (found,) = checked(path, status=0)["backends"]
-    assert [run["inputs"].split(":")[0] for run in found["runs"]] == ["open sizes 2", "open sizes 8", "other values"]
-    assert (found["judged"], found["nodes"]) == (2, 2)
+    (way,) = checked(path, status=0)["ways"]
+    assert [run["change"] for run in way["runs"]] == ["open sizes 2", "open sizes 8", "other values"]
+    assert way["nodes"] == {"nodes": 2, "judged": 2, "wrong": 0}
 
 
 @pytest.mark.parametrize(
@@ -411,8 +417,8 @@ def test_a_size_that_a_constant_fixes_is_taken_and_named(
     kind, inputs, attributes = node
     nodes = [helper.make_node(kind, inputs, ["y"], **attributes)]
     path = saved(tmp_path / "fixed.onnx", nodes, {"x": (FLOAT, shape)}, **weights)
-    (found,) = checked(path, status=0)["backends"]
-    assert [(one["name"], one["size"], by in one["by"]) for one in found["fixed"]] == [("n", 3, True)]
+    (way,) = checked(path, status=0)["ways"]
+    assert [(size["name"], size["size"], by in size["by"]) for size in way["fixed_sizes"]] == [("n", 3, True)]
 
 
 def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: Path) -> None:
@@ -420,8 +426,8 @@ def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: 
     pads = np.array([0, -1, 3, 0, 2, -2])
     nodes = [helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")]
     path = saved(tmp_path / "pad.onnx", nodes, {"x": (FLOAT, [2, 3, 4])}, pads=pads)
-    (found,) = checked(path, "--backend", "tract", status=1)["backends"]
-    assert [(run["stage"], run["outcome"]) for run in found["runs"]] == [("run", "crash")]
+    (way,) = checked(path, "--backend", "tract", status=1)["ways"]
+    assert {(run["stage"], run["outcome"]) for run in way["runs"]} == {("run", "crash")}
     out = tmp_path / "repro.py"
     done = CliRunner().invoke(conformance, ["repro", str(path), "--backend", "tract", "--out", str(out)])
     assert done.exit_code == 0, done.output
@@ -495,23 +501,24 @@ def test_a_wrong_kernel_in_a_file_is_the_runtimes(tmp_path: Path) -> None:
     )
     nodes = [helper.make_node("Relu", ["x"], ["h"]), resize]
     path = saved(tmp_path / "up.onnx", nodes, {"x": (FLOAT, [1, 1, 28, 28])}, sizes=np.array([1, 1, 4, 4]))
-    (found,) = checked(path, status=1)["backends"]
-    assert found["node"]["facts"]["node"]["operator"] == "Resize"
-    assert not found["node"]["invalid"]
+    (way,) = checked(path, status=1)["ways"]
+    assert (way["owner"], way["cause"]["component"], way["cause"]["rule"]) == ("backend", "ort-cpu", "wrong-node")
+    assert way["cause"]["node"]["node"]["operator"] == "Resize"
+    assert way["nodes"]["wrong"] == 1
 
 
 def test_a_missing_kernel_and_an_invalid_node_have_different_owners(tmp_path: Path) -> None:
     conv = [helper.make_node("Conv", ["x", "w"], ["y"])]
     path = saved(tmp_path / "double.onnx", conv, {"x": (DOUBLE, ["n", 3, 8, 8])}, w=np.ones((4, 3, 3, 3)))
-    (found,) = checked(path, status=1)["backends"]
-    assert "NOT_IMPLEMENTED" in found["node"]["error"]
-    assert not found["node"]["invalid"]
+    (way,) = checked(path, status=1)["ways"]
+    assert (way["owner"], way["cause"]["rule"]) == ("backend", "not-implemented")
     dropout = [helper.make_node("Dropout", ["x", "ratio", "training"], ["y"], name="drop")]
     weights = {"ratio": np.float32(1.0), "training": np.array(True)}
     path = saved(tmp_path / "dropout.onnx", dropout, {"x": (FLOAT, ["n", 4])}, **weights)
-    (found,) = checked(path, status=1)["backends"]
-    assert found["node"]["name"] == "drop"
-    assert "[0, 1)" in found["node"]["invalid"]["quote"]
+    (way,) = checked(path, status=1)["ways"]
+    assert (way["owner"], way["cause"]["component"], way["cause"]["rule"]) == ("converter", "file", "invalid-node")
+    assert way["cause"]["node"]["node"]["name"] == "drop"
+    assert "[0, 1)" in way["cause"]["node"]["quote"]
 
 
 def test_the_pass_of_a_runtime_that_breaks_a_file_is_named(tmp_path: Path) -> None:
@@ -522,17 +529,51 @@ def test_the_pass_of_a_runtime_that_breaks_a_file_is_named(tmp_path: Path) -> No
         helper.make_node("Neg", ["e"], ["y"]),
     ]
     path = saved(tmp_path / "expand.onnx", nodes, {"x": (FLOAT, [6])}, shape=np.array([1, 0]), axes=np.array([1]))
-    (found,) = checked(path, status=1)["backends"]
-    assert (found["optimiser"], found["passes"]) == (True, ["ExpandElimination"])
-    assert found["node"] is None
+    (way,) = checked(path, status=1)["ways"]
+    assert way["optimiser"] == {"owner": "runtime", "passes": ["ExpandElimination"]}
+    assert (way["cause"]["component"], way["cause"]["rule"]) == ("ort-cpu", "graph-optimisation")
 
 
 def test_given_inputs_are_used(tmp_path: Path) -> None:
     nodes = [helper.make_node("Relu", ["x"], ["y"])]
     path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n"])})
     np.savez(tmp_path / "inputs.npz", x=np.arange(5, dtype=np.float32))
-    (found,) = checked(path, "--inputs", tmp_path / "inputs.npz", status=0)["backends"]
-    assert [run["inputs"] for run in found["runs"]] == ["given inputs: x float32[5]"]
+    (way,) = checked(path, "--inputs", tmp_path / "inputs.npz", status=0)["ways"]
+    assert [run["change"] for run in way["runs"]] == ["given inputs"]
     np.savez(tmp_path / "others.npz", z=np.zeros(3))
     done = CliRunner().invoke(conformance, ["check", str(path), "--inputs", str(tmp_path / "others.npz")])
     assert "has no 'x'; the model takes x" in done.output
+
+
+def test_a_file_is_rows_of_the_record_like_any_model(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Clip", ["r", "low", "high"], ["y"])]
+    bounds = {"low": np.float64(0), "high": np.float64(6)}
+    path = saved(tmp_path / "clipped.onnx", nodes, {"x": (DOUBLE, ["n", 3])}, **bounds)
+    plan = make_plan(Options(models=(str(path),), backends=("ort-cpu", "onnx-reference")))
+    assert [unit.name for unit in plan.units] == ["model.clipped file-ort-cpu", "model.clipped file-onnx-reference"]
+    with Supervisor(timeout=60, memory_limit=4 * 2**30) as supervisor:
+        rows = [row for unit in plan.units for rows in run_unit(unit, supervisor) for row in rows]
+    assert [(row.converter, row.backend, row.outcome) for row in rows] == [
+        *[("file", "ort-cpu", Outcome.ERROR)] * 3,
+        *[("file", "onnx-reference", Outcome.PASS)] * 3,
+    ]
+    wrong, *_, right = rows
+    assert (wrong.blame, wrong.component, wrong.place) == ("backend", "ort-cpu", "graph optimisation, FuseReluClip")
+    assert ModelRun.from_text(right.model_run).change == "other values"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"converters": ("dynamo",)}, {"opset": 20}, {"shapes": "dynamic"}, {"models": ("model.onnx", "resnet50")}],
+)
+def test_an_option_without_effect_on_a_file_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageProblem, match="exported already"):
+        make_plan(Options(**{"models": ("model.onnx",), **options}))
+
+
+def test_a_file_whose_outputs_declare_no_shape_is_judged_by_the_runtime(tmp_path: Path) -> None:
+    # ONNX's checker asks for the shape of an output, and no runtime does.
+    path = saved(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, [2, 3])})
+    with pytest.raises(onnx.checker.ValidationError):
+        onnx.checker.check_model(str(path))
+    assert checked(path, status=0)["survives"]

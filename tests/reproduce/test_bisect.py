@@ -128,7 +128,8 @@ def test_models_and_files_are_checked(tmp_path: Path) -> None:
     def asked(*words: str) -> Verdicts:
         return Rerun(["check", *words], tmp_path).verdicts("onnxscript", "of today", tmp_path / "none")
 
-    assert asked("relu.onnx") == Verdicts("ort-cpu: pass", shown="ort-cpu: pass", passes=True, ways=(("", "ort-cpu"),))
+    passed = "file → ort-cpu: pass"
+    assert asked("relu.onnx") == Verdicts(passed, shown=passed, passes=True, ways=(("file", "ort-cpu"),))
     found = asked("mods.py:pooled", "--converter=dynamo")
     assert found.said.startswith("dynamo → ort-cpu: mismatch at compare")
     assert found.ways == (("dynamo", "ort-cpu"),)

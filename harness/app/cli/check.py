@@ -19,7 +19,6 @@ from harness.app.cli._shared import (
     example,
     json_option,
     print_json,
-    require_backends,
     require_writable,
     say_step,
     statuses,
@@ -106,7 +105,7 @@ def command(
     It is compared with the runtime's own result without optimisations, and each node with its definition.
 
     With --json: model, word, survives, left_out, state, ways. A way has converter, backend, shapes, dtype, survives,
-    compared, runs, first_wrong_value, calls, owner, optimiser, remedies, notes.
+    compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes and nodes.
     """
     # What is wrong with the options is said before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
@@ -115,21 +114,17 @@ def command(
     if atol is not None and rtol is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    if is_file_of_onnx(word):
-        named = {"--converter": converters, "--shapes": shapes, "--axis": axes, "--also": also, "--rules": rules}
-        for name, value in {**named, "--opset": opset, "--rtol": rtol}.items():
-            if value:
-                raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-        found = _check_onnx(word, backends or ("ort-cpu",), inputs, limits)
-    elif inputs is not None:
+    if inputs is not None and not is_file_of_onnx(word):
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
-    else:
-        wanted = _Wanted(
-            word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes
-        )
-        # What a model prints is not the answer.
-        with contextlib.redirect_stdout(sys.stderr):
-            found = _check_model(wanted, limits)
+    for name, value in {"--axis": axes, "--also": also, "--rtol": rtol}.items():
+        if value and is_file_of_onnx(word):
+            raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+    wanted = _Wanted(
+        word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes, inputs
+    )
+    # What a model prints is not the answer.
+    with contextlib.redirect_stdout(sys.stderr):
+        found = _check_model(wanted, limits)
     _show(found, page, as_json)
     ctx.exit(int(not found.survives))
 
@@ -176,6 +171,7 @@ class _Wanted:
     rtol: float | None
     atol: float
     given_axes: tuple[str, ...]
+    inputs: Path | None
 
     @property
     def options(self) -> str:
@@ -183,6 +179,7 @@ class _Wanted:
         words = [word for axis in self.given_axes for word in ("--axis", axis)]
         words += [word for file in self.rules for word in ("--rules", file)]
         words += ["--opset", str(self.opset)] if self.opset is not None else []
+        words += ["--inputs", str(self.inputs)] if self.inputs is not None else []
         return "".join(f" {shlex.quote(word)}" for word in words)
 
 
@@ -207,31 +204,12 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     tolerance = None if wanted.rtol is None else Tolerance(wanted.rtol, wanted.atol)
     try:
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            say_step("load the model and call it twice")
-            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor)
-            units = units_of(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance)
+            if not is_file_of_onnx(wanted.word):
+                say_step("load the model and call it twice")
+            inputs = str(wanted.inputs.absolute()) if wanted.inputs else ""
+            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, inputs)
+            units = units_of(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, inputs)
             found = check_model(units, facts, supervisor, say_step)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
     return Checked(found.survives, check_report(found, wanted.options), check_data(found))
-
-
-def _check_onnx(word: str, backends: tuple[str, ...], inputs: Path | None, limits: Limits) -> Checked:
-    from harness.models.onnx_check import OnnxTask, check_onnx
-    from harness.pipeline.model_loading import ModelProblem
-    from harness.pipeline.supervisor import Supervisor
-    from harness.present.check_report import onnx_data, onnx_report
-
-    for file in (Path(word), *((inputs,) if inputs else ())):
-        if not file.is_file():
-            raise click.UsageError(f"there is no file {file}")
-    require_backends(backends)
-    given = str(inputs.absolute()) if inputs else ""
-    tasks = [OnnxTask(path=str(Path(word)), backend=backend, inputs=given) for backend in backends]
-    try:
-        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            checks = [check_onnx(task, supervisor) for task in tasks]
-    except ModelProblem as error:
-        raise click.UsageError(str(error)) from None
-    options = f" --inputs {shlex.quote(str(inputs))}" if inputs else ""
-    return Checked(all(check.survives for check in checks), onnx_report(checks, options), onnx_data(checks))

@@ -21,7 +21,6 @@ from harness.app.cli._shared import (
     find_run,
     json_option,
     print_json,
-    require_backends,
     rules_option,
     say_step,
     statuses,
@@ -166,6 +165,11 @@ class ModelWanted:
     inputs: Path | None
     timeout: float
 
+    @property
+    def input_file(self) -> str:
+        """The whole path of the file with inputs; "" for none."""
+        return str(self.inputs.absolute()) if self.inputs is not None else ""
+
 
 @contextmanager
 def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartOfGraph, Path]]:
@@ -177,50 +181,29 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartO
     from harness.pipeline.supervisor import Supervisor
     from harness.plan.options import UsageProblem
     from harness.present.evidence import invalid_text, node_text
-    from harness.reproduce.model_repro import InvalidFile, smallest_of_file, smallest_of_model
+    from harness.reproduce.model_repro import InvalidFile, smallest_of_model
 
     with tempfile.TemporaryDirectory() as directory:
         run = Path(directory) / "run"
         try:
             with Supervisor(timeout=wanted.timeout, memory_limit=8 * 2**30) as supervisor:
-                if is_file_of_onnx(wanted.word):
-                    backend, inputs = _file_wanted(wanted)
-                    found: ReproducibleFailure | PartOfGraph = smallest_of_file(
-                        wanted.word, backend, inputs, supervisor
-                    )
-                else:
-                    facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor)
-                    found = smallest_of_model(_units(wanted, facts), facts, run, supervisor, say_step)
+                facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, wanted.input_file)
+                found = smallest_of_model(_units(wanted, facts), facts, run, supervisor, say_step)
         except (UsageProblem, UnknownName) as error:
             raise click.UsageError(str(error)) from None
         except InvalidFile as invalid:
-            node = invalid.node
-            why = f"{node_text(node.facts['node'])}: {invalid_text(node.invalid)}"
+            why = f"{node_text(invalid.facts['node'])}: {invalid_text(invalid.facts)}"
             raise click.ClickException(f"{wanted.word} is wrong itself, at {why}") from None
         except ModelProblem as problem:
             raise click.ClickException(str(problem)) from None
         yield found, run
 
 
-def _file_wanted(wanted: ModelWanted) -> tuple[str, str]:
-    """The backend, and the file of inputs, of an ``.onnx`` file."""
-    named = {"--converter": wanted.converter, "--axis": wanted.axes, "--also": wanted.dtypes, "--rules": wanted.rules}
-    for name, value in named.items():
-        if value:
-            raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-    for file in (Path(wanted.word), *((wanted.inputs,) if wanted.inputs else ())):
-        if not file.is_file():
-            raise click.UsageError(f"there is no file {file}")
-    backend = wanted.backend or "ort-cpu"
-    require_backends((backend,))
-    return backend, str(wanted.inputs.absolute()) if wanted.inputs else ""
-
-
 def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
     from harness.models.check import units_of
     from harness.plan.options import Options
 
-    if wanted.inputs is not None:
+    if wanted.inputs is not None and not is_file_of_onnx(wanted.word):
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     options = Options(
         models=(wanted.word,),
@@ -229,7 +212,7 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
         rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
         opset=wanted.opset,
     )
-    return units_of(options, facts, wanted.axes, wanted.dtypes, None)
+    return units_of(options, facts, wanted.axes, wanted.dtypes, None, inputs=wanted.input_file)
 
 
 def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:

@@ -48,7 +48,7 @@ from harness.core.tensors import build_tensors, overload
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.reference import run_reference
-from harness.pipeline.submodel import all_nodes, extract, subgraphs
+from harness.pipeline.submodel import all_nodes, extract, subgraphs, with_declared_outputs
 from harness.pipeline.torch_call import map_arguments, quiet_call
 from harness.run.backend import BACKENDS
 
@@ -59,9 +59,10 @@ _SAME_SHAPE = "same rank and shape as indices"
 @witness("the ONNX checker", place=110)
 def check_validity(context: FailureContext) -> Iterator[Testimony]:
     """Whether the model of the one case is valid, with constants propagated into shapes."""
+    model = with_declared_outputs(context.model, context.reference.expected) if context.is_file else context.model
     try:
-        onnx.checker.check_model(context.model, full_check=True)
-        inferred = onnx.shape_inference.infer_shapes(context.model, check_type=True, strict_mode=True, data_prop=True)
+        onnx.checker.check_model(model, full_check=True)
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         yield Testimony(Role.MODEL, Finding.INVALID, "strict-inference", {"error": one_line(error)[:200]})
         return
@@ -379,7 +380,7 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
 
 
-@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER, of_any_artefact=True)
+@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER, of_any_artefact=True, of_pytorch=True)
 def ask_other_converter(context: FailureContext) -> Iterator[Testimony]:
     """Asks the first by `ConverterEntry.witness` that is not the failing one, can run here, and makes what the failing
     backend takes."""

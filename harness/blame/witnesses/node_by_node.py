@@ -10,11 +10,6 @@ import numpy as np
 import onnx
 
 from harness.blame.failure_context import FailureContext, WrongElements
-from harness.blame.nodes.definition import Definition, not_of_rank, out_of_range
-from harness.blame.nodes.judged_nodes import overflown
-from harness.blame.nodes.kernel_fault import node_facts, wrong_node
-from harness.blame.nodes.node_steps import SteppedGraph, in_steps
-from harness.blame.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.blame.open_questions import OPEN_QUESTIONS
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
@@ -23,12 +18,20 @@ from harness.compare.judge import Mask
 from harness.compare.verdict import Outcome
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
+from harness.pipeline.graph_runs import steps_of_moderate_size
+from harness.pipeline.nodes.definition import Definition, not_of_rank, out_of_range
+from harness.pipeline.nodes.judged_nodes import overflown
+from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
+from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 
 #: Nodes above which a graph is not looked at: a run of each by itself takes its time.
 _MOST_STEPS = 400
+#: The same of an ONNX file, which is looked at for its own sake.
+_MOST_STEPS_OF_FILE = 3000
 
 
 @witness("the nodes one by one", place=40)
@@ -47,7 +50,7 @@ def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
     if question is None or not question.names or (draws(context.judge) and not question.of_form):
         return
     graph = _towards(context, question.names)
-    if len(graph.steps) > _MOST_STEPS:
+    if _is_large(context, graph):
         return
     attempts: Attempts = {}
     found = _walk(context, graph, attempts)
@@ -82,6 +85,10 @@ def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.NODES, finding, "nodes-as-defined", facts)
 
 
+def _is_large(context: FailureContext, graph: SteppedGraph) -> bool:
+    return len(graph.steps) > (_MOST_STEPS_OF_FILE if context.is_file else _MOST_STEPS)
+
+
 def _walk(
     context: FailureContext,
     graph: SteppedGraph,
@@ -93,6 +100,8 @@ def _walk(
 ) -> Walk:
     backend, evaluator = _backends(context)
     feeds = context.feeds(context.model)
+    if context.is_file and only is None:
+        only = steps_of_moderate_size(graph, feeds)
     return walk(
         graph,
         feeds,
@@ -115,14 +124,27 @@ def _backends(context: FailureContext) -> tuple[Backend, Backend]:
 
 def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
     invalid = out_of_range(fault.definition)
+    node = _node_facts(context, fault.definition)
     if invalid:
-        return Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node_facts(fault.definition), **invalid})
-    facts = {"backend": context.failure.backend, **wrong_node(fault)}
+        return Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node, **invalid})
+    facts = {"backend": context.failure.backend, **wrong_node(fault), "node": node}
     by_values = fault.definition.operator in _BY_VALUES
     question = _open_question(context, fault) if fault.is_of_right_form or by_values else None
     if question:
         return Testimony(Role.NODES, Finding.OPEN, "open-node", {**facts, "question": question})
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
+
+
+def _node_facts(context: FailureContext, definition: Definition) -> dict[str, Any]:
+    """Return the facts of a node; in a file it has a name that its user knows, and may say where it is from."""
+    facts = node_facts(definition)
+    if not context.is_file:
+        return facts
+    nodes = [node for node in definition.graph.model.graph.node if node.op_type != "Constant"]
+    node = nodes[definition.step.index] if definition.step.index < len(nodes) else onnx.NodeProto()
+    notes = {entry.key: entry.value for entry in node.metadata_props}
+    known = {"name": node.name, "origin": notes.get("pkg.torch.onnx.fx_node", "")}
+    return facts | {key: text for key, text in known.items() if text}
 
 
 def _helps(context: FailureContext, question: WrongElements, found: Walk) -> bool:
@@ -261,13 +283,13 @@ def _is_wrong_with(context: FailureContext, definition: Definition, calm: Callab
 def _of_failure(context: FailureContext) -> Iterator[Testimony]:
     names = [o.name for o in context.model.graph.output]
     graph = _towards(context, names)
-    if len(graph.steps) > _MOST_STEPS:
+    if _is_large(context, graph):
         return
     found = _walk(context, graph, corrected=False)
     name = context.failure.backend
     if found.failing:
         failing = found.failing[0]
-        node = node_facts(failing.definition)
+        node = _node_facts(context, failing.definition)
         reason = _rejected(failing.definition)
         if reason:
             yield Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node, **reason})

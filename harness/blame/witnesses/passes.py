@@ -23,7 +23,7 @@ from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 
-@witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED)
+@witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED, of_pytorch=True)
 def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
     """Exports again with `harness.convert.converter.HasUnoptimised`."""
     converter = context.converter(context.failure.converter)
@@ -48,7 +48,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
 
 
-@witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS)
+@witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS, of_pytorch=True)
 def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
     """Leaves out passes that change the graph where the export is right without the optimiser."""
     converter = context.converter(context.failure.converter)
@@ -84,7 +84,7 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
 
 
 #: Is asked of programs that do not get as far as a runtime.
-BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export)
+BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export, of_pytorch=True)
 
 
 def _guilty_passes(

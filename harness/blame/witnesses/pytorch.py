@@ -43,7 +43,7 @@ from harness.pipeline.torch_call import call_invocation, quiet_call
 _TIMES = 3
 
 
-@witness("PyTorch again", place=80, of_any_artefact=True)
+@witness("PyTorch again", place=80, of_any_artefact=True, of_pytorch=True)
 def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     """A kernel that reads memory which it has not written answers differently each time.
 
@@ -61,7 +61,7 @@ def repeat_call(context: FailureContext) -> Iterator[Testimony]:
             return
 
 
-@witness("PyTorch on row-major copies", place=90, of_any_artefact=True)
+@witness("PyTorch on row-major copies", place=90, of_any_artefact=True, of_pytorch=True)
 def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
     """A layout is not part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
     if context.got is None or context.judge.reads_layout or not context.reference.has_strided_input:
@@ -157,7 +157,7 @@ def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
 _VALUES_ARE_ASKED = "cannot be called on meta tensors"
 
 
-@witness("PyTorch's meta kernel", place=40, of_any_artefact=True)
+@witness("PyTorch's meta kernel", place=40, of_any_artefact=True, of_pytorch=True)
 def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
     """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
     comparison = context.comparison
@@ -260,7 +260,7 @@ def _takes_part(context: FailureContext) -> bool:
         return True
 
 
-@witness("float64", place=20, of_any_artefact=True)
+@witness("float64", place=20, of_any_artefact=True, of_pytorch=True)
 def ask_float64(context: FailureContext) -> Iterator[Testimony]:
     """The same call in float64, element by element where the backend is wrong."""
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None:

@@ -50,7 +50,9 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
     said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
-    yield Testimony(Role.RUNTIME, finding, "other-backend", said, context.is_independent(name))
+    # Drawn inputs may not fit a file: that another runtime refuses them does not say that the graph is wrong.
+    is_telling = finding is not Finding.REFUSES or not context.is_file
+    yield Testimony(Role.RUNTIME, finding, "other-backend", said, is_telling and context.is_independent(name))
 
 
 @add_witnesses

@@ -41,7 +41,7 @@ def read_specification(context: FailureContext) -> Iterator[Testimony]:
             "tried": bool(question.calm or question.repair),
         }
         finding = Finding.SETTLED if question.settled else Finding.OPEN
-        if not question.of_call(context.invocation, context.reference.expected):
+        if not context.is_file and not question.of_call(context.invocation, context.reference.expected):
             finding = Finding.INVENTED
         elif context.got is None:
             # A runtime may not fail at what is open.

@@ -8,11 +8,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from harness.blame.nodes.definition import Definition, Undefined
-from harness.blame.nodes.judged_nodes import form_of, not_as_defined, right_results
-from harness.blame.nodes.node_steps import NodeStep, SteppedGraph
 from harness.compare.judge import Mask
 from harness.core.dtypes import Array
+from harness.pipeline.nodes.definition import Definition, Undefined
+from harness.pipeline.nodes.judged_nodes import form_of, not_as_defined, right_results
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph
 from harness.pipeline.stages import StageFailure, run_artefact
 from harness.run.backend import Backend
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.blame.nodes.definition import Definition
-from harness.blame.nodes.judged_nodes import right_results
-from harness.blame.nodes.node_steps import NodeStep
-from harness.blame.nodes.walk import WrongStep
 from harness.core.dtypes import Array
+from harness.pipeline.nodes.definition import Definition
+from harness.pipeline.nodes.judged_nodes import right_results
+from harness.pipeline.nodes.node_steps import NodeStep
+from harness.pipeline.nodes.walk import WrongStep
 
 #: Elements up to which a value is written down.
 _FEW = 6

@@ -1,4 +1,4 @@
-"""Inputs of an ONNX file: given ones, or values drawn from its signature at sizes that it runs at.
+"""The runs of an ONNX file: its given inputs, or values drawn from its signature at sizes that it runs at.
 
 1. Open dimensions of one name have one size; each without a name has its own.
 2. The first of a few sizes at which the file runs, the same for all, is taken. Where it runs at none, the sizes of its
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -18,10 +17,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from harness.core.described_tensor import describe_tensor
 from harness.core.documents import one_line
-from harness.core.dtypes import PRECISION
-from harness.models.graph_part import Feeds
+from harness.core.dtypes import ALL, PRECISION, WIDE_UNSIGNED, Array
+from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.torch_arrays import to_torch
 from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_task import FixedSize, ModelInputs
 
 #: Sizes that open dimensions are tried at; the first that runs, and the next, are taken.
 SIZES = (2, 8, 32, 64, 224)
@@ -29,26 +31,12 @@ SIZES = (2, 8, 32, 64, 224)
 _MOST_TRIED = 120
 #: The largest whole number in a constant that may be a size.
 _LARGEST_SIZE = 65536
+_SEED = 20261125
 
 #: Name of an open dimension → its size.
 Sizes: TypeAlias = Mapping[str, int]
 #: Whether the file runs at some sizes.
 Runs: TypeAlias = Callable[[Sizes], bool]
-
-
-@dataclass(frozen=True)
-class FixedSize:
-    """A size that a file declares open and that only one number fits.
-
-    Attributes:
-        name: Of the dimension, or ``input:dimension``.
-        size: That it has to have.
-        by: Constants that have this size, of those a node of the graph reads.
-    """
-
-    name: str
-    size: int
-    by: tuple[str, ...]
 
 
 def signature(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
@@ -98,7 +86,7 @@ def fixed_sizes(model: onnx.ModelProto, sizes: Sizes, runs: Runs) -> list[FixedS
 
 def other_sizes(sizes: Sizes, fixed: Iterable[FixedSize], runs: Runs) -> dict[str, int] | None:
     """Further sizes at which a file runs: all open ones change, if possible to different sizes; None for none."""
-    held = {one.name for one in fixed}
+    held = {size.name for size in fixed}
     free = [name for name in sizes if name not in held]
     if not free:
         return None
@@ -129,29 +117,88 @@ def _constants(model: onnx.ModelProto) -> Iterator[tuple[str, onnx.TensorProto]]
                 yield node.output[0], attribute.t
 
 
-def drawn_inputs(model: onnx.ModelProto, sizes: Sizes, seed: int) -> Feeds:
-    """Values by a file's signature. Integers are 0 or 1, which any index may be.
+#: Values of the normal distribution, and 0 or 1 in equal shares, which any index may be.
+_NUMBERS, _INDICES = ("like", 0.0, 1.0, -4.0, 4.0, 0.0), ("share", 0.5)
+
+
+def drawn_inputs(model: onnx.ModelProto, sizes: Sizes, seed: int) -> tuple[tuple[str, TensorSpec], ...]:
+    """Return inputs by name that are drawn from a file's signature, at some sizes of its open dimensions.
 
     Raises:
-        ModelProblem: an input is not a tensor of numbers.
+        ModelProblem: an input is not a tensor, or of a dtype that is not drawn.
     """
-    random = np.random.default_rng(20261125 + seed)
-    found: Feeds = {}
-    for value in signature(model):
+    found = []
+    for number, value in enumerate(signature(model)):
         tensor = value.type.tensor_type
-        if not value.type.HasField("tensor_type") or tensor.elem_type in (0, onnx.TensorProto.STRING):
+        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else ""
+        if not value.type.HasField("tensor_type") or dtype not in (*ALL, *WIDE_UNSIGNED):
             raise ModelProblem(f"input {value.name} is not a tensor of numbers: give inputs with --inputs FILE.npz")
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         dims = enumerate(tensor.shape.dim)
-        shape = [d.dim_value if d.HasField("dim_value") else sizes[_name(value, place, d)] for place, d in dims]
-        if str(dtype) in PRECISION:
-            found[value.name] = random.standard_normal(shape).astype(dtype)
-        else:
-            found[value.name] = random.integers(0, 2, shape).astype(dtype)
-    return found
+        shape = tuple(d.dim_value if d.HasField("dim_value") else sizes[_name(value, place, d)] for place, d in dims)
+        recipe = Recipe(_NUMBERS if dtype in PRECISION else _INDICES, "plain", _SEED + 100 * seed + number)
+        found.append((value.name, TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)))
+    return tuple(found)
 
 
-def read_inputs(path: Path, model: onnx.ModelProto) -> Feeds:
+def list_file_runs(
+    model: onnx.ModelProto, overload: str, runs: Callable[[Invocation], bool]
+) -> tuple[ModelInputs, ...]:
+    """Return what to run a file with: drawn values, other values, and other sizes.
+
+    Args:
+        model: The graph.
+        overload: What the record has in the column of operators.
+        runs: Whether the runtime runs the file with some inputs.
+
+    Raises:
+        ModelProblem: as `drawn_inputs`.
+    """
+
+    def inputs(sizes: Sizes, seed: int = 0) -> Invocation:
+        return Invocation(overload, drawn_inputs(model, sizes, seed))
+
+    names = open_sizes(model)
+    if not names:
+        return ModelInputs(inputs({})), ModelInputs(inputs({}, 1), "other values")
+
+    def runs_at(sizes: Sizes) -> bool:
+        return runs(inputs(sizes))
+
+    sizes = running_sizes(model, runs_at)
+    if sizes is None:
+        # What the runtime says of the file is the answer.
+        sizes = dict.fromkeys(names, SIZES[0])
+        return (ModelInputs(inputs(sizes), _named(sizes)),)
+    fixed: tuple[FixedSize, ...] = ()
+    others = other_sizes(sizes, (), runs_at)
+    if others is None:
+        fixed = tuple(fixed_sizes(model, sizes, runs_at))
+        others = other_sizes(sizes, fixed, runs_at)
+    found = [ModelInputs(inputs(sizes), _named(sizes), fixed=fixed)]
+    if others is not None:
+        found.append(ModelInputs(inputs(others), _named(others), resized=True, fixed=fixed))
+    found.append(ModelInputs(inputs(sizes, 1), "other values", fixed=fixed))
+    return tuple(found)
+
+
+def _named(sizes: Sizes) -> str:
+    """``N 3, T 8``; ``open sizes 2`` where all are the same."""
+    different = set(sizes.values())
+    if len(different) == 1:
+        return f"open sizes {different.pop()}"
+    return ", ".join(f"{name} {size}" for name, size in sizes.items())
+
+
+def describe_inputs(given: Mapping[str, Array], overload: str) -> Invocation:
+    """Return what the record says of inputs that a user gives; dtypes that an invocation has no name for are left out.
+
+    Raises nothing: the run itself takes the arrays.
+    """
+    known = {name: array for name, array in given.items() if str(array.dtype) in (*ALL, *WIDE_UNSIGNED)}
+    return Invocation(overload, tuple((name, describe_tensor(to_torch(array), name)) for name, array in known.items()))
+
+
+def read_inputs(path: Path, model: onnx.ModelProto) -> dict[str, Array]:
     """Inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
 
     Raises:

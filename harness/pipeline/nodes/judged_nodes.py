@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.blame.nodes.definition import Definition
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
 from harness.compare.nearness import Sensitivity, largest_finite, ulp
 from harness.core.dtypes import PRECISION, Array
+from harness.pipeline.nodes.definition import Definition
 
 
 def overflown(definition: Definition, got: Sequence[Array], instead: float) -> tuple[Array, ...]:

@@ -19,10 +19,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from harness.blame.nodes.formulas import FORMULAS, NodeCall
-from harness.blame.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
+from harness.pipeline.nodes.formulas import FORMULAS, NodeCall
+from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
 from harness.run.backend import Backend, BackendSession
 

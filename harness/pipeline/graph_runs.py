@@ -1,0 +1,379 @@
+"""Runs of an ONNX file as cases.
+
+What a file is to give nobody but its nodes' definitions can say. So the oracle of a run is the runtime's own answer
+without optimisations, and where one of its nodes gives something else than its definition, what follows from that:
+
+1. The graph is run node by node without optimisations, and the results of each node are compared with its definition,
+   evaluated on the same inputs. Where a node is wrong or refused, the definition's results take its place. This is done
+   for the first run of a file.
+2. If a node was wrong or refused, the outputs of that walk are expected, or else those of the whole graph without
+   optimisations. A runtime that runs the graph in no other way is held against onnx's own evaluator.
+3. An output is right by the rules of `harness.compare.nearness`, with what moving inputs and weights by a few roundings
+   moves it by, or if its error is within the tolerance of the output's largest element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import numpy_helper
+
+from harness.compare.judge import CLOSE, Judge, Mask
+from harness.compare.nearness import Sensitivity, tolerance_of
+from harness.compare.output_comparison import VALUES, OutputComparison
+from harness.compare.tolerances import ROUNDINGS, Tolerance
+from harness.convert.converter import ExportRequest
+from harness.core.documents import one_line
+from harness.core.dtypes import PRECISION, Array
+from harness.core.invocation import MODEL, Invocation
+from harness.core.route import Route
+from harness.core.tensors import build_tensors
+from harness.core.torch_arrays import to_numpy
+from harness.pipeline.model_loading import ModelProblem
+from harness.pipeline.model_reference import WITHIN_LARGEST, is_within_largest
+from harness.pipeline.model_task import ModelSource, NodesJudged, model_name
+from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.walk import Walk, walk
+from harness.pipeline.onnx_inputs import read_inputs, signature
+from harness.pipeline.reference import ProgramReference
+from harness.pipeline.stages import StageFailure, run_artefact
+from harness.run.artefact import AnyModel, output_names
+from harness.run.backend import Backend, HasPlain, ShapeRange
+
+#: Nodes of a graph above which, and elements of a node's values above which, no definition is evaluated.
+_MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
+#: Runs with moved inputs and weights, by how many roundings, and how many times their spread is allowed.
+_RUNS, _ROUNDINGS, _SPREAD = 3, 4.0, 16.0
+#: Why an output that is compared with nothing is right.
+NOTHING_TO_COMPARE = "nothing runs the graph without optimisations"
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedFile:
+    """An ONNX file, read.
+
+    Attributes:
+        name: The name of the file.
+        model: The graph.
+        given: The user's inputs by name; None draws them.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    given: Mapping[str, Array] | None = None
+
+    @property
+    def overload(self) -> str:
+        """What the record has in the column of operators."""
+        return MODEL + self.name
+
+
+def load_file(source: ModelSource) -> LoadedFile:
+    """Read a file, and its inputs where they are given.
+
+    Raises:
+        ModelProblem: a file cannot be read, or the graph gives what is not a tensor.
+    """
+    try:
+        model = onnx.load(source.word)
+    except Exception as error:
+        raise ModelProblem(f"{source.word} cannot be read: {type(error).__name__}: {one_line(error)}") from None
+    for value in model.graph.output:
+        if value.type.WhichOneof("value") not in (None, "tensor_type"):
+            raise ModelProblem(f"output {value.name} of {source.word} is not a tensor")
+    given = read_inputs(Path(source.inputs), model) if source.inputs else None
+    return LoadedFile(model_name(source.word), model, given)
+
+
+@dataclass(frozen=True)
+class GraphStructure:
+    """A graph that is exported already; see `harness.pipeline.program.Structure`."""
+
+    model: onnx.ModelProto
+    index: int = 0
+
+    @property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """None: nothing is traced."""
+        return ()
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs without a default."""
+        return tuple(value.name for value in signature(self.model))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return output_names(self.model)
+
+    @property
+    def promised_outputs(self) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return self.output_names
+
+    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
+        """The names of the outputs."""
+        return self.output_names
+
+    def request(self, route: Route) -> ExportRequest:
+        """Return the request that is met with the graph itself."""
+        return ExportRequest(
+            program=torch.nn.Identity(),
+            inputs=(),
+            input_names=self.input_names,
+            output_names=self.output_names,
+            graph=self.model,
+        )
+
+    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
+        """The inputs of a run by name."""
+        return dict(zip(self.input_names, arrays, strict=True))
+
+    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """None: a file is run as a static export is."""
+        return {}
+
+
+@dataclass(frozen=True)
+class GraphReference(ProgramReference):
+    """What a graph is to give; `expected` is empty where nothing tells.
+
+    Attributes:
+        model: The graph.
+        plain: The runtime without optimisations.
+        nodes: What was found of the nodes; None where they were not judged.
+        is_runtimes: Whether the runtime itself gives what is expected, without optimisations.
+        alive: Called before each run, so that a slow one is not taken for a hang.
+    """
+
+    model: onnx.ModelProto
+    plain: Backend
+    nodes: NodesJudged | None = None
+    is_runtimes: bool = True
+    alive: Callable[[], None] = lambda: None
+
+    @property
+    def judge(self) -> Judge:
+        """Close, but for what roundings decide."""
+        return Judge(undefined=lambda arguments, expected: self._decided_by_roundings)
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Nothing: no rule of an operator applies."""
+        return {}
+
+    @property
+    def truth(self) -> tuple[Array | None, ...] | None:
+        """The floating outputs, as float64."""
+        return tuple(e.astype(np.float64) if str(e.dtype) in PRECISION else None for e in self.expected)
+
+    @cached_property
+    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+        """How far roundings of inputs and weights move each output."""
+        return tuple(
+            Sensitivity(_SPREAD / ROUNDINGS[str(e.dtype)] * moved, np.zeros(e.shape))
+            if str(e.dtype) in PRECISION
+            else None
+            for e, moved in zip(self.expected, self._spread, strict=True)
+        )
+
+    def on_contiguous_inputs(self) -> GraphReference:
+        """Return the same run: a runtime sees no strides."""
+        return self
+
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+        """Compare a runtime's outputs with what is expected."""
+        if not self.expected:
+            return OutputComparison(excused=((NOTHING_TO_COMPARE, 1),))
+        comparison = super().compare(outputs, tolerance)
+        if {problem.kind for problem in comparison.problems} == {VALUES} and is_within_largest(self, outputs):
+            return comparison.excused_as(WITHIN_LARGEST)
+        return comparison
+
+    def allowed(self, output: int) -> Array:
+        """Return how far each element of an output may be from what is expected; 0 for integers and truth values."""
+        expected = self.expected[output]
+        dtype = str(expected.dtype)
+        if dtype not in PRECISION:
+            return np.zeros(expected.shape)
+        finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
+        tolerance = tolerance_of(CLOSE, dtype).allowed(np.asarray(finite.max(initial=0.0)))
+        return np.asarray(tolerance + _SPREAD * self._spread[output])
+
+    @property
+    def _decided_by_roundings(self) -> list[Mask | None]:
+        spread = self._spread
+        return [
+            None if str(e.dtype) in PRECISION else moved > 0 for e, moved in zip(self.expected, spread, strict=True)
+        ]
+
+    @cached_property
+    def _spread(self) -> list[Array]:
+        """Element by element, how far the outputs move with inputs and weights that are moved by some roundings."""
+        names = [value.name for value in signature(self.model)]
+        moved = [np.zeros(e.shape) for e in self.expected]
+        unmoved = run_artefact(self.plain, self.model, dict(zip(names, self.feeds, strict=True)))
+        if isinstance(unmoved, StageFailure):
+            return moved
+        for seed in range(_RUNS):
+            self.alive()
+            random = np.random.default_rng(seed)
+            altered = _with_moved_weights(self.model, random)
+            feeds = {name: _moved(array, random) for name, array in zip(names, self.feeds, strict=True)}
+            outputs = run_artefact(self.plain, altered, feeds)
+            if isinstance(outputs, StageFailure):
+                continue
+            for i, (now, then) in enumerate(zip(outputs, unmoved, strict=False)):
+                if now.shape == then.shape == moved[i].shape:
+                    moved[i] = np.maximum(moved[i], distance(now, then))
+        return moved
+
+
+@dataclass(frozen=True)
+class GraphRuns:
+    """The runs of one file in one runtime as cases; see `harness.pipeline.torch_case.CaseKind`.
+
+    Attributes:
+        file: The file.
+        backend: The runtime.
+        evaluator: Says what the definitions of nodes give.
+        first: The run in which the nodes are judged; None judges them in none.
+        alive: See `GraphReference`.
+    """
+
+    file: LoadedFile
+    backend: Backend
+    evaluator: Backend
+    first: Invocation | None = None
+    alive: Callable[[], None] = lambda: None
+
+    def reference(self, invocation: Invocation) -> GraphReference:
+        """Find out what a run is to give."""
+        given = self.file.given
+        feeds = tuple(given.values()) if given is not None else tuple(map(to_numpy, build_tensors(invocation)))
+        judges = self.first is not None and invocation.case_id == self.first.case_id
+        return expect(self.file.model, feeds, self.backend, self.evaluator, invocation, judges=judges, alive=self.alive)
+
+    def structure(
+        self, exported: Invocation, cases: Sequence[Invocation], *, outputs: int, index: int = 0
+    ) -> GraphStructure:
+        """Return the graph."""
+        return GraphStructure(self.file.model, index)
+
+
+def expect(
+    model: onnx.ModelProto,
+    feeds: Sequence[Array],
+    backend: Backend,
+    evaluator: Backend,
+    invocation: Invocation,
+    *,
+    judges: bool = False,
+    alive: Callable[[], None] = lambda: None,
+) -> GraphReference:
+    """Return what a graph is to give in a runtime, by the steps above.
+
+    Args:
+        model: The graph.
+        feeds: Its inputs, in the order of its signature.
+        backend: The runtime.
+        evaluator: Says what the definitions of nodes give.
+        invocation: What the run is called in the record.
+        judges: Whether the nodes are judged.
+        alive: See `GraphReference`.
+    """
+    plain = plain_form(backend)
+    named = dict(zip((value.name for value in signature(model)), feeds, strict=True))
+    nodes, expected, is_runtimes = None, None, False
+    if judges:
+        alive()
+        nodes, expected = _judge_nodes(model, named, plain, evaluator)
+    for candidate in (plain, evaluator) if expected is None else ():
+        alive()
+        outputs = run_artefact(candidate, model, named)
+        if not isinstance(outputs, StageFailure):
+            expected, is_runtimes = outputs, candidate is plain
+            break
+    return GraphReference(invocation, tuple(feeds), expected or (), model, plain, nodes, is_runtimes, alive)
+
+
+def plain_form(backend: Backend) -> Backend:
+    """Return a runtime without its optimisations, or the runtime itself where they cannot be turned off."""
+    return backend.plain() if isinstance(backend, HasPlain) else backend
+
+
+def _judge_nodes(
+    model: onnx.ModelProto, feeds: Mapping[str, Array], plain: Backend, evaluator: Backend
+) -> tuple[NodesJudged, tuple[Array, ...] | None]:
+    """Compare each node with its definition, and return what follows where one is wrong or refused; else None."""
+    graph = in_steps(model)
+    if len(graph.steps) > _MOST_NODES:
+        return NodesJudged(len(graph.steps), 0, 0), None
+    moderate = steps_of_moderate_size(graph, feeds)
+    found = walk(graph, feeds, plain, evaluator, only=moderate)
+    judged = len(moderate - {step.index for step, _ in found.unjudged})
+    return NodesJudged(len(graph.steps), judged, len(found.wrong)), _mended_outputs(model, found)
+
+
+def _mended_outputs(model: onnx.ModelProto, found: Walk) -> tuple[Array, ...] | None:
+    if not found.ended or not (found.wrong or found.failing):
+        return None
+    return tuple(found.values[value.name] for value in model.graph.output)
+
+
+def steps_of_moderate_size(graph: SteppedGraph, feeds: Mapping[str, Array]) -> set[int]:
+    """Return the indices of the steps whose values are few enough to be judged, as shape inference sees them."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(graph.model)
+    for value in fixed.graph.input:
+        if value.name in feeds:
+            for dim, size in zip(value.type.tensor_type.shape.dim, feeds[value.name].shape, strict=False):
+                dim.dim_value = size
+    try:
+        inferred = onnx.shape_inference.infer_shapes(fixed, data_prop=True)
+    except Exception:
+        # Beyond protobuf's limit, or invalid: each node says so itself.
+        inferred = fixed
+    sizes = {
+        v.name: int(np.prod([dim.dim_value or 1 for dim in v.type.tensor_type.shape.dim]))
+        for v in (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
+    }
+    return {
+        step.index
+        for step in graph.steps
+        if sum(sizes.get(name, 0) for name in (*step.inputs, *step.outputs)) <= _MOST_ELEMENTS
+    }
+
+
+def _with_moved_weights(model: onnx.ModelProto, random: np.random.Generator) -> onnx.ModelProto:
+    altered = onnx.ModelProto()
+    altered.CopyFrom(model)
+    for tensor in altered.graph.initializer:
+        array = numpy_helper.to_array(tensor)
+        if str(array.dtype) in PRECISION:
+            tensor.CopyFrom(numpy_helper.from_array(_moved(array, random), tensor.name))
+    return altered
+
+
+def _moved(array: Array, random: np.random.Generator) -> Array:
+    if str(array.dtype) not in PRECISION:
+        return array
+    unit = _ROUNDINGS * 2.0 ** -PRECISION[str(array.dtype)]
+    factors = 1.0 + unit * random.uniform(-1.0, 1.0, array.shape)
+    return np.asarray(array.astype(np.float64) * factors).astype(array.dtype)
+
+
+def distance(a: Array, b: Array) -> Array:
+    """Return how far elements are apart; infinite where one is not finite and the other is something else."""
+    with np.errstate(all="ignore"):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        return np.where(same, 0.0, np.nan_to_num(np.abs(x - y), nan=np.inf, posinf=np.inf))
