@@ -13,10 +13,9 @@ import onnx
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import describe_error
 from harness.pipeline.chain import CallAlone, Caller, run_calls
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Result
+from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import REFERENCE
 
@@ -68,22 +67,11 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
 
 def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext:
     """The failure of a call by itself."""
-    run = alone.run
-    if run.failure is not None:
-        message = describe_error(run.failure.error)
-    else:
-        message = run.comparison.message if run.comparison is not None else run.note
-    group = Group(context.failure.group.index, alone.exported, ((0, alone.reference.invocation),))
-    result = Result(
-        case=(context.failure.group.index, 0),
-        backend=alone.backend,
-        stage=run.stage,
-        outcome=run.outcome,
-        message=message,
-    )
+    run, index = alone.run, context.failure.group.index
+    group = Group(index, alone.exported, ((0, alone.reference.invocation),))
     found = replace(
         context.failure,
-        result=result,
+        result=replace(run, case=(index, 0), backend=alone.backend),
         route=replace(context.route, backend=alone.backend),
         group=group,
         source=None,

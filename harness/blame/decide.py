@@ -16,7 +16,8 @@ from harness.blame.testimony import Decision
 from harness.compare.diagnosis import Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
-from harness.pipeline.task import OWN_FAULT, Result
+from harness.pipeline.case_run import CaseRun
+from harness.pipeline.task import OWN_FAULT
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
@@ -43,7 +44,7 @@ _ORDER = (
 )
 
 
-def at_once(result: Result, converter: str) -> Decision | None:
+def at_once(result: CaseRun, converter: str) -> Decision | None:
     """The blame for a failure that needs no witness; None for one that does."""
     # An exporter's first lines are about itself.
     lines = [normalise(result.message)] if result.stage is Stage.CONVERT else result.message.splitlines()

@@ -29,8 +29,9 @@ from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import calls_of, is_composed
 from harness.core.route import Route
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
-from harness.pipeline.task import OWN_FAULT, Group, Result, Task
+from harness.pipeline.task import OWN_FAULT, Group, Task
 
 #: What is testified, without words.
 _Heard = frozenset[tuple[Role, Finding, bool]]
@@ -90,7 +91,7 @@ _WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 FailureKind: TypeAlias = tuple[str, Stage, Outcome, str]
 
 
-def signature(result: Result) -> str:
+def signature(result: CaseRun) -> str:
     """What a failure says without what belongs to its case; "" for a pass."""
     traced = result.model_run.traced
     if traced is not None:
@@ -101,19 +102,19 @@ def signature(result: Result) -> str:
     return normalise(result.message) if result.outcome is not Outcome.PASS else ""
 
 
-def not_examined(result: Result, invocation: Invocation, route: Route) -> Result:
+def not_examined(result: CaseRun, invocation: Invocation, route: Route) -> CaseRun:
     """A failure of which no witness has been asked, or none could be."""
     decision = _known_at_once(result, route) or Decision(UNKNOWN, "not-examined")
     further = tuple(not_examined(one, invocation, route) for one in result.further)
     return _with_diagnosis(replace(result, further=further), invocation, route, decision)
 
 
-def _with_diagnosis(result: Result, invocation: Invocation, route: Route, decision: Decision) -> Result:
+def _with_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decision: Decision) -> CaseRun:
     diagnosis = diagnose(result, invocation, route.converter, decision)
     return replace(result, blame=decision.blame, diagnosis=diagnosis)
 
 
-def _known_at_once(result: Result, route: Route) -> Decision | None:
+def _known_at_once(result: CaseRun, route: Route) -> Decision | None:
     """The decision on a failure that needs no witness."""
     if result.blame == SPEC:
         why = result.comparison.unsettled if result.comparison else ""
@@ -124,15 +125,15 @@ def _known_at_once(result: Result, route: Route) -> Decision | None:
     return at_once(result, route.converter)
 
 
-def _of_calls(result: Result) -> bool:
+def _of_calls(result: CaseRun) -> bool:
     """Whether a failure of a program that needs no witness may be that of one of its calls, or of an optimiser."""
     stopped = result.stage in (Stage.CONVERT, Stage.CHECK) and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
     return stopped and not result.message.startswith(OWN_FAULT)
 
 
 def with_blame(
-    results: Sequence[Result], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
-) -> list[Result]:
+    results: Sequence[CaseRun], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
+) -> list[CaseRun]:
     """The failures of `task` with whose they are, and whose all that is wrong in addition is.
 
     `exemplified` has the kinds of failure of the operator of which an example has been examined, and gets
@@ -176,7 +177,7 @@ def with_blame(
 
 
 def _inaccurate(
-    results: Sequence[Result], groups: Mapping[int, Group], task: Task, supervisor: Supervisor
+    results: Sequence[CaseRun], groups: Mapping[int, Group], task: Task, supervisor: Supervisor
 ) -> dict[int, Mapping[str, Any]]:
     """Index of each result that formulas explain → the node with the formula."""
     failures = tuple(
@@ -191,13 +192,13 @@ def _inaccurate(
     )
 
 
-def _is_of_values(result: Result) -> bool:
+def _is_of_values(result: CaseRun) -> bool:
     """Whether nothing is wrong but finite numbers."""
     comparison = result.comparison
     return comparison is not None and {problem.kind for problem in comparison.problems} == {VALUES}
 
 
-def _of_formula(result: Result, node: Mapping[str, Any]) -> Decision:
+def _of_formula(result: CaseRun, node: Mapping[str, Any]) -> Decision:
     facts = {"backend": result.backend, "node": node, "kernel_fault": "inaccurate"}
     wrong = Testimony(Role.NODES, Finding.WRONG, "formula-rounded", facts)
     return Decision(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
@@ -240,7 +241,9 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     return found
 
 
-def _graph_kinds(members: Sequence[int], results: Sequence[Result], groups: Mapping[int, Group]) -> dict[int, Hashable]:
+def _graph_kinds(
+    members: Sequence[int], results: Sequence[CaseRun], groups: Mapping[int, Group]
+) -> dict[int, Hashable]:
     """The kind of graph of each structure that `members` are cases of, or the structure itself where all
     structures are examined anyway.
 
@@ -254,7 +257,7 @@ def _graph_kinds(members: Sequence[int], results: Sequence[Result], groups: Mapp
 
 def _complaints(
     members: Sequence[int],
-    results: Sequence[Result],
+    results: Sequence[CaseRun],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
     task: Task,
@@ -306,7 +309,7 @@ def _complaints(
     ]
 
 
-def _failure(index: int, result: Result, groups: Mapping[int, Group], task: Task) -> Failure:
+def _failure(index: int, result: CaseRun, groups: Mapping[int, Group], task: Task) -> Failure:
     return Failure(
         index=index,
         # Other problems of the case are failures of their own.
@@ -317,7 +320,7 @@ def _failure(index: int, result: Result, groups: Mapping[int, Group], task: Task
     )
 
 
-def _some_of_each(firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]) -> list[int]:
+def _some_of_each(firsts: Sequence[int], results: Sequence[CaseRun], graphs: Mapping[int, Hashable]) -> list[int]:
     """Of cases of one structure each, in order, the smallest and the largest of each kind of graph."""
     alike: defaultdict[Hashable, list[int]] = defaultdict(list)
     for i in firsts:
@@ -326,7 +329,7 @@ def _some_of_each(firsts: Sequence[int], results: Sequence[Result], graphs: Mapp
     return [i for i in firsts if i in some]
 
 
-def _of_other_kinds(firsts: Sequence[int], results: Sequence[Result], graphs: Mapping[int, Hashable]) -> list[int]:
+def _of_other_kinds(firsts: Sequence[int], results: Sequence[CaseRun], graphs: Mapping[int, Hashable]) -> list[int]:
     """Of cases of one structure each, one of each kind of graph that the first few are not of."""
     kinds = [graphs[results[i].case[0]] for i in firsts]
     seen = {*kinds[:_STRUCTURES]}
@@ -336,7 +339,7 @@ def _of_other_kinds(firsts: Sequence[int], results: Sequence[Result], graphs: Ma
 
 def _inherit(
     members: Sequence[int],
-    results: Sequence[Result],
+    results: Sequence[CaseRun],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
     found: dict[int, Decision],
@@ -373,12 +376,12 @@ def _inherit(
             found[i] = Decision(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
 
 
-def _is_of_form(result: Result) -> bool:
+def _is_of_form(result: CaseRun) -> bool:
     """Whether a dtype or shape is wrong."""
     return result.comparison is not None and result.comparison.problem in ("dtype", "shape")
 
 
-def _invocation(result: Result, groups: dict[int, Group]) -> Invocation:
+def _invocation(result: CaseRun, groups: dict[int, Group]) -> Invocation:
     group, case = result.case
     return dict(groups[group].cases)[case]
 

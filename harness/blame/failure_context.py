@@ -244,8 +244,8 @@ class FailureContext:
         self.is_file = failure.source is not None and failure.source.is_file
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
-        count = len(self.reference.expected) if failure.result.outputs else 0
-        self.judge = judge.without_unsettled.restricted_to(failure.result.outputs, count)
+        count = len(self.reference.expected) if failure.result.wrong_outputs else 0
+        self.judge = judge.without_unsettled.restricted_to(failure.result.wrong_outputs, count)
 
     @cached_property
     def model(self) -> onnx.ModelProto:

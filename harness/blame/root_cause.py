@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from harness.core.program import is_composed
 from harness.core.route import FILE, route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias, packet_of
-from harness.pipeline.task import Result
+from harness.pipeline.case_run import CaseRun
 from harness.run import ort_messages as ort
 from harness.run.artefact import ONNX
 
@@ -50,63 +51,83 @@ BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False)
 class FailureFacts:
-    """What tells the place of a failure, and what is wrong there.
+    """A failure and the decision on it, as what tells the place and what is wrong there.
 
     Attributes:
-        problem: What the comparison found; None for a failure before it.
-        words: Of an exporter, checker or runtime, normalised; "" where the comparison failed.
-        message: What its own message names; see `harness.convert.exporter_messages.message_facts`.
-        rule: The row of the decision table that decided.
-        statements: Statement → facts of the first testimony with it.
-        by_operator: Whether many defects fail so, so that only the operator tells.
-        raised_by: See `harness.pipeline.task.Result`.
-        traced: What tracing has fixed in the export of a model; "" for nothing.
+        run: What became of the case.
+        overload: The operator that is called; of a program that fails by one of its calls, that call's.
+        call: What kind of call it is.
+        converter: The name of the converter.
+        decision: Who is to blame, and by which rule.
     """
 
+    run: CaseRun
     overload: str
-    converter: str
-    backend: str
-    stage: Stage
-    outcome: Outcome
-    problem: OutputProblem | None
-    words: str
-    message: tuple[str, ...]
-    rule: str
-    statements: Mapping[str, Mapping[str, Any]]
     call: CallTraits
-    by_operator: bool
-    raised_by: str = ""
-    traced: str = ""
+    converter: str
+    decision: Decision
 
-    @classmethod
-    def of(cls, result: Result, invocation: Invocation, converter: str, decision: Decision) -> FailureFacts:
-        """The facts of a failed result."""
-        problem = result.comparison.problems[0] if result.comparison and result.comparison.problems else None
-        words = "" if problem else exporter.common_words(result.message)
-        statements: dict[str, Mapping[str, Any]] = {}
-        for testimony in decision.testimony:
-            statements.setdefault(testimony.statement, testimony.facts)
-        # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to
-        # it.
-        symptom = decision.blame == "converter" and result.stage not in BEFORE_BACKEND
-        return cls(
-            overload=invocation.overload,
-            converter=converter,
-            backend=result.backend,
-            stage=result.stage,
-            outcome=result.outcome,
-            problem=problem,
-            words=words,
-            message=() if problem else exporter.message_facts(result.message),
-            rule=decision.rule,
-            statements=statements,
-            call=call_traits(invocation),
-            by_operator=result.outcome in SPEECHLESS or symptom or exporter.is_generic(words),
-            raised_by=result.raised_by,
-            traced=result.model_run.traced.what if result.model_run.traced else "",
-        )
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self.run.backend
+
+    @property
+    def stage(self) -> Stage:
+        """The stage at which the case ended."""
+        return self.run.stage
+
+    @property
+    def outcome(self) -> Outcome:
+        """How the case ended."""
+        return self.run.outcome
+
+    @property
+    def raised_by(self) -> str:
+        """See `harness.pipeline.case_run.CaseRun`."""
+        return self.run.raised_by
+
+    @property
+    def rule(self) -> str:
+        """The row of the decision table that decided."""
+        return self.decision.rule
+
+    @property
+    def traced(self) -> str:
+        """What tracing has fixed in the export of a model; "" for nothing."""
+        return self.run.model_run.traced.what if self.run.model_run.traced else ""
+
+    @property
+    def problem(self) -> OutputProblem | None:
+        """What the comparison found; None for a failure before it."""
+        return self.run.comparison.problems[0] if self.run.comparison and self.run.comparison.problems else None
+
+    @cached_property
+    def words(self) -> str:
+        """What an exporter, a checker or a runtime says, normalised; "" where the comparison failed."""
+        return "" if self.problem else exporter.common_words(self.run.message)
+
+    @cached_property
+    def message(self) -> tuple[str, ...]:
+        """What an exporter's message names; see `harness.convert.exporter_messages.message_facts`."""
+        return () if self.problem else exporter.message_facts(self.run.message)
+
+    @cached_property
+    def statements(self) -> Mapping[str, Mapping[str, Any]]:
+        """Statement → facts of the first testimony with it."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for testimony in self.decision.testimony:
+            found.setdefault(testimony.statement, testimony.facts)
+        return found
+
+    @property
+    def by_operator(self) -> bool:
+        """Whether many defects fail so, so that only the operator tells."""
+        # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to it.
+        is_symptom = self.decision.blame == CONVERTER and self.stage not in BEFORE_BACKEND
+        return self.outcome in SPEECHLESS or is_symptom or exporter.is_generic(self.words)
 
     @property
     def kind(self) -> str:
@@ -415,14 +436,14 @@ class Fault(NamedTuple):
     symptom: str = ""
 
 
-def diagnose(result: Result, invocation: Invocation, converter: str, decision: Decision) -> Diagnosis:
+def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: Decision) -> Diagnosis:
     """The diagnosis of a failed result, given who is to blame and why.
 
     A program that fails by one of its calls has the place of that call.
     """
     if decision.call:
         invocation = Invocation.from_json(decision.call)
-    facts = FailureFacts.of(result, invocation, converter, decision)
+    facts = FailureFacts(result, invocation.overload, call_traits(invocation), converter, decision)
     by_rule = decision.blame == CONVERTER and result.rule
     fault = _fault(decision.blame, facts)
     # It took the place of the converter's own.

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from harness.compare.diagnosis import Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.route import Route
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_task import ModelSource
-from harness.pipeline.task import Group, Result, Settings
+from harness.pipeline.task import Group, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Failure:
     """
 
     index: int
-    result: Result
+    result: CaseRun
     route: Route
     group: Group
     thorough: bool = False

@@ -14,11 +14,12 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, KeepsApart, UnsupportedOperator, supports_partial
 from harness.convert.rules.rule import RuleBook
 from harness.core.route import FILE, Route
+from harness.pipeline.case_run import MemberKey
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
-from harness.pipeline.task import Group, MemberKey, Step
+from harness.pipeline.task import Group, Step
 from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import AnyModel, Artefact
 

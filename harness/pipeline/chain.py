@@ -27,9 +27,10 @@ from harness.core.route import Route
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
 from harness.core.torch_arrays import to_numpy
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.program import Exportable
 from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_case import CaseRun, StartedRoute, run_case
+from harness.pipeline.run_case import StartedRoute, run_case
 from harness.pipeline.torch_call import CallRejected, quiet_call
 from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import Backend

@@ -26,6 +26,7 @@ from harness.core.invocation import Invocation
 from harness.core.program import is_program
 from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.pipeline.case_kinds import case_kind
+from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.chain import Caller, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
@@ -44,7 +45,7 @@ from harness.pipeline.stages import (
     run_stage,
 )
 from harness.pipeline.submodel import owners
-from harness.pipeline.task import Group, MemberKey, Result, Step, Task
+from harness.pipeline.task import Group, Step, Task
 from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
@@ -53,11 +54,11 @@ from harness.run.backend import REFERENCE, BackendFailure, BackendSession, Inval
 
 
 def wrong_results(
-    result: Result,
+    result: CaseRun,
     comparison: OutputComparison,
     expected: Sequence[Array],
     got: Sequence[Array],
-) -> tuple[Result, ...]:
+) -> tuple[CaseRun, ...]:
     """A result for each problem that a comparison found, the first one first.
 
     Args:
@@ -75,11 +76,11 @@ def wrong_results(
     found = [_failure(result, first)]
     for problem in others:
         casts = {} if problem.kind in ("dtype", "shape") else forms
-        found.append(replace(_failure(result, problem), outputs=problem.outputs, casts=casts))
+        found.append(replace(_failure(result, problem), wrong_outputs=problem.outputs, casts=casts))
     return tuple(found)
 
 
-def _failure(result: Result, problem: OutputProblem) -> Result:
+def _failure(result: CaseRun, problem: OutputProblem) -> CaseRun:
     return replace(
         result,
         stage=Stage.COMPARE,
@@ -94,7 +95,7 @@ _NODES_NAMED = (UnsupportedModel, InvalidModel, BackendFailure)
 
 
 def run_batch(task: Task, worker: WorkerProcess) -> None:
-    """Run the task's cases in a worker, and send one `Result` per case and backend: those of `run_case`."""
+    """Run the task's cases in a worker, and send one `CaseRun` per case and backend: those of `run_case`."""
     BatchRunner(task, worker).execute()
 
 
@@ -126,7 +127,7 @@ class BatchRunner:
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
         #: Every result of a model, which tracing may explain.
-        self._sent: list[Result] = []
+        self._sent: list[CaseRun] = []
         narrower = [t.precision for t in find_transforms(task.route.transforms) if t.precision]
         self._tolerance = tolerance_of(CLOSE, narrower[-1]) if narrower else None
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
@@ -139,7 +140,7 @@ class BatchRunner:
         self._placed: dict[tuple[str, int], str] = {}
 
     def execute(self) -> None:
-        """Do the whole task; every case gets one `Result` per backend unless the process dies."""
+        """Do the whole task; every case gets one `CaseRun` per backend unless the process dies."""
         # A plug-in may change PyTorch when it is imported: no reference is older than that.
         find_converter(self._route.converter)
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
@@ -163,7 +164,7 @@ class BatchRunner:
         self._step = step
         self._worker.begin(step, send=bool(self._task.hung) or self._task.model is not None)
 
-    def _send(self, results: list[Result]) -> None:
+    def _send(self, results: list[CaseRun]) -> None:
         if self._task.model is not None:
             self._sent += results
         self._worker.send(results)
@@ -224,7 +225,7 @@ class BatchRunner:
             standing = self._run_rejected(name, found.converted, standing)
         self._send(standing)
 
-    def _run_rejected(self, name: str, converted: Converted, standing: Sequence[Result]) -> list[Result]:
+    def _run_rejected(self, name: str, converted: Converted, standing: Sequence[CaseRun]) -> list[CaseRun]:
         """The results of a model that the checker rejects, with what is wrong in addition where the backend takes
         it; what the backend has to say against it is not."""
         (member,) = converted.members
@@ -391,7 +392,7 @@ class BatchRunner:
         for result in explain_by_tracing(failures, exported):
             self._send([result])
 
-    def _with_errors(self, result: Result, reference: ModelReference, got: Sequence[Array]) -> Result:
+    def _with_errors(self, result: CaseRun, reference: ModelReference, got: Sequence[Array]) -> CaseRun:
         """A model's result with its errors; how they grew takes float64 several times, so of what passes it is looked
         at for the example of a quick model alone."""
         is_wrong = result.outcome is Outcome.MISMATCH
@@ -407,8 +408,8 @@ class BatchRunner:
         return replace(result, model_run=replace(result.model_run, growth=reference.error_growth(got)))
 
     def _unless_as_its_calls(
-        self, right: Result, wrong: Result, reference: Reference, got: Sequence[Array], exported: Invocation
-    ) -> Result:
+        self, right: CaseRun, wrong: CaseRun, reference: Reference, got: Sequence[Array], exported: Invocation
+    ) -> CaseRun:
         """The result of a wrong case, but the other of a program that does what its calls do, all of them right."""
         if not is_program(reference.invocation):
             return wrong
@@ -513,7 +514,7 @@ class BatchRunner:
                 self._load_part(name, converted, part, pending)
 
     def _raised_by(self, exported: Invocation, failure: StageFailure) -> str:
-        """See `Result.raised_by`."""
+        """See `CaseRun.raised_by`."""
         is_call = self._task.model is None and not is_program(exported)
         return raising_part(exported, failure.error) if self._settings.blame and is_call else ""
 
@@ -536,14 +537,14 @@ class BatchRunner:
         outcome: Outcome,
         converted: Converted | None = None,
         **more: Any,
-    ) -> Result:
+    ) -> CaseRun:
         if stage in (Stage.RUN, Stage.COMPARE):
             more["placement"] = self._placed.get((backend, key[0]), "")
         if converted is not None:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
             more["onnx_operators"] = converted.onnx_operators.get(key[0], "")
-        return Result(case=key, backend=backend, stage=stage, outcome=outcome, **more)
+        return CaseRun(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 
 def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]) -> list[Sequence[Accepted]]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Protocol
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
 from harness.compare.verdict import Outcome, Stage
+from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.route import Route
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.stages import (
     StageFailure,
     check_stage,
@@ -74,34 +76,6 @@ class Case(Protocol):
         """Compare a backend's outputs with PyTorch's."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CaseRun:
-    """What became of one case on one route.
-
-    Attributes:
-        stage: The stage at which it ended.
-        outcome: `PASS` also where the run was to end before the comparison.
-        artefact: None where the export failed.
-        outputs: None where the backend gave none.
-        comparison: None where nothing was compared.
-        failure: What went wrong before the comparison.
-        note: What the backend narrows, for a person; "" for nothing.
-    """
-
-    stage: Stage
-    outcome: Outcome
-    artefact: AnyModel | None = None
-    outputs: tuple[Array, ...] | None = None
-    comparison: OutputComparison | None = None
-    failure: StageFailure | None = None
-    note: str = ""
-
-    @property
-    def passes(self) -> bool:
-        """Whether the outputs are right."""
-        return self.stage is Stage.COMPARE and self.outcome is Outcome.PASS
-
-
 def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) -> CaseRun:
     """Take a case along a route, up to a stage.
 
@@ -121,7 +95,7 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
         return CaseRun(stage=Stage.CHECK, outcome=Outcome.PASS, artefact=artefact)
     narrowing = find_narrowing(backend, case.arrays)
     if narrowing and not narrowing.is_of_integers:
-        return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, artefact=artefact, note=narrowing.text)
+        return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, artefact=artefact, message=narrowing.text)
     session = load_stage(backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
     if isinstance(session, StageFailure):
         return _ended(session, artefact)
@@ -134,13 +108,22 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
         return _ended(outputs, artefact)
     outputs = case.choose(outputs, run_again(session, feeds))
     comparison = case.compare(outputs)
-    note = excuse_for_problems(backend, case.arrays, comparison.problems)
-    wrong = Outcome.NARROWED if note else Outcome.MISMATCH
-    outcome = wrong if comparison.problems else Outcome.PASS
-    return CaseRun(
-        stage=Stage.COMPARE, outcome=outcome, artefact=artefact, outputs=outputs, comparison=comparison, note=note
-    )
+    excuse = excuse_for_problems(backend, case.arrays, comparison.problems)
+    return _compared(artefact, outputs, comparison, excuse)
 
 
 def _ended(failure: StageFailure, artefact: AnyModel | None = None) -> CaseRun:
-    return CaseRun(stage=failure.stage, outcome=failure.outcome, artefact=artefact, failure=failure)
+    message = describe_error(failure.error)
+    return CaseRun(stage=failure.stage, outcome=failure.outcome, artefact=artefact, failure=failure, message=message)
+
+
+def _compared(artefact: AnyModel, outputs: tuple[Array, ...], comparison: OutputComparison, excuse: str) -> CaseRun:
+    wrong = Outcome.NARROWED if excuse else Outcome.MISMATCH
+    return CaseRun(
+        stage=Stage.COMPARE,
+        outcome=wrong if comparison.problems else Outcome.PASS,
+        message=excuse or comparison.message,
+        comparison=comparison,
+        artefact=artefact,
+        outputs=outputs,
+    )

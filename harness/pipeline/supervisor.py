@@ -20,15 +20,14 @@ from typing import Any, Self
 from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.core.isolation import Blackboard, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
+from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.task import (
     OWN_FAULT,
     Finished,
     Group,
-    MemberKey,
     Noted,
     Resized,
     ResizeTask,
-    Result,
     Started,
     Step,
     Task,
@@ -103,8 +102,8 @@ class Supervisor:
         """Process id of the worker, None where none runs."""
         return self._worker.pid
 
-    def run(self, task: Task) -> Iterator[list[Result]]:
-        """Carry out `task`: one `Result` per case and backend, in lists as they come."""
+    def run(self, task: Task) -> Iterator[list[CaseRun]]:
+        """Carry out `task`: one `CaseRun` per case and backend, in lists as they come."""
         self.serial += 1
         stack = [replace(task, serial=self.serial)]
         #: Groups during which the process died in company → how.
@@ -251,14 +250,14 @@ def blame_for_death(death: Death, stage: Stage) -> str:
 
 def _after_death(
     task: Task, done: set[tuple[MemberKey, str]], step: Step | None, death: Death
-) -> tuple[list[Result], list[Task]]:
+) -> tuple[list[CaseRun], list[Task]]:
     """Verdicts on the guilty, and what is left to do."""
     if step is None:
         raise WorkerFailed(f"the worker process ended before it began: {death.message}")
     hit = (step.backend,) if step.backend else task.backends
     suspects = list(dict.fromkeys(group for group, _ in step.cases))
     known = {(result.case, result.backend): result for result in step.standing}
-    guilty: list[Result] = []
+    guilty: list[CaseRun] = []
     split: list[set[int]] = []
     hung: set[tuple[int, str]] = set()
     said = death.message
@@ -271,7 +270,7 @@ def _after_death(
     elif len(suspects) == 1:
         guilty = [
             known.get((case, backend))
-            or Result(
+            or CaseRun(
                 case=case,
                 backend=backend,
                 stage=step.stage,

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol
 
-import numpy as np
-
-from harness.compare.diagnosis import Diagnosis
-from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import Stage
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.pipeline.model_task import ModelRun, ModelSource
-
-#: (group index, case index within the group): names a case within a task.
-MemberKey: TypeAlias = tuple[int, int]
+from harness.pipeline.case_run import CaseRun, MemberKey
+from harness.pipeline.model_task import ModelSource
 
 
 @dataclass(frozen=True)
@@ -109,48 +103,7 @@ class Step:
     stage: Stage
     backend: str | None
     cases: tuple[MemberKey, ...]
-    standing: tuple[Result, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What became of one case with one backend; a `Verdict` without what the supervisor knows.
-
-    Attributes:
-        diagnosis: Of a failure, once witnesses have been asked.
-        graph_kind: Of a failure from `LOAD` on that is to be examined: the kind of the graph that was loaded, which the
-            worker keeps; "" where there is no graph.
-        casts: Output → the dtype that it must be cast to before its values can be examined.
-        outputs: Of a wrong result: the outputs that it is about; none for all.
-        further: Of a failure: what else is wrong with the case, each as if it were the only failure.
-        onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
-        placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
-        raised_by: Of a failure to convert or to capture: the part of PyTorch that raised, as `raising_part` says; ""
-            for the converter.
-        model_run: What else is known of a run of a model.
-    """
-
-    case: MemberKey
-    backend: str
-    stage: Stage
-    outcome: Outcome
-    blame: str = ""
-    diagnosis: Diagnosis | None = None
-    message: str = ""
-    comparison: OutputComparison | None = None
-    rule: str = ""
-    graph_kind: str = ""
-    casts: Mapping[int, np.dtype[Any]] = field(default_factory=dict)
-    opset: int | None = None
-    convert_ms: float | None = None
-    load_ms: float | None = None
-    run_ms: float | None = None
-    onnx_operators: str = ""
-    placement: str = ""
-    raised_by: str = ""
-    outputs: tuple[int, ...] = ()
-    further: tuple[Result, ...] = ()
-    model_run: ModelRun = field(default_factory=ModelRun)
+    standing: tuple[CaseRun, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,12 @@ from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import TorchDispatchMode
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_cases import ModelStructure, cases_of
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_task import Traced
 from harness.pipeline.reference import Reference
 from harness.pipeline.run_case import StartedRoute, run_case
-from harness.pipeline.task import Result
 from harness.pipeline.torch_call import quiet_call
 from harness.pipeline.torch_case import TorchCase
 from harness.run.artefact import AnyModel
@@ -88,10 +88,10 @@ class ModelFailures:
     backends: Mapping[str, Backend]
     cases: Mapping[int, Invocation]
     references: Mapping[int, Reference]
-    results: Sequence[Result]
+    results: Sequence[CaseRun]
 
 
-def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> Iterator[Result]:
+def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> Iterator[CaseRun]:
     """Yield the failures that are of tracing, with why; `exported` is None where the export failed."""
     failed = [r for r in failures.results if r.outcome.is_failure]
     if any(r.stage is Stage.CONVERT and r.outcome is Outcome.ERROR for r in failed):
@@ -114,7 +114,7 @@ def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> It
                 yield _explained(result, Traced(SIZES, "A static export at these sizes passes.", fixed))
 
 
-def _explained(result: Result, traced: Traced) -> Result:
+def _explained(result: CaseRun, traced: Traced) -> CaseRun:
     return replace(result, model_run=replace(result.model_run, traced=traced))
 
 
@@ -131,7 +131,7 @@ def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[s
     )
 
 
-def _refused(model: LoadedModel, failed: Sequence[Result]) -> Iterator[Result]:
+def _refused(model: LoadedModel, failed: Sequence[CaseRun]) -> Iterator[CaseRun]:
     """An exporter that does not trace says that it cannot decide; whether that is so shows in PyTorch."""
     example, *others = cases_of(model, dynamic=False)
     for other in others:
@@ -142,7 +142,7 @@ def _refused(model: LoadedModel, failed: Sequence[Result]) -> Iterator[Result]:
             return
 
 
-def _passes_alone(failures: ModelFailures, result: Result) -> bool:
+def _passes_alone(failures: ModelFailures, result: CaseRun) -> bool:
     """Whether a static export that is made with the failing inputs is right for them."""
     reference = failures.references[result.case[1]]
     inputs = build_tensors(reference.invocation)

@@ -61,13 +61,7 @@ def recorded(run: Path, wanted: str) -> Again:
         shrunk = [m for m in minimal if m.minimal_id == case_id]
         rows, originals = [asdict(m) for m in shrunk], [m.case_id for m in shrunk]
     try:
-        cases = [
-            Replayed(
-                Invocation.from_json(row["invocation"]),
-                Invocation.from_json(row["exported_invocation"]) if row["exported_invocation"] else None,
-            )
-            for row in rows
-        ]
+        cases = [Replayed.from_row(row["invocation"], row["exported_invocation"]) for row in rows]
     except InvalidInvocation as error:
         raise ResultsError(f"{run}: case {case_id} cannot be read: {error}") from None
     info = read_run_info(run)
@@ -205,5 +199,5 @@ def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) ->
     if run.failure is not None:
         raise run.failure.error
     if run.outputs is None:
-        raise RuntimeError(run.note or f"{backend} cannot run on this machine")
+        raise RuntimeError(run.message or f"{backend} cannot run on this machine")
     return Outputs(expected=call.reference.expected, truth=call.reference.truth, got=run.outputs)

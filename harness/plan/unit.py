@@ -29,11 +29,12 @@ from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding
+from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
-from harness.pipeline.task import Group, MemberKey, Result, Settings, Task
+from harness.pipeline.task import Group, Settings, Task
 
 #: Columns that are fields of a result, and those that are of its comparison.
 _RESULT_COLUMNS = (
@@ -47,7 +48,7 @@ _COMPARISON_COLUMNS = (
 
 
 def verdict_of(
-    result: Result,
+    result: CaseRun,
     invocation: Invocation,
     exported: Invocation,
     supervisor: Supervisor,
@@ -93,7 +94,7 @@ def verdict_of(
     )
 
 
-def _problem(result: Result) -> CaseProblem:
+def _problem(result: CaseRun) -> CaseProblem:
     return CaseProblem(
         stage=str(result.stage),
         outcome=str(result.outcome),
@@ -226,7 +227,7 @@ def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hol
     version = find_converter(unit.route.converter).version()
     yield [
         verdict_of(
-            Result(case=(0, 0), backend=backend, stage=stage, **ending),  # type: ignore[arg-type]
+            CaseRun(case=(0, 0), backend=backend, stage=stage, **ending),  # type: ignore[arg-type]
             nothing,
             nothing,
             supervisor,
@@ -266,7 +267,7 @@ def run_part(
     converter_version = find_converter(unit.route.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
 
-    def verdict(result: Result) -> Verdict:
+    def verdict(result: CaseRun) -> Verdict:
         group, invocation = invocations[result.case]
         if inputs:
             index = result.case[1]
@@ -283,12 +284,12 @@ def run_part(
             converter_version=converter_version,
         )
 
-    def unexamined(result: Result) -> Result:
+    def unexamined(result: CaseRun) -> CaseRun:
         return not_examined(result, invocations[result.case][1], unit.route)
 
     task = Task(groups, unit.route, unit.backends, unit.settings, model=unit.model)
     #: What is sent again has more to say.
-    held: dict[tuple[MemberKey, str], Result] = {}
+    held: dict[tuple[MemberKey, str], CaseRun] = {}
     for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
         held |= {(r.case, r.backend): r for r in failed}

@@ -18,6 +18,7 @@ from harness.core.dtypes import is_float
 from harness.core.invocation import Argument, Invocation, TensorSpec, describe
 from harness.core.program import is_program
 from harness.core.tensors import build_tensor
+from harness.generate.sources.recorded import Replayed
 from harness.reproduce import reductions
 from harness.reproduce.reductions import (
     DTYPES,
@@ -34,13 +35,13 @@ from harness.reproduce.reductions import (
     plainer_arguments,
     with_numbers,
 )
-from harness.reproduce.shrinker import ShrinkSubject, Test
+from harness.reproduce.shrinker import Test
 
 #: From here on integers outgrow float32, and below the other float16 has no normal numbers.
 _BIG, _TINY = 2**24, 2.0**-14
 
 
-def matters(subject: ShrinkSubject, test: Test, domains: Domains) -> tuple[str, ...]:
+def matters(subject: Replayed, test: Test, domains: Domains) -> tuple[str, ...]:
     """A sentence per property that the failure of a minimal case depends on, arguments first.
 
     The budget of `test` limits what is asked; `domains` are the values that the operator allows.
@@ -63,7 +64,7 @@ _Loss: TypeAlias = tuple[str, Sequence[Rewrite]]
 # Arguments
 
 
-def _given(subject: ShrinkSubject, test: Test) -> Iterator[str]:
+def _given(subject: Replayed, test: Test) -> Iterator[str]:
     """Optional arguments without which the case passes."""
     optional = reductions.optional_arguments(subject.invocation.overload)
     given = [(n, a) for n, a in subject.invocation.arguments if n in optional]
@@ -90,13 +91,13 @@ def _given(subject: ShrinkSubject, test: Test) -> Iterator[str]:
         yield f"fails only with {name}={describe(argument)}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _with_others(subject: ShrinkSubject, name: str, others: Sequence[Argument]) -> list[tuple[Argument, ShrinkSubject]]:
+def _with_others(subject: Replayed, name: str, others: Sequence[Argument]) -> list[tuple[Argument, Replayed]]:
     """`subject` with each other value of an argument that it can have."""
     changed = [(o, subject.changed(partial(reductions.with_argument, name=name, argument=o))) for o in others]
     return [(other, s) for other, s in changed if s is not None]
 
 
-def _required(subject: ShrinkSubject, test: Test) -> Iterator[str]:
+def _required(subject: Replayed, test: Test) -> Iterator[str]:
     """Arguments that must be given and with other values of which the case passes."""
     optional = reductions.optional_arguments(subject.invocation.overload)
     for name, argument in subject.invocation.arguments:
@@ -216,7 +217,7 @@ def _broadcast(invocation: Invocation) -> Invocation | None:
 # Dtypes
 
 
-def _dtypes(subject: ShrinkSubject, test: Test) -> Iterator[str]:
+def _dtypes(subject: Replayed, test: Test) -> Iterator[str]:
     """In which dtypes the same values fail, where they pass in others."""
     main = subject.invocation.dtype
     others = [d for d in DTYPES if d != main and d != "bool" and (is_float(d) or not is_float(main))]

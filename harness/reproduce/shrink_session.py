@@ -1,8 +1,4 @@
-"""Shrinking the failures of a recorded run, worst first.
-
-The distinct failures of a recorded run, each with the case to begin shrinking from.
-
-Shrink the failures of a recorded run, worst first, and write the minimal cases beside them.
+"""Shrink the failures of a recorded run, worst first, and write the minimal cases beside them.
 
 for minimal in shrink_run(Path("results/RUN"), seconds=60):
     print(minimal.overload, minimal.matters)
@@ -14,7 +10,7 @@ import time
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
@@ -31,6 +27,7 @@ from harness.core.plugins import UnknownName
 from harness.core.route import DYNAMIC, Route
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
+from harness.generate.sources.recorded import Replayed
 from harness.pipeline.model_task import refuse_model
 from harness.pipeline.supervisor import Supervisor, WorkerFailed
 from harness.pipeline.task import OWN_FAULT
@@ -42,93 +39,65 @@ from harness.record.run_info import read_run_info
 from harness.reproduce.failure import opset_asked
 from harness.reproduce.matters import matters
 from harness.reproduce.reductions import Domains, domains_of, elements
-from harness.reproduce.shrinker import Budget, Evaluator, ShrinkSubject, Test, shrink
+from harness.reproduce.shrinker import Budget, Evaluator, Test, shrink
 from harness.run.backend import BACKENDS
 
-_COLUMNS = (
-    *("case_id", "overload", "converter", "backend", "shape_mode", "rule"),
-    *("stage", "outcome", "signature", "invocation", "exported_invocation"),
-)
-#: What is the same for all cases of a failure, its backend apart.
-_ALIKE = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
 #: Before these a backend has taken no part: what fails there fails for every backend.
 _OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordedFailure:
-    """One distinct failure of one operator; its fields are columns of the record.
+def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
+    """Return the smallest case of each distinct failure, worst first.
 
-    Attributes:
-        case_id: The recorded case with the fewest elements, then the shortest JSON.
-        backend: The first by name where the failure comes before any.
-        cases: How many cases fail so.
-    """
-
-    case_id: str
-    overload: str
-    converter: str
-    backend: str
-    shape_mode: str
-    rule: str
-    stage: Stage
-    outcome: Outcome
-    signature: str
-    invocation: str
-    exported_invocation: str
-    cases: int
-
-
-def failures(results_dir: Path, *, case_id: str | None = None) -> list[RecordedFailure]:
-    """Worst first; operators take turns among failures that are equally bad, so that none hides another.
+    The smallest has the fewest elements, then the shortest JSON, then the first backend by name. Operators take turns
+    among failures that are equally bad, so that none hides another.
 
     Raises:
         ResultsError: the run cannot be read.
     """
     where = FAILED if case_id is None else FAILED & (pc.field("case_id") == case_id)
-    found: dict[tuple[Any, ...], RecordedFailure] = {}
-    sizes: dict[str, tuple[int, int]] = {}
-    members: defaultdict[tuple[Any, ...], set[str]] = defaultdict(set)
-    for batch in store.read(results_dir, _COLUMNS, where).to_batches(max_chunksize=1024):
-        for row in batch.to_pylist():
-            if case_id is not None:
-                refuse_model(case_id, row["overload"], "shrunk")
-            size = _size(row)
-            if size is None or row["overload"].startswith(MODEL):
-                continue
-            key = _key(row)
-            members[key].add(row["case_id"])
-            best = found.get(key)
-            sizes[row["case_id"]] = size
-            if best is None or (size, row["backend"]) < (sizes[best.case_id], best.backend):
-                found[key] = RecordedFailure(
-                    **{**row, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])}, cases=0
-                )
-    counted = [replace(failure, cases=len(members[key])) for key, failure in found.items()]
-    return list(_in_turn(counted))
+    smallest: dict[tuple[str, ...], tuple[tuple[int, int, str], Verdict]] = {}
+    cases: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
+    for verdict in store.verdicts(results_dir, where):
+        if case_id is not None:
+            refuse_model(case_id, verdict.overload, "shrunk")
+        size = _size(verdict)
+        if size is None or verdict.overload.startswith(MODEL):
+            continue
+        key = _key(verdict)
+        cases[key].add(verdict.case_id)
+        ranked = (*size, verdict.backend), verdict
+        if key not in smallest or ranked[0] < smallest[key][0]:
+            smallest[key] = ranked
+    return list(_in_turn({key: verdict for key, (_, verdict) in smallest.items()}, cases))
 
 
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    backend = row["backend"] if Stage(row["stage"]) in _OF_BACKEND else ""
-    return backend, *(row[n] for n in _ALIKE)
+def _key(verdict: Verdict) -> tuple[str, ...]:
+    """What is the same for all cases of a failure; the backend only where it takes part."""
+    backend = verdict.backend if verdict.stage in _OF_BACKEND else ""
+    ends = verdict.shape_mode, verdict.stage, verdict.outcome, verdict.signature
+    return backend, verdict.overload, verdict.converter, *ends
 
 
-def _size(row: Mapping[str, Any]) -> tuple[int, int] | None:
+def _size(verdict: Verdict) -> tuple[int, int] | None:
     """Elements and characters; None for an invocation of another version."""
     try:
-        return elements(Invocation.from_json(row["invocation"])), len(row["invocation"])
+        return elements(Invocation.from_json(verdict.invocation)), len(verdict.invocation)
     except InvalidInvocation:
         return None
 
 
-def _in_turn(found: Sequence[RecordedFailure]) -> Iterator[RecordedFailure]:
-    def commonest(failure: RecordedFailure) -> tuple[int, str, str, str, str]:
-        return -failure.cases, failure.overload, failure.converter, failure.backend, failure.signature
+def _in_turn(
+    smallest: Mapping[tuple[str, ...], Verdict], cases: Mapping[tuple[str, ...], set[str]]
+) -> Iterator[Verdict]:
+    def commonest(key: tuple[str, ...]) -> tuple[int, str, str, str, str]:
+        failure = smallest[key]
+        return -len(cases[key]), failure.overload, failure.converter, failure.backend, failure.signature
 
     for outcome in FAILURES:
-        queues: defaultdict[str, list[RecordedFailure]] = defaultdict(list)
-        for failure in sorted((f for f in found if f.outcome is outcome), key=commonest):
-            queues[failure.overload].append(failure)
+        queues: defaultdict[str, list[Verdict]] = defaultdict(list)
+        for key in sorted((k for k, failure in smallest.items() if failure.outcome is outcome), key=commonest):
+            queues[smallest[key].overload].append(smallest[key])
         for turn in zip_longest(*queues.values()):
             yield from filter(None, turn)
 
@@ -174,7 +143,7 @@ def shrink_after_run(
     done = finished = 0
     own: list[str] = []
 
-    def skipped(failure: RecordedFailure, why: str) -> None:
+    def skipped(failure: Verdict, why: str) -> None:
         if OWN_FAULT in why:
             own.append(f"; {failure.case_id}: {why}")
 
@@ -207,13 +176,13 @@ def shrink_run(
     *,
     seconds: float,
     per_failure: float = PER_FAILURE,
-    chosen: Sequence[RecordedFailure] | None = None,
+    chosen: Sequence[Verdict] | None = None,
     again: bool = False,
     timeout: float = 60.0,
     memory_limit: int = 4 * 2**30,
     rules: Sequence[str] = (),
     corpus: Corpus | None = None,
-    on_skipped: Callable[[RecordedFailure, str], None] | None = None,
+    on_skipped: Callable[[Verdict, str], None] | None = None,
 ) -> Iterator[Minimal]:
     """Shrink failures until there are no more or the time is over; each is written as it is found.
 
@@ -264,7 +233,7 @@ def shrink_run(
             yield found
 
 
-def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
+def _tried(failure: Verdict, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
     try:
         return _shrink_one(failure, before, evaluator)
     except WorkerFailed:
@@ -274,7 +243,7 @@ def _tried(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluato
         return f"{OWN_FAULT}, please report it: {type(error).__name__}: {error}"
 
 
-def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
+def _unit(failure: Verdict, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
     """What the failure is evaluated with: as its run was asked for."""
     route = replace(
         Route.parse(failure.converter),
@@ -286,7 +255,7 @@ def _unit(failure: RecordedFailure, asked: Mapping[str, Any], rules: Sequence[st
     return Unit(overload=failure.overload, route=route, backends=(failure.backend,))
 
 
-def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
+def _shrink_one(failure: Verdict, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
     """The minimal case, or why there is none."""
     original = _subject(failure)
     verdict = evaluator.blamed(original)
@@ -327,8 +296,8 @@ def _shrink_one(failure: RecordedFailure, before: Minimal | None, evaluator: Eva
 
 
 def _smallest(
-    start: ShrinkSubject, evaluator: Evaluator, original: Verdict, domains: Domains
-) -> tuple[ShrinkSubject, bool, tuple[str, ...]]:
+    start: Replayed, evaluator: Evaluator, original: Verdict, domains: Domains
+) -> tuple[Replayed, bool, tuple[str, ...]]:
     """The smallest failure, whether nothing smaller fails, and what it depends on.
 
     Witnesses cost more than many candidates. They are heard about the end of the way, and about every step
@@ -350,13 +319,13 @@ def _smallest(
     return smallest, finished and not budget.spent, said
 
 
-def _last_blamed_alike(start: ShrinkSubject, test: Test) -> ShrinkSubject:
+def _last_blamed_alike(start: Replayed, test: Test) -> Replayed:
     """Where on the way from `start` the witnesses begin to blame someone else, found by halving."""
     alike = bisect(test.way, False, key=lambda subject: not test.is_blamed_alike(subject))
     return test.way[alike - 1] if alike else start
 
 
-def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
+def _fails_again(failure: Verdict, verdict: Verdict) -> bool:
     """Whether the recorded case does what was recorded.
 
     An exporter may list what it knows in another order in another process: of an error of the very same
@@ -367,9 +336,8 @@ def _fails_again(failure: RecordedFailure, verdict: Verdict) -> bool:
     )
 
 
-def _subject(case: RecordedFailure | Minimal) -> ShrinkSubject:
-    exported = case.exported_invocation
-    return ShrinkSubject(Invocation.from_json(case.invocation), Invocation.from_json(exported) if exported else None)
+def _subject(case: Verdict | Minimal) -> Replayed:
+    return Replayed.from_row(case.invocation, case.exported_invocation)
 
 
 def _entry(minimal: Minimal) -> CorpusEntry:
@@ -387,7 +355,7 @@ def _entry(minimal: Minimal) -> CorpusEntry:
     )
 
 
-def _missing(failure: RecordedFailure, rules: Sequence[str]) -> str:
+def _missing(failure: Verdict, rules: Sequence[str]) -> str:
     """Why the failure cannot be evaluated here; "" where it can."""
     if failure.rule and not rules:
         return f"the rule {failure.rule} took part: give its file with --rules"

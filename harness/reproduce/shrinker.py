@@ -13,10 +13,9 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import replace
+from functools import partial
 from itertools import islice
-from operator import attrgetter
 from typing import TypeAlias
 
 from hypothesis import HealthCheck, Phase, Verbosity, find, settings, strategies as st
@@ -75,34 +74,9 @@ _TOGETHER = 96
 _OPEN = frozenset({"", "unknown"})
 
 
-@dataclass(frozen=True)
-class ShrinkSubject(Replayed):
-    """What is shrunk: an invocation, and with it the one whose shapes are exported where that is another."""
-
-    exported: Invocation | None = None
-
-    @cached_property
-    def key(self) -> tuple[str, str]:
-        """Its identity, as a verdict has it."""
-        return self.invocation.json, "" if self.exported is None else self.exported.json
-
-    @cached_property
-    def cost(self) -> tuple[Cost, Cost]:
-        """Smaller is plainer; what is exported counts after what is run."""
-        return cost(self.invocation), () if self.exported is None else cost(self.exported)
-
-    def changed(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
-        """Both invocations changed in the same way; None where one cannot be."""
-        subject = self.with_values(change)
-        if subject is None or self.exported is None:
-            return subject
-        exported = change(self.exported)
-        return None if exported is None else ShrinkSubject(subject.invocation, exported)
-
-    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> ShrinkSubject | None:
-        """The invocation that is run changed; values take no part in an export."""
-        invocation = change(self.invocation)
-        return None if invocation is None else ShrinkSubject(invocation, self.exported)
+def cost_of(case: Replayed) -> tuple[Cost, Cost]:
+    """Return what a case costs a reader, the less the plainer; what is exported counts after what is run."""
+    return cost(case.invocation), () if case.exported is None else cost(case.exported)
 
 
 def _manner(verdict: Verdict) -> tuple[Stage, Outcome, str]:
@@ -167,7 +141,7 @@ class Evaluator:
         #: Seconds that one candidate took of late, to fit a batch into what is left.
         self._pace = 0.05
 
-    def verdicts(self, subjects: Iterable[ShrinkSubject], *, together: bool = True) -> list[Verdict | None]:
+    def verdicts(self, subjects: Iterable[Replayed], *, together: bool = True) -> list[Verdict | None]:
         """What became of each of `subjects`; None for those that the budget does not reach.
 
         Args:
@@ -187,13 +161,13 @@ class Evaluator:
             new = new[count:]
         return [self._known.get(subject.key) for subject in wanted]
 
-    def blamed(self, subject: ShrinkSubject) -> Verdict | None:
+    def blamed(self, subject: Replayed) -> Verdict | None:
         """What became of `subject`, and whose defect it is; None where the budget does not reach."""
         if subject.key not in self._blamed and not self.budget.spent:
             self._blamed.update(self._evaluated([subject], blame=True))
         return self._blamed.get(subject.key)
 
-    def _evaluated(self, subjects: Sequence[ShrinkSubject], *, blame: bool) -> dict[tuple[str, str], Verdict]:
+    def _evaluated(self, subjects: Sequence[Replayed], *, blame: bool) -> dict[tuple[str, str], Verdict]:
         settings = replace(self._place.settings, blame=blame)
         unit = replace(self._place, sources=(FromRecord(tuple(subjects)),), settings=settings)
         self.evaluations += len(subjects)
@@ -225,14 +199,14 @@ class Test:
         self.original = original
         self.lethal = original.outcome in (Outcome.CRASH, Outcome.TIMEOUT)
         self.careful = careful
-        self.way: list[ShrinkSubject] = []
+        self.way: list[Replayed] = []
 
     @property
     def spent(self) -> bool:
         """Whether nothing more may be run."""
         return self.evaluator.budget.spent
 
-    def failing(self, subjects: Sequence[ShrinkSubject]) -> list[ShrinkSubject]:
+    def failing(self, subjects: Sequence[Replayed]) -> list[Replayed]:
         """Those that fail as the original does, whoever is to blame.
 
         Values that are wrong by rounding and values that are wrong altogether are different failures although
@@ -246,23 +220,23 @@ class Test:
             ),
         )
 
-    def passing(self, subjects: Sequence[ShrinkSubject]) -> set[tuple[str, str]]:
+    def passing(self, subjects: Sequence[Replayed]) -> set[tuple[str, str]]:
         """The keys of those that pass."""
         return {s.key for s in self._where(subjects, lambda verdict: verdict.outcome is Outcome.PASS)}
 
-    def _where(self, subjects: Sequence[ShrinkSubject], wanted: Callable[[Verdict], bool]) -> list[ShrinkSubject]:
+    def _where(self, subjects: Sequence[Replayed], wanted: Callable[[Verdict], bool]) -> list[Replayed]:
         found = self.evaluator.verdicts(subjects, together=not self.lethal)
         return [s for s, v in zip(subjects, found, strict=True) if v is not None and wanted(v)]
 
-    def fails(self, subject: ShrinkSubject) -> bool:
+    def fails(self, subject: Replayed) -> bool:
         """Whether this one does, and is confirmed."""
         return bool(self.failing([subject])) and self.confirmed(subject)
 
-    def confirmed(self, subject: ShrinkSubject) -> bool:
+    def confirmed(self, subject: Replayed) -> bool:
         """Whether to continue from a failing candidate: always, unless blame is asked for at each step."""
         return not self.careful or self.is_blamed_alike(subject)
 
-    def is_blamed_alike(self, subject: ShrinkSubject) -> bool:
+    def is_blamed_alike(self, subject: Replayed) -> bool:
         """Whether the witnesses blame whom they blamed for the original, where both say whom.
 
         Not where the budget is spent.
@@ -294,10 +268,8 @@ _LARGE = 8
 #: Calls that it is asked for, those that Hypothesis tries while it shrinks one included.
 _DRAWN = 80
 
-_cost = attrgetter("cost")
 
-
-def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+def shrink(subject: Replayed, test: Test, domains: Domains) -> Replayed:
     """The plainest case that fails in the same way, as far as the budget reaches.
 
     At worst it is `subject`, and never one that `test` has not seen fail. `domains` are the values that the
@@ -313,15 +285,15 @@ def shrink(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubjec
         if drawn is not None:
             its_domains = domains_of(drawn.invocation)
             other = _shrink_greedily(drawn, test, its_domains)
-            if other.cost < smallest.cost:
+            if cost_of(other) < cost_of(smallest):
                 smallest, domains = other, its_domains
     return _combined(smallest, test, domains)
 
 
-def _shrink_program(subject: ShrinkSubject, test: Test) -> ShrinkSubject:
+def _shrink_program(subject: Replayed, test: Test) -> Replayed:
     """The fewest calls that fail in the same way, by the same one's fault."""
     while not test.spent:
-        tried = (ShrinkSubject(plainer) for plainer in plainer_programs(subject.invocation))
+        tried = (Replayed(plainer) for plainer in plainer_programs(subject.invocation))
         smaller = None
         while smaller is None and not test.spent and (chunk := list(islice(tried, 1 if test.lethal else _STRUCTURES))):
             smaller = next((found for found in test.failing(chunk) if test.is_blamed_alike(found)), None)
@@ -333,10 +305,10 @@ def _shrink_program(subject: ShrinkSubject, test: Test) -> ShrinkSubject:
 
 
 #: Makes what a step makes of a subject, None where it does not apply to it.
-_Apply: TypeAlias = Callable[[ShrinkSubject, Rewrite], ShrinkSubject | None]
+_Apply: TypeAlias = Callable[[Replayed, Rewrite], Replayed | None]
 
 
-def _shrink_greedily(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+def _shrink_greedily(subject: Replayed, test: Test, domains: Domains) -> Replayed:
     """Something plainer that fails in the same way, such that no single step of it does.
 
     Or all that the budget allowed.
@@ -346,8 +318,8 @@ def _shrink_greedily(subject: ShrinkSubject, test: Test, domains: Domains) -> Sh
         progress = False
         seen: set[tuple[str, str]] = set()
         for apply, most, proposed in (
-            (ShrinkSubject.changed, _STRUCTURES, steps(subject.invocation)),
-            (ShrinkSubject.with_values, _VALUES, value_steps(subject.invocation, domains)),
+            (Replayed.changed, _STRUCTURES, steps(subject.invocation)),
+            (Replayed.with_values, _VALUES, value_steps(subject.invocation, domains)),
         ):
             while chunk := list(islice(proposed, 1 if test.lethal else most)):
                 smaller = _best(subject, apply, chunk, test, seen)
@@ -360,31 +332,32 @@ def _shrink_greedily(subject: ShrinkSubject, test: Test, domains: Domains) -> Sh
 
 
 def _best(
-    subject: ShrinkSubject, apply: _Apply, chunk: Sequence[Rewrite], test: Test, seen: set[tuple[str, str]]
-) -> ShrinkSubject | None:
+    subject: Replayed, apply: _Apply, chunk: Sequence[Rewrite], test: Test, seen: set[tuple[str, str]]
+) -> Replayed | None:
     """The plainest failing candidate, of single steps or of those that succeed taken together."""
-    taken: dict[tuple[str, str], tuple[Rewrite, ShrinkSubject]] = {}
+    taken: dict[tuple[str, str], tuple[Rewrite, Replayed]] = {}
+    before = cost_of(subject)
     for step in chunk:
         candidate = apply(subject, step)
-        if candidate is not None and candidate.key not in seen and candidate.cost < subject.cost:
+        if candidate is not None and candidate.key not in seen and cost_of(candidate) < before:
             taken.setdefault(candidate.key, (step, candidate))
     seen.update(taken)
     failing = {s.key for s in test.failing([candidate for _, candidate in taken.values()])}
-    good = sorted((pair for key, pair in taken.items() if key in failing), key=lambda pair: pair[1].cost)
+    good = sorted((pair for key, pair in taken.items() if key in failing), key=lambda pair: cost_of(pair[1]))
     if not good:
         return None
     # Steps mostly do not hinder each other: each prefix of their combination is tried at once.
     combined = [good[0][1]]
     for step, _ in good[1:]:
         more = apply(combined[-1], step)
-        if more is not None and more.cost < combined[-1].cost:
+        if more is not None and cost_of(more) < cost_of(combined[-1]):
             combined.append(more)
     found = {s.key: s for s in (*test.failing(combined[1:]), *(s for _, s in good))}
-    plainest = sorted(found.values(), key=_cost)[:_CONFIRMED]
+    plainest = sorted(found.values(), key=cost_of)[:_CONFIRMED]
     return next(filter(test.confirmed, plainest), None)
 
 
-def _combined(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSubject:
+def _combined(subject: Replayed, test: Test, domains: Domains) -> Replayed:
     """Reductions that fail only together, by Hypothesis."""
     if test.spent:
         return subject
@@ -393,15 +366,15 @@ def _combined(subject: ShrinkSubject, test: Test, domains: Domains) -> ShrinkSub
         return subject
     found = _find(
         reductions(written.invocation, domains),
-        lambda invocation: ShrinkSubject(invocation).cost <= written.cost,
+        lambda invocation: cost(invocation) <= cost(written.invocation),
         test,
         evaluations=_COMBINATIONS,
         backend=_ORIGINAL,
     )
-    return min([subject, written, *found], key=_cost)
+    return min([subject, written, *found], key=cost_of)
 
 
-def _drawn_smaller(subject: ShrinkSubject, test: Test) -> ShrinkSubject | None:
+def _drawn_smaller(subject: Replayed, test: Test) -> Replayed | None:
     """A smaller failure among the operator case's own calls, which fit together by construction."""
     case = OPERATOR_CASES.get(subject.invocation.overload)
     if case is None or subject.invocation.dtype not in case.dtypes:
@@ -414,7 +387,7 @@ def _drawn_smaller(subject: ShrinkSubject, test: Test) -> ShrinkSubject | None:
         evaluations=_DRAWN,
         backend="hypothesis",
     )
-    return min(found, key=_cost, default=None)
+    return min(found, key=cost_of, default=None)
 
 
 def _find(
@@ -424,14 +397,14 @@ def _find(
     *,
     evaluations: int,
     backend: str,
-) -> list[ShrinkSubject]:
+) -> list[Replayed]:
     """All that Hypothesis found failing on its way to the smallest that `strategy` can draw."""
-    failing: dict[tuple[str, str], ShrinkSubject] = {}
+    failing: dict[tuple[str, str], Replayed] = {}
     passing: set[tuple[str, str]] = set()
     most = test.evaluator.evaluations + evaluations
 
     def fails(invocation: Invocation) -> bool:
-        subject = ShrinkSubject(invocation)
+        subject = Replayed(invocation)
         if subject.key in failing:
             return True
         # What is refused for want of budget is refused for good: Hypothesis wants one answer to one question.

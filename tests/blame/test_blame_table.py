@@ -12,7 +12,7 @@ from harness.blame.decide import at_once, decide
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
-from harness.pipeline.task import Result
+from harness.pipeline.case_run import CaseRun
 
 F, R = Finding, Role
 SAME = (R.RUNTIME, F.SAME)
@@ -116,8 +116,8 @@ REFUSALS: list[tuple[str, Outcome, list[tuple[Role, Finding]]]] = [
 ]
 
 
-def ended(stage: Stage, outcome: Outcome, message: str = "") -> Result:
-    return Result(case=(0, 0), backend="ort-cpu", stage=stage, outcome=outcome, message=message)
+def ended(stage: Stage, outcome: Outcome, message: str = "") -> CaseRun:
+    return CaseRun(case=(0, 0), backend="ort-cpu", stage=stage, outcome=outcome, message=message)
 
 
 def heard(said: list[tuple[Role, Finding]]) -> list[Said]:

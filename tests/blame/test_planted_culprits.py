@@ -40,9 +40,10 @@ from harness.core.torch_operators import own_definition
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Result, Settings
+from harness.pipeline.task import Group, Settings
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(14)
@@ -102,7 +103,7 @@ class Honest:
 
     def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Decision:
         """What blame makes of the failure."""
-        result = Result(
+        result = CaseRun(
             case=(0, 0),
             backend="ort-cpu",
             stage=Stage.COMPARE,

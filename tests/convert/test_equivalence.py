@@ -32,11 +32,12 @@ from harness.core.tensors import bind, build_tensors
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
+from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
 from harness.pipeline.submodel import extract
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Finished, Group, MemberKey, Result, Settings, Task
+from harness.pipeline.task import Finished, Group, Settings, Task
 from harness.pipeline.worker import WorkerProcess
 
 pytestmark = pytest.mark.slowest(6)
@@ -68,14 +69,14 @@ def random_groups(count: int) -> tuple[Group, ...]:
 
 
 @cache
-def results_of(route: Route, settings: Settings) -> dict[MemberKey, Result]:
+def results_of(route: Route, settings: Settings) -> dict[MemberKey, CaseRun]:
     groups = random_groups(CASES[route.converter])
     with Supervisor() as supervisor:
         ran = supervisor.run(Task(groups, route, ("ort-cpu",), settings))
         return by_case([result for results in ran for result in results], groups)
 
 
-def by_case(found: Sequence[Result], groups: Sequence[Group]) -> dict[MemberKey, Result]:
+def by_case(found: Sequence[CaseRun], groups: Sequence[Group]) -> dict[MemberKey, CaseRun]:
     assert len(found) == len({result.case for result in found}) == len(groups)
     return {result.case: result for result in found}
 
@@ -96,7 +97,7 @@ class Alone:
         models: Index of the group → its graph, where it was kept.
     """
 
-    results: Mapping[MemberKey, Result]
+    results: Mapping[MemberKey, CaseRun]
     models: Mapping[int, onnx.ModelProto]
 
 
@@ -111,7 +112,7 @@ def alone(converter: str) -> Alone:
     return Alone(by_case(found, random_groups(CASES[converter])), loaded)
 
 
-def export_each(route: Route, groups: tuple[Group, ...]) -> tuple[list[Result], dict[int, bytes]]:
+def export_each(route: Route, groups: tuple[Group, ...]) -> tuple[list[CaseRun], dict[int, bytes]]:
     """Carry out the cases as a worker process does it, and keep the graphs."""
     entry = find_converter(route.converter)
     models: dict[int, bytes] = {}
@@ -203,7 +204,7 @@ _REPEATS = 20
 BY_CHANCE = {"drawn at random", "uninitialised or not asked for"}
 
 
-def ending(result: Result) -> tuple[object, ...]:
+def ending(result: CaseRun) -> tuple[object, ...]:
     """What the verdict is made of; of an error's words what groups it with others, since they may name
     values of the batch."""
     comparison = result.comparison

@@ -18,9 +18,10 @@ from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.batch_export import Accepted, Converted
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.placement import placement_of, placements
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Result, Settings, Task
+from harness.pipeline.task import Group, Settings, Task
 from harness.pipeline.worker import WorkerProcess
 from harness.present.dashboard.operator_data import COLUMNS as OPERATOR_COLUMNS, Beside, decoded, operator_data
 from harness.present.run_counts import fallbacks
@@ -52,7 +53,7 @@ def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, str]:
     groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
     said: list[object] = []
     WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), (backend,), Settings(blame=False)))
-    results = [r for found in said if isinstance(found, list) for r in found if isinstance(r, Result)]
+    results = [r for found in said if isinstance(found, list) for r in found if isinstance(r, CaseRun)]
     assert len(results) == len(calls)
     return {calls[r.case[0]].overload: r.placement for r in results}
 

@@ -16,7 +16,7 @@ from harness.causes.groups import FailureGroup, failure_groups
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.pipeline.task import Result
+from harness.pipeline.case_run import CaseRun
 from harness.plan.unit import _columns
 from harness.present.evidence import fault_text, group_place
 from harness.record.parquet import to_table
@@ -45,7 +45,7 @@ def failed(
     call = Invocation(overload, tuple(arguments.items()))
     how = {**WRONG, "backend": "ort-cpu", "converter": converter, **changes}
     problem = _problem(message, call.dtype) if how["stage"] is Stage.COMPARE else None
-    result = Result(
+    result = CaseRun(
         case=(0, 0),
         backend=how["backend"],
         stage=how["stage"],

@@ -17,9 +17,10 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Result, Settings
+from harness.pipeline.task import Group, Settings
 from harness.present.evidence import evidence
 from harness.run.backend import BACKENDS, Backend
 
@@ -53,7 +54,7 @@ def trial_of(
     structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
     if model is None:
         model = export_alone(converter_called(converter), structure, route)
-    result = Result(
+    result = CaseRun(
         case=(0, len(calls) - 1),
         backend=backend,
         stage=Stage.COMPARE if outcome is Outcome.MISMATCH else stage,

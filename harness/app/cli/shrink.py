@@ -19,12 +19,13 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
+from harness.compare.verdict import Verdict
 from harness.core.documents import count
 from harness.generate.regressions.corpus_store import Corpus
 from harness.present import minimal_report as report
 from harness.record.run_info import read_run_info, rule_files
 from harness.record.store import resolve_case
-from harness.reproduce.shrink_session import PER_FAILURE, RecordedFailure, failures, shrink_run
+from harness.reproduce.shrink_session import PER_FAILURE, failures, shrink_run
 
 SECTION = "dig"
 
@@ -74,7 +75,7 @@ def command(
     wanted = _chosen(run, case, ops)
     console = Console(stderr=as_json)
 
-    def skipped(failure: RecordedFailure, why: str) -> None:
+    def skipped(failure: Verdict, why: str) -> None:
         console.print(f"{failure.overload} {failure.case_id}: {why}", style="yellow", markup=False)
 
     done = 0
@@ -104,7 +105,7 @@ def _corpus(run: Path) -> Corpus | None:
     return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
 
 
-def _chosen(run: Path, case: str | None, ops: tuple[str, ...]) -> list[RecordedFailure]:
+def _chosen(run: Path, case: str | None, ops: tuple[str, ...]) -> list[Verdict]:
     found = failures(run, case_id=None if case is None else resolve_case(run, case))
     if case is not None and not found:
         raise click.ClickException(f"case {case} did not fail in {run}")

@@ -136,7 +136,7 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     run = run_case(case, StartedRoute(Route(converter=converter, backend=backend), backend=_started(backend)))
     if run.passes:
         return PASSED
-    message = run.note
+    message = run.message
     if run.failure is not None:
         message = f"{type(run.failure.error).__name__}: {run.failure.error}"[:2000]
     elif run.outcome is Outcome.MISMATCH and run.comparison is not None:

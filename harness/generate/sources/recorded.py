@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -16,15 +17,39 @@ from harness.record.layout import ResultsError
 
 @dataclass(frozen=True)
 class Replayed:
-    """A recorded case.
+    """A recorded case, or one that shrinking makes of it.
 
     Attributes:
-        invocation: What was run.
-        exported: What was exported, where a dynamic export was run at other sizes; None for a static one.
+        invocation: What is run.
+        exported: What is exported, where a dynamic export is run at other sizes; None for a static one.
     """
 
     invocation: Invocation
-    exported: Invocation | None
+    exported: Invocation | None = None
+
+    @classmethod
+    def from_row(cls, invocation: str, exported_invocation: str) -> Replayed:
+        """Return the case of two columns of the record."""
+        exported = Invocation.from_json(exported_invocation) if exported_invocation else None
+        return cls(Invocation.from_json(invocation), exported)
+
+    @cached_property
+    def key(self) -> tuple[str, str]:
+        """Its identity, as a verdict has it."""
+        return self.invocation.json, "" if self.exported is None else self.exported.json
+
+    def changed(self, change: Callable[[Invocation], Invocation | None]) -> Replayed | None:
+        """Return the case with both invocations changed in the same way; None where one cannot be."""
+        other = self.with_values(change)
+        if other is None or self.exported is None:
+            return other
+        exported = change(self.exported)
+        return None if exported is None else Replayed(other.invocation, exported)
+
+    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> Replayed | None:
+        """Return the case with the invocation that is run changed; values take no part in an export."""
+        invocation = change(self.invocation)
+        return None if invocation is None else Replayed(invocation, self.exported)
 
 
 def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed, ...]:

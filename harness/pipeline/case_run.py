@@ -1,0 +1,86 @@
+"""What became of a case on a route."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from harness.compare.diagnosis import Diagnosis
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.verdict import Outcome, Stage
+from harness.core.dtypes import Array
+from harness.pipeline.model_task import ModelRun
+
+if TYPE_CHECKING:
+    from harness.pipeline.stages import StageFailure
+    from harness.run.artefact import AnyModel
+
+#: (group index, case index within the group): names a case within a task.
+MemberKey: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRun:
+    """What became of one case on one route: what the worker sends, the witnesses amend, and a `Verdict` is made of.
+
+    Attributes:
+        case: Which case of its task.
+        backend: The name of the backend; "" for a route that ends before one.
+        stage: The stage at which the case ended.
+        outcome: How it ended; `PASS` also where the run was to end before the comparison.
+        message: In what way it failed, or what the backend narrows; "" for nothing.
+        comparison: The outputs compared with the oracle's; None where nothing was compared.
+        blame: Whose failure it is; "" for a pass.
+        diagnosis: The diagnosis of a failure, once witnesses have been asked.
+        further: What else is wrong with a failing case, each as if it were the only failure.
+        wrong_outputs: The outputs that a wrong result is about; none for all.
+        casts: Output → the dtype that it must be cast to before its values can be examined.
+        rule: The user's conversion functions that took part; "" for none.
+        opset: The opset of the artefact; None where it is no ONNX model.
+        onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
+        graph_kind: The kind of the graph of a failure from `LOAD` on that is to be examined, which the worker keeps; ""
+            where there is no graph.
+        raised_by: The part of PyTorch that raised in a failure to convert or to capture, as `raising_part` says; "" for
+            the converter.
+        placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
+        convert_ms: Milliseconds, the case's share.
+        load_ms: Milliseconds, the case's share.
+        run_ms: Milliseconds, the case's share.
+        model_run: What else is known of a run of a model.
+        artefact: What was loaded. This and the next two stay in the process that ran the case by itself.
+        outputs: The backend's outputs; None where it gave none.
+        failure: The exception that ended the case before the comparison.
+    """
+
+    case: MemberKey = (0, 0)
+    backend: str = ""
+    stage: Stage
+    outcome: Outcome
+    message: str = ""
+    comparison: OutputComparison | None = None
+    blame: str = ""
+    diagnosis: Diagnosis | None = None
+    further: tuple[CaseRun, ...] = ()
+    wrong_outputs: tuple[int, ...] = ()
+    casts: Mapping[int, np.dtype[Any]] = field(default_factory=dict)
+    rule: str = ""
+    opset: int | None = None
+    onnx_operators: str = ""
+    graph_kind: str = ""
+    raised_by: str = ""
+    placement: str = ""
+    convert_ms: float | None = None
+    load_ms: float | None = None
+    run_ms: float | None = None
+    model_run: ModelRun = field(default_factory=ModelRun)
+    artefact: AnyModel | None = field(default=None, compare=False, repr=False)
+    outputs: tuple[Array, ...] | None = field(default=None, compare=False, repr=False)
+    failure: StageFailure | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def passes(self) -> bool:
+        """Whether the outputs are right."""
+        return self.stage is Stage.COMPARE and self.outcome is Outcome.PASS
