@@ -12,12 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from harness.blame.testimony import Decision
-from harness.compare.diagnosis import Finding as F, Role as R, Testimony
+from harness.compare.diagnosis import Diagnosis, Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.task import OWN_FAULT
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
@@ -44,24 +42,24 @@ _ORDER = (
 )
 
 
-def at_once(result: CaseRun, converter: str) -> Decision | None:
+def at_once(result: CaseRun, converter: str) -> Diagnosis | None:
     """The blame for a failure that needs no witness; None for one that does."""
     # An exporter's first lines are about itself.
     lines = [normalise(result.message)] if result.stage is Stage.CONVERT else result.message.splitlines()
     facts = {"stage": str(result.stage), "message": (lines or [""])[0][:200]}
-    if result.message.startswith(OWN_FAULT):
-        return Decision(UNKNOWN, "harness-failed")
+    if result.is_of_harness:
+        return Diagnosis(UNKNOWN, "harness-failed")
     if result.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         who = RUNS_AT[result.stage]
         name = {CONVERTER: converter, BACKEND: result.backend, PYTORCH: "PyTorch"}.get(who)
-        return Decision(who, "process-ended", {**facts, "component": name or ""})
+        return Diagnosis(who, "process-ended", {**facts, "component": name or ""})
     if result.raised_by:
-        return Decision(PYTORCH, "raises-without-values", {**facts, "part": result.raised_by})
+        return Diagnosis(PYTORCH, "raises-without-values", {**facts, "part": result.raised_by})
     if result.stage is Stage.CONVERT:
         rule = "cannot-convert" if result.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
-        return Decision(CONVERTER, rule, {**facts, "converter": converter})
+        return Diagnosis(CONVERTER, rule, {**facts, "converter": converter})
     if result.stage is Stage.CHECK:
-        return Decision(CONVERTER, "model-rejected", {**facts, "converter": converter})
+        return Diagnosis(CONVERTER, "model-rejected", {**facts, "converter": converter})
     return None
 
 
@@ -271,7 +269,7 @@ def telling_findings(outcome: Outcome, role: R) -> frozenset[F]:
     return frozenset(fact[1] for fact in facts if fact[0] is role)
 
 
-def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Decision:
+def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Diagnosis:
     """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked.
 
     Args:
@@ -288,7 +286,7 @@ def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str
             blame, rule = row.blame, row.rule
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
-    return Decision(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))
+    return Diagnosis(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))
 
 
 def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:

@@ -12,7 +12,7 @@ from harness.blame.decide import OPTIMISED, at_once, decide
 from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
-from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure
+from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.passes import BROKEN_EXPORT
@@ -23,6 +23,7 @@ from harness.compare.diagnosis import (
     DIVERGENCE,
     NO_DIVERGENCE,
     OTHERWISE,
+    Diagnosis,
     Finding,
     Role,
     Testimony,
@@ -40,7 +41,7 @@ from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
 
-def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
     """Whose failure it is.
 
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
@@ -64,7 +65,7 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
     return _examined(context, dead, announce)
 
 
-def _examined_model(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+def _examined_model(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
     """Whose failure a model's wrong result is: that of the call at which it begins, if the call is wrong alone."""
     facts: dict[str, Any] = {}
     converter = context.converter(context.failure.converter)
@@ -83,7 +84,7 @@ def _examined_model(context: FailureContext, dead: frozenset[str], announce: Cal
     return replace(decision, facts={**decision.facts, **facts})
 
 
-def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Decision:
+def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
     """Whose failure it is, of a call or of a program as a whole."""
     failure = context.failure
     known = at_once(failure.result, failure.converter)
@@ -94,11 +95,11 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
         return replace(known, rule=OPTIMISED if is_optimisers else known.rule, testimony=statements)
     announce(_AGAIN)
     if _AGAIN in dead:
-        return Decision(UNKNOWN, "crashes-when-repeated")
+        return Diagnosis(UNKNOWN, "crashes-when-repeated")
     heard: list[Testimony] = []
     if _passes_alone(context):
         if draws(context.judge):
-            return Decision(UNKNOWN, "drawn-at-random")
+            return Diagnosis(UNKNOWN, "drawn-at-random")
         alone = {"backend": failure.backend}
         heard += _hear([repeat_call], context, dead, announce)
         return _decided(failure, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
@@ -117,11 +118,11 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
     return _decided(failure, heard)
 
 
-def _decided(failure: Failure, heard: Sequence[Testimony]) -> Decision:
+def _decided(failure: Failure, heard: Sequence[Testimony]) -> Diagnosis:
     return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend)
 
 
-def _goes_on(turn: Turn, decision: Decision) -> bool:
+def _goes_on(turn: Turn, decision: Diagnosis) -> bool:
     return decision.blame == UNKNOWN or (turn is not Turn.OPEN and decision.blame == CONVERTER)
 
 

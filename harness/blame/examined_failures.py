@@ -20,8 +20,8 @@ from typing import Any, TypeAlias
 from harness.blame.decide import SPECIALISED, at_once, decide, telling_findings
 from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import diagnose
-from harness.blame.testimony import Asking, Blamed, BlameTask, Decision, Failure
-from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
+from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.output_comparison import VALUES
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
@@ -31,7 +31,7 @@ from harness.core.program import calls_of, is_composed
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
-from harness.pipeline.task import OWN_FAULT, Group, Task
+from harness.pipeline.task import Group, Task
 
 #: What is testified, without words.
 _Heard = frozenset[tuple[Role, Finding, bool]]
@@ -104,31 +104,31 @@ def signature(result: CaseRun) -> str:
 
 def not_examined(result: CaseRun, invocation: Invocation, route: Route) -> CaseRun:
     """A failure of which no witness has been asked, or none could be."""
-    decision = _known_at_once(result, route) or Decision(UNKNOWN, "not-examined")
+    decision = _known_at_once(result, route) or Diagnosis(UNKNOWN, "not-examined")
     further = tuple(not_examined(one, invocation, route) for one in result.further)
     return _with_diagnosis(replace(result, further=further), invocation, route, decision)
 
 
-def _with_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decision: Decision) -> CaseRun:
+def _with_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decision: Diagnosis) -> CaseRun:
     diagnosis = diagnose(result, invocation, route.converter, decision)
     return replace(result, blame=decision.blame, diagnosis=diagnosis)
 
 
-def _known_at_once(result: CaseRun, route: Route) -> Decision | None:
+def _known_at_once(result: CaseRun, route: Route) -> Diagnosis | None:
     """The decision on a failure that needs no witness."""
     if result.blame == SPEC:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})
-        return Decision(SPEC, "left-open", testimony=(left_open,))
+        return Diagnosis(SPEC, "left-open", testimony=(left_open,))
     if result.model_run.traced is not None:
-        return Decision(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
+        return Diagnosis(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
     return at_once(result, route.converter)
 
 
 def _of_calls(result: CaseRun) -> bool:
     """Whether a failure of a program that needs no witness may be that of one of its calls, or of an optimiser."""
     stopped = result.stage in (Stage.CONVERT, Stage.CHECK) and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
-    return stopped and not result.message.startswith(OWN_FAULT)
+    return stopped and not result.is_of_harness
 
 
 def with_blame(
@@ -167,7 +167,7 @@ def with_blame(
         )
         for failure in failures:
             answer = blamed.get(failure.index)
-            found[failure.index] = answer.decision if answer else Decision(UNKNOWN, "examination-failed")
+            found[failure.index] = answer.diagnosis if answer else Diagnosis(UNKNOWN, "examination-failed")
     exemplified.update(kinds)
     for kind, members in kinds.items():
         _inherit(members, results, groups, graphs[kind], found)
@@ -198,10 +198,10 @@ def _is_of_values(result: CaseRun) -> bool:
     return comparison is not None and {problem.kind for problem in comparison.problems} == {VALUES}
 
 
-def _of_formula(result: CaseRun, node: Mapping[str, Any]) -> Decision:
+def _of_formula(result: CaseRun, node: Mapping[str, Any]) -> Diagnosis:
     facts = {"backend": result.backend, "node": node, "kernel_fault": "inaccurate"}
     wrong = Testimony(Role.NODES, Finding.WRONG, "formula-rounded", facts)
-    return Decision(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
+    return Diagnosis(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
@@ -261,7 +261,7 @@ def _complaints(
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
     task: Task,
-    found: dict[int, Decision],
+    found: dict[int, Diagnosis],
     *,
     exemplified: bool,
 ) -> list[Failure]:
@@ -342,7 +342,7 @@ def _inherit(
     results: Sequence[CaseRun],
     groups: dict[int, Group],
     graphs: Mapping[int, Hashable],
-    found: dict[int, Decision],
+    found: dict[int, Diagnosis],
 ) -> None:
     """What those that were not examined have from those that were and fail in the same way.
 
@@ -373,7 +373,7 @@ def _inherit(
             case = _invocation(results[first], groups).case_id
             found[i] = replace(alike[first], inherited_from=case)
         else:
-            found[i] = Decision(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
+            found[i] = Diagnosis(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
 
 
 def _is_of_form(result: CaseRun) -> bool:

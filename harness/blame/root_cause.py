@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from harness.blame.decide import SPECIALISED
-from harness.blame.testimony import Decision
 from harness.compare import diagnosis, elements
 from harness.compare.diagnosis import Detail, Diagnosis
 from harness.compare.output_comparison import NAN_POSITIONS, OVERFLOW, OutputProblem
@@ -67,7 +66,7 @@ class FailureFacts:
     overload: str
     call: CallTraits
     converter: str
-    decision: Decision
+    decision: Diagnosis
 
     @property
     def backend(self) -> str:
@@ -436,7 +435,7 @@ class Fault(NamedTuple):
     symptom: str = ""
 
 
-def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: Decision) -> Diagnosis:
+def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: Diagnosis) -> Diagnosis:
     """The diagnosis of a failed result, given who is to blame and why.
 
     A program that fails by one of its calls has the place of that call.
@@ -451,9 +450,8 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
     element = ""
     if decision.blame == CONVERTER:
         element = elements.CAST if "cast-to-float32" in facts.statements else facts.element
-    return Diagnosis(
-        blame=decision.blame,
-        rule=decision.rule,
+    return replace(
+        decision,
         component=place.component,
         place=place.name,
         file=place.file,
@@ -466,9 +464,6 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
             function=place.ran,
         ),
         difference=facts.problem.difference if facts.problem else None,
-        facts=decision.facts,
-        testimony=decision.testimony,
-        inherited_from=decision.inherited_from,
     )
 
 

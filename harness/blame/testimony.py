@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from harness.compare.diagnosis import Testimony
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
@@ -63,27 +62,6 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """Who is to blame, and by which rule.
-
-    Attributes:
-        blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
-        rule: A row of the decision table.
-        facts: What the rule's sentence needs.
-        testimony: Of all witnesses, the most telling first.
-        inherited_from: Case id of the failure that was examined in place of this one.
-        call: Of a program, the call that fails by itself, as JSON; "" where none does.
-    """
-
-    blame: str
-    rule: str
-    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    testimony: tuple[Testimony, ...] = ()
-    inherited_from: str = ""
-    call: str = ""
-
-
-@dataclass(frozen=True)
 class BlameTask:
     """Failures to hear witnesses about.
 
@@ -115,4 +93,4 @@ class Blamed:
     """What was found out about a failure."""
 
     index: int
-    decision: Decision
+    diagnosis: Diagnosis

@@ -251,9 +251,16 @@ class Difference:
 class Diagnosis:
     """Whose defect a failure is, where it is and what is wrong there.
 
+    The table decides the blame by what witnesses found; the place and the fault are added after that.
+
     Attributes:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         rule: The row of the decision table that decided, a stable id: ``optimiser-breaks-graph``.
+        facts: What the sentence of the rule needs, by name.
+        testimony: What all witnesses found, the most telling first.
+        inherited_from: The case that was examined in place of this one, which fails in the same way; "" where
+            this one was examined.
+        call: Of a program or a model, the call that fails by itself, as JSON; "" where none does. Not recorded.
         component: Whose code is wrong: ``torchlib``, ``TorchScript``, ``dynamo``, ``ort-cpu``, ``PyTorch``,
             ``ONNX``, or ``rule`` for a user's conversion function.
         place: What of theirs: a function, a kernel, a pass, an operator.
@@ -261,23 +268,20 @@ class Diagnosis:
         fault: What is wrong there, one of `harness.compare.diagnosis.FAULTS`.
         detail: What else tells the root cause.
         difference: What is wrong with the outputs; None where none were compared.
-        facts: What the sentence of the rule needs, by name.
-        testimony: What all witnesses found, the most telling first.
-        inherited_from: The case that was examined in place of this one, which fails in the same way; "" where
-            this one was examined.
     """
 
     blame: str
     rule: str
+    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    testimony: tuple[Testimony, ...] = ()
+    inherited_from: str = ""
+    call: str = ""
     component: str = ""
     place: str = ""
     file: str = ""
     fault: str = ""
     detail: Detail = Detail()
     difference: Difference | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    testimony: tuple[Testimony, ...] = ()
-    inherited_from: str = ""
 
     @property
     def json(self) -> str:

@@ -33,6 +33,7 @@ class CaseRun:
         outcome: How it ended; `PASS` also where the run was to end before the comparison.
         message: In what way it failed, or what the backend narrows; "" for nothing.
         comparison: The outputs compared with the oracle's; None where nothing was compared.
+        is_of_harness: Whether it is the harness itself that failed, so that no component may be blamed.
         blame: Whose failure it is; "" for a pass.
         diagnosis: The diagnosis of a failure, once witnesses have been asked.
         further: What else is wrong with a failing case, each as if it were the only failure.
@@ -61,6 +62,7 @@ class CaseRun:
     outcome: Outcome
     message: str = ""
     comparison: OutputComparison | None = None
+    is_of_harness: bool = False
     blame: str = ""
     diagnosis: Diagnosis | None = None
     further: tuple[CaseRun, ...] = ()

@@ -22,7 +22,6 @@ from harness.core.invocation import Invocation
 from harness.core.isolation import Blackboard, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
 from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.task import (
-    OWN_FAULT,
     Finished,
     Group,
     Noted,
@@ -51,11 +50,19 @@ class WorkerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: `CRASH` or `TIMEOUT`, and in what words; and what it had announced last."""
+    """How a worker ended.
+
+    Attributes:
+        outcome: `CRASH` or `TIMEOUT`.
+        message: The same in words.
+        announced: What it had announced last.
+        is_of_harness: Whether it is the harness itself that failed, so that no component may be blamed.
+    """
 
     outcome: Outcome
     message: str
     announced: object = None
+    is_of_harness: bool = False
 
 
 class Supervisor:
@@ -213,7 +220,7 @@ class Supervisor:
             elif isinstance(message, Finished):
                 if message.lost:
                     self._worker.stop()
-                    yield Death(Outcome.CRASH, message.lost, self._board.read())
+                    yield Death(Outcome.CRASH, message.lost, self._board.read(), message.is_of_harness)
                 return
             else:
                 yield message
@@ -245,7 +252,7 @@ def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
 
 def blame_for_death(death: Death, stage: Stage) -> str:
     """Return the component to blame for the end of a worker at a stage."""
-    return UNKNOWN if death.message.startswith(OWN_FAULT) else RUNS_AT[stage]
+    return UNKNOWN if death.is_of_harness else RUNS_AT[stage]
 
 
 def _after_death(
@@ -276,6 +283,7 @@ def _after_death(
                 stage=step.stage,
                 outcome=death.outcome,
                 blame=blame_for_death(death, step.stage),
+                is_of_harness=death.is_of_harness,
                 message=said,
             )
             for case in step.cases

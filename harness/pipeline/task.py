@@ -124,13 +124,19 @@ class Noted:
 
 @dataclass(frozen=True)
 class Finished:
-    """The task is over; with `lost`, that a device is or what went wrong within the harness, it is not done,
-    and the process must not be used again."""
+    """The task is over.
+
+    Attributes:
+        lost: Why it is not done, and the process must not be used again: a device is lost, or something went wrong
+            within the harness; "" where it is done.
+        is_of_harness: Whether it is the harness itself that failed.
+    """
 
     lost: str = ""
+    is_of_harness: bool = False
 
 
-#: How the message of a failure begins that is the harness's own: no other component may be blamed for it.
+#: How people are told that the harness itself failed.
 OWN_FAULT = "the harness itself failed"
 
 

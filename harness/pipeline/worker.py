@@ -90,7 +90,8 @@ class WorkerProcess:
             # What converters, backends and PyTorch raise is caught where they are called.
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).name}:{where.lineno}"
-            self.send(Finished(lost=f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"))
+            account = f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"
+            self.send(Finished(lost=account, is_of_harness=True))
         else:
             self._send_notes()
             self.send(Finished())

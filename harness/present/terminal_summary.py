@@ -45,7 +45,8 @@ from harness.record.layout import ResultsError
 from harness.record.progress import completeness
 from harness.record.run_info import read_run_info, rule_files
 from harness.reproduce.failure import find_failure
-from harness.reproduce.script import NoScript, write_script
+from harness.reproduce.script import write_script
+from harness.reproduce.script_text import NoScript
 
 _COLUMNS: list[str] = sorted(
     {

@@ -52,6 +52,8 @@ class GraphPart:
     """A graph that fails, with what it is fed.
 
     Attributes:
+        name: The name of the model or file that it is a part of.
+        backend: The name of the backend that it fails in.
         model: Serialised.
         inputs: Name → array.
         stage: ``load``, ``run`` or ``compare``.
@@ -67,6 +69,8 @@ class GraphPart:
         nodes: Of the whole graph.
     """
 
+    name: str = ""
+    backend: str = ""
     model: bytes
     inputs: Mapping[str, Array] = field(default_factory=dict)
     stage: str

@@ -20,7 +20,8 @@ from harness.convert.converter import CONVERTERS, find_converter
 from harness.locate.suspect import Suspect
 from harness.reproduce.failure import ReproducibleFailure, backend_name, converter_name, fault, title_for
 from harness.reproduce.model_script import write_model_script
-from harness.reproduce.script import NoScript, ScriptResult, run_text, write_graph_script, write_script
+from harness.reproduce.script import write_graph_script, write_script
+from harness.reproduce.script_text import NoScript, ScriptResult, run_text
 from harness.run.backend import BACKENDS
 
 #: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.

@@ -35,7 +35,7 @@ from harness.reproduce.failure import ReproducibleFailure, backend_name, find_fa
 from harness.reproduce.graph_part import GraphPart, PartTask, find_part
 from harness.reproduce.issue import BugReport, fenced
 from harness.reproduce.model_script import write_part_script
-from harness.reproduce.script import NoScript
+from harness.reproduce.script_text import NoScript
 from harness.reproduce.shrink_session import failures, shrink_run
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
@@ -58,21 +58,6 @@ class InvalidFile(Exception):
         self.facts = facts
 
 
-@dataclass(frozen=True)
-class PartOfGraph:
-    """A part of an exported graph that fails in a backend.
-
-    Attributes:
-        name: The name of the model.
-        backend: The backend's name.
-        part: The part.
-    """
-
-    name: str
-    backend: str
-    part: GraphPart
-
-
 def _whole_file(source: ModelSource, failure: Verdict) -> GraphPart:
     """Return a file of which nothing smaller fails, with the inputs that it fails with."""
     file = load_file(source)
@@ -89,7 +74,7 @@ def _whole_file(source: ModelSource, failure: Verdict) -> GraphPart:
 
 def smallest_of_model(
     units: Sequence[Unit], facts: ModelFacts, directory: Path, supervisor: Supervisor, progress: Progress
-) -> ReproducibleFailure | PartOfGraph:
+) -> ReproducibleFailure | GraphPart:
     """The smallest call or graph that shows the first failure of a model.
 
     Args:
@@ -137,7 +122,7 @@ def smallest_of_model(
         part = _whole_file(source, failure)
     if part is None:
         raise ModelProblem(_nothing_smaller(found, way))
-    return PartOfGraph(found.name, way.route.backend, part)
+    return replace(part, name=found.name, backend=way.route.backend)
 
 
 def _is_of(unit: Unit, way: Way) -> bool:
@@ -175,41 +160,21 @@ def _shrunk(call: Verdict, unit: Unit, directory: Path) -> ReproducibleFailure:
     return find_failure(directory, call.case_id)
 
 
-def part_script(found: PartOfGraph, saved: str = "") -> str:
-    """A script that shows a part of a graph; see `write_part_script`, also for what it raises."""
-    part = found.part
-    expected = part.expected[part.output] if part.expected else None
-    return write_part_script(
-        part.proto,
-        part.inputs,
-        found.backend,
-        heading=part_title(found),
-        stage=Stage(part.stage),
-        expected=expected,
-        output=part.output,
-        element=part.element,
-        allowed=part.allowed,
-        saved=saved,
-        optimised=part.exporter,
-        ends_process=part.ends_process,
-    )
-
-
-def write_part(found: PartOfGraph, stem: Path) -> tuple[str, tuple[Path, ...]]:
+def write_part(part: GraphPart, stem: Path) -> tuple[str, tuple[Path, ...]]:
     """The script, and the files that are written beside it where it cannot hold all.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or NumPy lacks a dtype.
     """
     try:
-        return part_script(found), ()
+        return write_part_script(part, heading=part_title(part)), ()
     except NoScript:
-        if any(array.dtype.kind not in "fiub" for array in found.part.inputs.values()):
+        if any(array.dtype.kind not in "fiub" for array in part.inputs.values()):
             raise
-    script = part_script(found, saved=stem.name)
+    script = write_part_script(part, heading=part_title(part), saved=stem.name)
     model, inputs = (stem.with_name(f"{stem.name}{suffix}") for suffix in (".onnx", ".npz"))
-    model.write_bytes(found.part.model)
-    np.savez(inputs, **found.part.inputs)  # type: ignore[arg-type]
+    model.write_bytes(part.model)
+    np.savez(inputs, **part.inputs)  # type: ignore[arg-type]
     return script, (model, inputs)
 
 
@@ -218,37 +183,39 @@ class PartReport(BugReport):
     """A report on a part of a graph.
 
     Attributes:
+        part: The part.
+        script: The script that shows it.
         output: What the script printed here; "" where it was not run.
     """
 
-    found: PartOfGraph
+    part: GraphPart
     script: str
     output: str
 
     @property
     def title(self) -> str:
         """See `part_title`."""
-        return part_title(self.found)
+        return part_title(self.part)
 
     @property
     def tracker(self) -> str:
         """The backend's, or that of the exporter's optimiser."""
-        return OPTIMISER_TRACKER if self.found.part.exporter else BACKENDS.find(self.found.backend)[0].tracker
+        return OPTIMISER_TRACKER if self.part.exporter else BACKENDS.find(self.part.backend)[0].tracker
 
     @property
     def backend(self) -> str:
         """The backend's name."""
-        return self.found.backend
+        return self.part.backend
 
     @cached_property
     def installed(self) -> Mapping[str, str]:
         """What is installed here."""
-        return installed_versions(BACKENDS.find(self.found.backend)[0].distributions or ())
+        return installed_versions(BACKENDS.find(self.part.backend)[0].distributions or ())
 
     @property
     def backend_version(self) -> str:
         """Of what is installed here."""
-        entry, argument = BACKENDS.find(self.found.backend)
+        entry, argument = BACKENDS.find(self.part.backend)
         return entry.version(argument)
 
     @property
@@ -259,17 +226,17 @@ class PartReport(BugReport):
     @property
     def summary(self) -> str:
         """What happens, and where the graph is from."""
-        part, runtime = self.found.part, backend_name(self.found.backend)
+        part, runtime = self.part, backend_name(self.part.backend)
         if part.exporter:
             runtime = f"What onnxscript.optimizer makes of a graph, run by {runtime},"
         nodes = count(len(part.proto.graph.node), "node")
         result = "gives a wrong result for" if part.stage == Stage.COMPARE else f"cannot {part.stage}"
-        return f"{runtime} {result} a graph of {nodes}, the smallest part of {self.found.name} that shows it."
+        return f"{runtime} {result} a graph of {nodes}, the smallest part of {self.part.name} that shows it."
 
     @property
     def expected(self) -> str:
         """What the result is held against."""
-        part = self.found.part
+        part = self.part
         if part.stage != Stage.COMPARE:
             return "The model is valid ONNX, so it should load and run."
         by = "the operator's text says"
@@ -282,12 +249,12 @@ class PartReport(BugReport):
     @property
     def actual(self) -> str:
         """What the script prints, or what the runtime says."""
-        return fenced((self.output or self.found.part.message).strip())
+        return fenced((self.output or self.part.message).strip())
 
     @property
     def diagnosis(self) -> str:
         """Without which optimisations it is right."""
-        part = self.found.part
+        part = self.part
         if not part.optimiser:
             return "Each node is run by itself here: no optimisation of several nodes takes part."
         off = "without onnxscript.optimizer" if part.exporter else "with graph optimisations off"
@@ -309,9 +276,8 @@ class PartReport(BugReport):
 _NAMED = 4
 
 
-def part_title(found: PartOfGraph) -> str:
+def part_title(part: GraphPart) -> str:
     """``Relu and Clip give wrong values for float64 with graph optimisations (FuseReluClip)``."""
-    part = found.part
     names = part.operators
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     what = listed if len(names) <= _NAMED else f"A graph of {count(len(part.proto.graph.node), 'node')}"

@@ -5,10 +5,9 @@ The model is in the script as text. What PyTorch gives is in it as numbers.
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -27,8 +26,8 @@ from harness.reproduce import call_source
 from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
 from harness.reproduce.failure import ReproducibleFailure
-from harness.reproduce.graph_part import pattern
-from harness.reproduce.script import GONE, THERE, NoScript, left_to_child
+from harness.reproduce.graph_part import GraphPart, pattern
+from harness.reproduce.script_text import NoScript, assemble, caught, left_to_child, refused
 from harness.run.backend import BACKENDS
 
 #: Characters; a longer model is not text that people read.
@@ -60,7 +59,7 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     graph = ['model = onnx.parser.parse_model("""', _plain_text(model), '""")']
     run = _snippet(failure.backend)
     if failure.stage is Stage.LOAD:
-        return _assembled(heading, run, [*graph, *_refused(run.load, "load")])
+        return _assembled(heading, run, [*graph, *refused(run.load, "the model to load")])
     # Operators are judged as their family files say.
     load_cases()
     reference = run_reference(failure.invocation)
@@ -72,9 +71,9 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     made = [f'    "{name}": {array_source(array)},' for name, array in feeds]
     before = [*graph, *(["inputs = {", *made, "}"] if made else ["inputs = {}"]), *run.load]
     if failure.stage is Stage.RUN:
-        return _assembled(heading, run, [*before, *_refused(run.run, "run")])
+        return _assembled(heading, run, [*before, *refused(run.run, "the model to run")])
     shown, checks = _comparison(failure, reference.judge, reference)
-    checked = _caught(checks, "AssertionError", "error")
+    checked = caught(checks, "AssertionError", "error")
     return _assembled(heading, run, [*before, *run.run, *shown, *checked])
 
 
@@ -82,56 +81,33 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
 _PATIENCE = 120
 
 
-def write_part_script(
-    model: onnx.ModelProto,
-    inputs: Mapping[str, Array],
-    backend: str,
-    *,
-    heading: str,
-    stage: Stage,
-    expected: Array | None = None,
-    output: int = 0,
-    element: tuple[int, ...] | None = None,
-    allowed: float = 0.0,
-    saved: str = "",
-    optimised: bool = False,
-    ends_process: bool = False,
-) -> str:
+def write_part_script(part: GraphPart, *, heading: str, saved: str = "") -> str:
     """The script for a graph that a runtime refuses or computes wrongly.
 
     Args:
-        model: The graph.
-        inputs: Graph input → array.
-        backend: The runtime, by the name of its backend.
+        part: The graph.
         heading: The script's first line.
-        stage: ``load``, ``run`` or ``compare``: where it fails.
-        expected: The right output; None where the graph is refused.
-        output: Its index.
-        element: The first wrong element; None where the shape or the dtype is wrong.
-        allowed: How far a number may be from the right one.
         saved: Path without its suffix of an ``.onnx`` file and an ``.npz`` file that hold the graph and its
             inputs; "" where the script is to hold them itself.
-        optimised: Whether the runtime gets what the exporter's optimiser makes of the graph.
-        ends_process: Whether the runtime crashes, or does not answer.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or
             NumPy lacks a dtype.
     """
-    run = _optimised(_snippet(backend)) if optimised else _snippet(backend)
+    run = _optimised(_snippet(part.backend)) if part.exporter else _snippet(part.backend)
     if saved:
         made = [f'model = onnx.load("{saved}.onnx")', f'inputs = dict(np.load("{saved}.npz"))']
     else:
-        made = [*_model_source(model), *_inputs_source(inputs)]
-    if ends_process:
+        made = [*_model_source(part.proto), *_inputs_source(part.inputs)]
+    if part.ends_process:
         child = replace(run, imports=(*run.imports, "import subprocess", "import sys"))
         return _assembled(heading, child, left_to_child([*made, *run.load, *run.run], _PATIENCE))
-    if stage is Stage.LOAD:
-        return _assembled(heading, run, [*made, *_refused(run.load, "load")])
-    if stage is Stage.RUN or expected is None:
-        return _assembled(heading, run, [*made, *run.load, *_refused(run.run, "run")])
-    body = [*made, *run.load, *run.run, *_compared(expected, output, element, allowed)]
-    return _assembled(heading, run, body)
+    if part.stage == Stage.LOAD:
+        return _assembled(heading, run, [*made, *refused(run.load, "the model to load")])
+    if part.stage == Stage.RUN or not part.expected:
+        return _assembled(heading, run, [*made, *run.load, *refused(run.run, "the model to run")])
+    compared = _compared(part.expected[part.output], part.output, part.element, part.allowed)
+    return _assembled(heading, run, [*made, *run.load, *run.run, *compared])
 
 
 def _compared(expected: Array, output: int, element: tuple[int, ...] | None, allowed: float) -> list[str]:
@@ -150,7 +126,7 @@ def _compared(expected: Array, output: int, element: tuple[int, ...] | None, all
         bounds = f"assert_allclose(got, expected, rtol=0, atol={allowed:g})"
         check = f"np.testing.{bounds if is_floating else 'assert_array_equal(got, expected)'}"
     shown.append(r'print(f"expected {expected!r}\ngot      {got!r}")')
-    return [*shown, *_caught([check], "AssertionError", "error")]
+    return [*shown, *caught([check], "AssertionError", "error")]
 
 
 def _optimised(run: RunSnippet) -> RunSnippet:
@@ -336,40 +312,6 @@ def _widened(judge: Judge, reference: Reference, place: int) -> Tolerance:
     return Tolerance(tolerance.rtol, tolerance.atol + more)
 
 
-def _refused(steps: Sequence[str], what: str) -> list[str]:
-    """Code that does `steps`, in which the runtime fails."""
-    return _caught(steps, "Exception", f'"expected the model to {what}\\ngot", type(error).__name__, error')
-
-
-def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
-    return [
-        "try:",
-        *(f"    {line}" for step in steps for line in step.split("\n")),
-        f"except {kind} as error:",
-        f'    print({said}, "\\n{THERE}")',
-        "    raise SystemExit(1)",
-        f'print("{GONE}")',
-    ]
-
-
 def _assembled(heading: str, run: RunSnippet, body: list[str]) -> str:
-    packages = dict.fromkeys(("onnx", *run.packages))
-    imports = ["import numpy as np", "import onnx", *run.imports]
-    used = "\n".join(body)
-    if "np." not in used:
-        imports.remove("import numpy as np")
-    return "\n".join(
-        [
-            f'"""{textwrap.fill(heading, call_source.WIDTH - 3)}.',
-            "",
-            'Exits 1 while the defect is there and 0 once it is gone."""',
-            "",
-            "from importlib.metadata import version",
-            "",
-            *dict.fromkeys(sorted(imports, key=lambda line: (line.startswith("from"), line))),
-            "",
-            f"print({{p: version(p) for p in {json.dumps(list(packages))}}})",
-            *body,
-            "",
-        ]
-    )
+    imports = ("import numpy as np", "import onnx", *run.imports)
+    return assemble(f"{heading}.", "", imports=imports, packages=("onnx", *run.packages), parts=(body,))

@@ -1,21 +1,10 @@
-"""A failure as a script that needs PyTorch, ONNX and the runtime, and nothing of the harness.
-
-The script exits 1 while the defect is there and 0 once it is gone; anything else that goes wrong in it ends
-in a traceback.
-"""
+"""A failure as a script that needs PyTorch, ONNX and the runtime, and nothing of the harness."""
 
 from __future__ import annotations
 
 import math
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import find_converter
@@ -30,19 +19,11 @@ from harness.core.tensors import fed_shape
 from harness.core.torch_operators import DEFINED_IN, FLOW_IMPORTS
 from harness.generate.case_library import load_cases
 from harness.pipeline.reference import run_reference
-from harness.reproduce import call_source
-from harness.reproduce.call_source import CallSource, source_of
+from harness.reproduce.call_source import CallSource, source_of, uses_inf_or_nan
 from harness.reproduce.criterion import Criterion, criterion
 from harness.reproduce.failure import ReproducibleFailure, rules_of, title
+from harness.reproduce.script_text import NoScript, assemble, caught, import_lines, left_to_child, refused
 from harness.run.backend import BACKENDS
-
-#: What a script says at its end.
-THERE = "The defect is there."
-GONE = "The defect is gone."
-
-
-class NoScript(Exception):
-    """There is no stand-alone code for a failure; the message says why in a line."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +76,7 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
     body = [*parts.inputs, *parts.export.code, "print(onnx.printer.to_text(model))"]
     registering = _registering(failure.invocation)
     wanted = ["import onnx", "import torch", *registering, *parts.export.imports, *parts.rules.imports]
-    return "\n".join([*_imports(wanted, body), "", "", *_defined(parts), "", "", *body, ""])
+    return "\n".join([*import_lines(wanted, "\n".join(body)), "", "", *_defined(parts), "", "", *body, ""])
 
 
 def _parts(failure: ReproducibleFailure) -> _Parts:
@@ -155,34 +136,18 @@ def _defined(parts: _Parts) -> list[str]:
     return [*parts.rules.code, *(["", ""] if parts.rules.code else []), *parts.source.module()]
 
 
-def _caught(steps: Sequence[str], kind: str, said: str) -> list[str]:
-    """Code that does `steps`, and says what it is that goes wrong in them."""
-    return [
-        "try:",
-        *(f"    {line}" for line in steps),
-        f"except {kind} as error:",
-        f'    print({said}, "\\n{THERE}")',
-        "    raise SystemExit(1)",
-        f'print("{GONE}")',
-    ]
-
-
-def _refused(steps: Sequence[str], expected: str) -> list[str]:
-    return _caught(steps, "Exception", f'"expected {expected}\\ngot", type(error).__name__, error')
-
-
 def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Code for a failure with an exception, which is caught at the stage where it was raised."""
     export, run = parts.export.code, parts.run
     if failure.stage is Stage.CONVERT:
-        return [*parts.inputs, *_refused(export, "an exported model")]
+        return [*parts.inputs, *refused(export, "an exported model")]
     before = [*parts.inputs, *export]
     if failure.stage is Stage.CHECK:
-        return [*before, *_refused(_checks(failure, parts), "a valid model")]
+        return [*before, *refused(_checks(failure, parts), "a valid model")]
     if failure.stage is Stage.LOAD:
-        return [*before, *_refused(run.load, "the model to load")]
+        return [*before, *refused(run.load, "the model to load")]
     expected = ['print("PyTorch gives", Model()(*inputs.values()))', *parts.source.fed]
-    return [*before, *run.load, *expected, *_refused(run.run, "the model to run")]
+    return [*before, *run.load, *expected, *refused(run.run, "the model to run")]
 
 
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
@@ -228,7 +193,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
         *parts.run.load,
         *parts.source.fed,
         *run,
-        *_caught(found.lines, "AssertionError", "error"),
+        *caught(found.lines, "AssertionError", "error"),
     ]
 
 
@@ -250,37 +215,6 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     return left_to_child(steps, round(failure.timeout) + 60)
 
 
-def left_to_child(steps: Sequence[str], seconds: int) -> list[str]:
-    """Code that has a child process take steps that end it, or last longer than `seconds`."""
-    return [
-        'if sys.argv[1:] == ["child"]:',
-        *(f"    {line}" for line in steps),
-        "    sys.exit()",
-        'print("expected: a child process that ends by itself", flush=True)',
-        "try:",
-        f"    code = subprocess.run([sys.executable, __file__, 'child'], timeout={seconds}).returncode",
-        "except subprocess.TimeoutExpired:",
-        f'    code = "no answer within {seconds} seconds"',
-        "if code not in (0, 1):",
-        f'    print(f"got: {{code}}\\n{THERE}")',
-        "    raise SystemExit(1)",
-        f'print("{GONE}" if code == 0 else "The child failed in another way.")',
-        "sys.exit(3 if code else 0)",
-    ]
-
-
-def _imports(wanted: list[str], body: list[str]) -> list[str]:
-    """Import lines as a person orders them: the standard library first; only those that are used."""
-    text = "\n".join(body)
-    lines = list(dict.fromkeys(wanted))
-    if not re.search(r"(?<![\w.])onnx\.", text):
-        lines.remove("import onnx")
-    standard = ("import io", "import subprocess", "import sys", "from importlib")
-    lines.sort(key=lambda line: (line.startswith("from"), line))
-    first = [line for line in lines if line.startswith(standard)]
-    return [*first, *([""] if first else []), *(line for line in lines if line not in first)]
-
-
 def _registering(invocation: Invocation) -> list[str]:
     """Imports after which PyTorch knows the operators that are called."""
     lines: list[str] = []
@@ -297,9 +231,7 @@ def _assembled(
     failure: ReproducibleFailure, parts: _Parts, helpers: Sequence[str], body: list[str], heading: str
 ) -> str:
     module = _defined(parts)
-    packages = tuple(dict.fromkeys(("torch", "onnx", *parts.export.packages, *parts.run.packages)))
-    wanted = [
-        "from importlib.metadata import version",
+    imports = [
         "import onnx",
         "import torch",
         *_registering(failure.invocation),
@@ -308,72 +240,14 @@ def _assembled(
         *parts.rules.imports,
     ]
     if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        wanted += ["import subprocess", "import sys"]
-    names = call_source.uses_inf_or_nan("\n".join([*module, *body]))
+        imports += ["import subprocess", "import sys"]
+    names = uses_inf_or_nan("\n".join([*module, *body]))
     if names:
-        wanted.append(f"from torch import {', '.join(names)}")
-    shown = ", ".join(f'"{name}"' for name in packages)
-    case = "" if heading else f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. "
-    head = textwrap.wrap(heading or title(failure), call_source.WIDTH - 3)
-    return "\n".join(
-        [
-            f'"""{head[0]}',
-            *head[1:],
-            "",
-            f'{case}Exits 1 while the defect is there and 0 once it is gone."""',
-            "",
-            *_imports(wanted, [*helpers, *body]),
-            "",
-            f"print({{p: version(p) for p in ({shown})}})",
-            "",
-            "",
-            *module,
-            "",
-            "",
-            *([*helpers, "", ""] if helpers else []),
-            *body,
-            "",
-        ]
+        imports.append(f"from torch import {', '.join(names)}")
+    return assemble(
+        heading or title(failure),
+        "" if heading else f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. ",
+        imports=imports,
+        packages=("torch", "onnx", *parts.export.packages, *parts.run.packages),
+        parts=(module, helpers, body),
     )
-
-
-@dataclass(frozen=True)
-class ScriptResult:
-    """How a script ended.
-
-    Attributes:
-        exit_status: Its own; negative for a signal, None where it did not end in time.
-        output: What it printed.
-        errors: What it wrote to standard error: warnings, tracebacks.
-    """
-
-    exit_status: int | None
-    output: str
-    errors: str = ""
-
-    @property
-    def reproduces(self) -> bool:
-        """Whether it found the defect, rather than failing in another way."""
-        return self.exit_status == 1 and THERE in self.output
-
-
-def run_text(script: str, *, timeout: float = 300.0, beside: Sequence[Path] = ()) -> ScriptResult:
-    """Run `script` in a directory with nothing but copies of the files `beside`, for at most `timeout` seconds."""
-    with tempfile.TemporaryDirectory() as directory:
-        for file in beside:
-            shutil.copy(file, directory)
-        path = Path(directory) / "repro.py"
-        path.write_text(script, encoding="utf-8")
-        try:
-            done = subprocess.run(
-                [sys.executable, str(path)],
-                cwd=directory,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return ScriptResult(None, "", f"no end within {timeout:g} seconds")
-    return ScriptResult(done.returncode, done.stdout, done.stderr)

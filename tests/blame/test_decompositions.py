@@ -9,13 +9,13 @@ from harness_runs import vector
 
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Decision
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.pipeline.definition import defined_outputs
 
 
-def blamed(context: FailureContext) -> Decision:
+def blamed(context: FailureContext) -> Diagnosis:
     return examine(context, frozenset(), lambda name: None)
 
 

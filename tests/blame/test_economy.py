@@ -16,8 +16,8 @@ from onnx import helper
 from harness.blame.examine import examine
 from harness.blame.examined_failures import FailureKind
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Decision
 from harness.blame.witnesses.pytorch import ask_decomposition
+from harness.compare.diagnosis import Diagnosis
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
@@ -134,7 +134,7 @@ AVERAGE = Invocation(
 )
 
 
-def decided(converter: Converter, *, example: bool) -> tuple[Decision, list[str]]:
+def decided(converter: Converter, *, example: bool) -> tuple[Diagnosis, list[str]]:
     """Whose it is that the average is wrong, and the witnesses that were asked."""
     context = trial_of(AVERAGE)
     failure = replace(context.failure, thorough=True, example=example)

@@ -10,11 +10,11 @@ from onnx import helper
 
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Decision
+from harness.compare.diagnosis import Diagnosis
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 
 
-def blamed(context: FailureContext) -> Decision:
+def blamed(context: FailureContext) -> Diagnosis:
     return examine(context, frozenset(), lambda name: None)
 
 

@@ -26,8 +26,9 @@ from planted_culprits import (
 
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Decision, Failure
+from harness.blame.testimony import Failure
 from harness.compare.comparison import compare
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
@@ -53,7 +54,7 @@ ALL, THIRD = 30, 10
 
 
 @cache
-def _facts(decision: Decision, statement: str) -> Mapping[str, Any]:
+def _facts(decision: Diagnosis, statement: str) -> Mapping[str, Any]:
     """What the first testimony with a statement names."""
     return next(t.facts for t in decision.testimony if t.statement == statement)
 
@@ -101,7 +102,7 @@ class Honest:
         """Whether the result is wrong."""
         return self.outcome(runtime, model) is Outcome.MISMATCH
 
-    def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Decision:
+    def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Diagnosis:
         """What blame makes of the failure."""
         result = CaseRun(
             case=(0, 0),
@@ -185,7 +186,7 @@ class Score:
     planted: int = 0
     missed: list[str] = field(default_factory=list)
 
-    def add(self, what: str, decision: Decision, named: bool) -> None:
+    def add(self, what: str, decision: Diagnosis, named: bool) -> None:
         self.planted += 1
         if not named:
             self.missed.append(f"{what}: {decision.blame}: {words_of(decision)[:500]}")

@@ -17,7 +17,6 @@ from recorded_run import summary_text
 from harness.blame import witness as witness_list
 from harness.blame.examine import examine
 from harness.blame.failure_context import BackendAnswer, FailureContext
-from harness.blame.testimony import Decision
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.graph import look_for_fewer_bits
@@ -33,12 +32,12 @@ from harness.present.evidence import sentence
 from harness.run.backend import BackendSession, ShapeRange
 
 
-def _raised(decision: Decision) -> list[str]:
+def _raised(decision: Diagnosis) -> list[str]:
     """The witnesses that raised an exception."""
     return [t.facts["witness"] for t in decision.testimony if t.finding is Finding.RAISED]
 
 
-def _diagnosis(decision: Decision) -> Diagnosis:
+def _diagnosis(decision: Diagnosis) -> Diagnosis:
     return Diagnosis(decision.blame, decision.rule, facts=decision.facts, testimony=decision.testimony)
 
 

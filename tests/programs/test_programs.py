@@ -42,7 +42,8 @@ from harness.present.call_text import torch_call
 from harness.reproduce.call_source import source_of
 from harness.reproduce.failure import find_failure
 from harness.reproduce.program_shrink import plainer_programs
-from harness.reproduce.script import run_text, write_script
+from harness.reproduce.script import write_script
+from harness.reproduce.script_text import run_text
 from harness.reproduce.shrink_session import failures, shrink_run
 
 

@@ -11,8 +11,8 @@ from recorded_rows import row_of
 
 from harness.blame.examined_failures import signature
 from harness.blame.root_cause import diagnose
-from harness.blame.testimony import Decision
 from harness.causes.groups import FailureGroup, failure_groups
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
@@ -54,7 +54,7 @@ def failed(
         rule=how.get("rule", ""),
         comparison=OutputComparison(problems=(problem,)) if problem else None,
     )
-    decision = Decision(blame, blame_rule, testimony=testimony)
+    decision = Diagnosis(blame, blame_rule, testimony=testimony)
     diagnosis = diagnose(result, call, how["converter"], decision)
     return row_of(call, message=message, signature=signature(result), blame=blame, **_columns(diagnosis), **how)
 

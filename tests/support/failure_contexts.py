@@ -9,7 +9,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Decision, Failure
+from harness.blame.testimony import Failure
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
@@ -86,7 +86,7 @@ def graph_of_nodes(
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def words_of(decision: Decision) -> str:
+def words_of(decision: Diagnosis) -> str:
     """A decision as people read it."""
     return evidence(
         Diagnosis(

@@ -1,6 +1,6 @@
 """Scripts that need nothing of the harness, each run in a process that is forked for it.
 
-A process that starts for a script imports PyTorch for seconds, which `harness.reproduce.script.run_text`
+A process that starts for a script imports PyTorch for seconds, which `harness.reproduce.script_text.run_text`
 has to wait for. The parent of these processes has imported it already.
 """
 
@@ -14,7 +14,7 @@ import pytest
 from harness_runs import PLUGINS
 from harness_sessions import scripts
 
-from harness.reproduce.script import ScriptResult
+from harness.reproduce.script_text import ScriptResult
 
 #: The harness cannot be imported; planted plug-ins can.
 GUARD = f"import sys\nsys.path.append({str(PLUGINS)!r})\nsys.modules['harness'] = None\n"
@@ -34,7 +34,7 @@ def ended(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:
-    """As `harness.reproduce.script.run_text`."""
+    """As `harness.reproduce.script_text.run_text`."""
     with tempfile.TemporaryDirectory() as directory:
         done = run_script(Path(directory), script, timeout=timeout)
     return ScriptResult(done.returncode, done.stdout, done.stderr)
@@ -43,4 +43,4 @@ def run_text(script: str, *, timeout: float = 300.0) -> ScriptResult:
 def fork_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the scripts forked that the harness runs to see whether they fail as recorded."""
     monkeypatch.setattr("harness.reproduce.issue.run_text", run_text)
-    monkeypatch.setattr("harness.reproduce.script.run_text", run_text)
+    monkeypatch.setattr("harness.reproduce.script_text.run_text", run_text)

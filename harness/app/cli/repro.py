@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from harness.pipeline.model_task import Axis
     from harness.plan.unit import Unit
     from harness.reproduce.failure import ReproducibleFailure
-    from harness.reproduce.model_repro import PartOfGraph
-    from harness.reproduce.script import ScriptResult
+    from harness.reproduce.graph_part import GraphPart
+    from harness.reproduce.script_text import ScriptResult
 
 
 SECTION = "dig"
@@ -126,9 +126,9 @@ def command(
         case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), opset, inputs, timeout
     )
     with _smallest(wanted) as (found, directory):
-        from harness.reproduce.model_repro import PartOfGraph
+        from harness.reproduce.graph_part import GraphPart
 
-        if isinstance(found, PartOfGraph):
+        if isinstance(found, GraphPart):
             written = _of_part(found, stem, issue, check)
         else:
             written = _of_call(directory, found, issue, check)
@@ -172,7 +172,7 @@ class ModelWanted:
 
 
 @contextmanager
-def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | PartOfGraph, Path]]:
+def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | GraphPart, Path]]:
     """The smallest failure of a model, and where a call is recorded."""
     from harness.core.plugins import UnknownName
     from harness.models.facts import model_facts
@@ -221,7 +221,8 @@ def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) 
     from harness.locate.locate import places_of_case
     from harness.present.evidence import evidence, fault_in_title
     from harness.reproduce.issue import write_issue, write_report
-    from harness.reproduce.script import NoScript, run_text, write_script
+    from harness.reproduce.script import write_script
+    from harness.reproduce.script_text import NoScript, run_text
 
     if failure.diagnosis is not None:
         failure = replace(failure, evidence=evidence(failure.diagnosis))
@@ -240,17 +241,17 @@ def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) 
     return Written(script, script, run_text(script) if check else None, failure.known)
 
 
-def _of_part(found: PartOfGraph, stem: Path, issue: bool, check: bool) -> Written:
+def _of_part(found: GraphPart, stem: Path, issue: bool, check: bool) -> Written:
     """The script of a part of a graph, or its issue."""
     from harness.reproduce.issue import write_issue
     from harness.reproduce.model_repro import PartReport, write_part
-    from harness.reproduce.script import NoScript, run_text
+    from harness.reproduce.script_text import NoScript, run_text
 
     try:
         script, beside = write_part(found, stem)
     except NoScript as error:
         raise click.ClickException(f"{found.name}: {error}") from None
-    checked = run_text(script, beside=beside) if check else None
+    checked = run_text(script, attached=beside) if check else None
     text = write_issue(PartReport(found, script, checked.output if checked else "")) if issue else script
     return Written(script, text, checked, beside=beside)
 
