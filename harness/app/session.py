@@ -267,7 +267,9 @@ def _memory(unit: Unit) -> Memory | None:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    named = {f"converter {name}": find_converter(name).version() for name in plan.converters}
+    converters = {name: find_converter(name).version() for name in plan.converters}
+    # A file is made by whatever its user had.
+    named = {f"converter {name}": version for name, version in converters.items() if version}
     for name in plan.backends:
         entry, argument = BACKENDS.find(name)
         named[f"backend {name}"] = entry.version(argument)

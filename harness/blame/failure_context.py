@@ -25,6 +25,7 @@ from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.convert.converter import Converter, HasUnoptimised, find_converter
+from harness.convert.transform import tolerance_along
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
@@ -245,7 +246,8 @@ class FailureContext:
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
         count = len(self.reference.expected) if failure.result.wrong_outputs else 0
-        self.judge = judge.without_unsettled.restricted_to(failure.result.wrong_outputs, count)
+        allowed = judge.without_unsettled.allowing(tolerance_along(failure.route))
+        self.judge = allowed.restricted_to(failure.result.wrong_outputs, count)
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -298,7 +300,7 @@ class FailureContext:
     def compare(self, outputs: Sequence[Array]) -> OutputComparison:
         """Compare outputs with PyTorch's, but for what no text settles and for outputs that are not in question."""
         if self.failure.source is not None:
-            return self.reference.compare(outputs)
+            return self.reference.compare(outputs, tolerance_along(self.route))
         return compare(self.judge, self.reference, outputs)
 
     @cached_property

@@ -26,6 +26,7 @@ from harness.compare.comparison import compare
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
+from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasProgram
 from harness.core.described_tensor import describe_tensor
 from harness.core.documents import describe_error, first_line
@@ -342,7 +343,7 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
         values = OfWholeModel(exported, graph, backend, feeds, graph.sizes(), budget)
     else:
         values = OfExportedSlices(graph, started.converter, backend, graph.sizes(), budget, started.route)
-    scan, problem = _search(reference, got, graph, values)
+    scan, problem = _search(reference, got, graph, values, started.tolerance)
     common: dict[str, Any] = {
         "backend": backend.name,
         "problem": problem,
@@ -351,7 +352,7 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
         "not_run": tuple(scan.not_run),
     }
     if scan.departure is None:
-        unoptimised = partial(_is_right_unoptimised, backend, exported, feeds, reference)
+        unoptimised = partial(_is_right_unoptimised, started, exported, feeds, reference)
         return Divergence(kind=_kind_without_departure(problem, scan, unoptimised), **common)
     get = partial(scan.value, graph)
     alone = run_alone(graph, scan.departure.region, get, started.converter, backend, started.route)
@@ -359,7 +360,11 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
 
 
 def _search(
-    reference: ModelReference, got: Sequence[Array], graph: PyTorchGraph, values: BackendValues
+    reference: ModelReference,
+    got: Sequence[Array],
+    graph: PyTorchGraph,
+    values: BackendValues,
+    tolerance: Tolerance | None,
 ) -> tuple[_Scan, str]:
     """Compare the checkpoints, and return the scan and what is wrong with the end result ("" where it is right).
 
@@ -369,19 +374,19 @@ def _search(
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:
         return scan, compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got).message
-    comparison = reference.compare(got)
+    comparison = reference.compare(got, tolerance)
     if comparison.problem is not None:
         scan = scan_checkpoints(graph, values, reference.alive, thorough=True)
     return scan, comparison.message
 
 
 def _is_right_unoptimised(
-    backend: Backend, model: AnyModel, feeds: Mapping[str, Array], reference: ModelReference
+    started: StartedRoute, model: AnyModel, feeds: Mapping[str, Array], reference: ModelReference
 ) -> bool:
-    if not isinstance(backend, HasPlain):
+    if not isinstance(started.backend, HasPlain):
         return False
-    plain = run_artefact(backend.plain(), model, feeds)
-    return not isinstance(plain, StageFailure) and reference.compare(plain).problem is None
+    plain = run_artefact(started.backend.plain(), model, feeds)
+    return not isinstance(plain, StageFailure) and reference.compare(plain, started.tolerance).problem is None
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:

@@ -132,8 +132,10 @@ class Judge:
         others, before = frozenset(range(count)).difference(outputs), self.unused_outputs
         return replace(self, unused_outputs=lambda arguments: others | (before(arguments) if before else frozenset()))
 
-    def allowing(self, tolerance: Tolerance) -> Judge:
-        """Return the same judge with one tolerance for every floating dtype, in place of all others."""
+    def allowing(self, tolerance: Tolerance | None) -> Judge:
+        """Return the same judge with one tolerance for every floating dtype, in place of all others; None for none."""
+        if tolerance is None:
+            return self
         return replace(self, tolerances=dict.fromkeys(PRECISION, tolerance), reason="asked for")
 
     @property

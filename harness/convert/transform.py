@@ -11,8 +11,12 @@ from dataclasses import dataclass
 
 import onnx
 
+from harness.compare.judge import CLOSE
+from harness.compare.nearness import tolerance_of
+from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, ExportRequest
 from harness.core.plugins import Registry, Unavailable
+from harness.core.route import Route
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,12 @@ register = TRANSFORMS.register
 def find_transforms(names: Sequence[str]) -> tuple[TransformEntry, ...]:
     """Return the transforms of a route, in order; raises as `Registry.find` does."""
     return tuple(TRANSFORMS.find(name)[0] for name in names)
+
+
+def tolerance_along(route: Route) -> Tolerance | None:
+    """Return the tolerance of the last dtype that a route's transforms make the model compute in; None for none."""
+    dtypes = [transform.precision for transform in find_transforms(route.transforms) if transform.precision]
+    return tolerance_of(CLOSE, dtypes[-1]) if dtypes else None
 
 
 class TransformingConverter:

@@ -12,6 +12,7 @@ from harness.compare.judge import Judge
 from harness.compare.nearness import Oracle
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
+from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import Array
 from harness.pipeline.run_case import StartedRoute
 from harness.run.artefact import AnyModel
@@ -60,6 +61,6 @@ class GraphCase:
         """Return the first run's outputs."""
         return outputs
 
-    def compare(self, outputs: Sequence[Array]) -> OutputComparison:
-        """Compare outputs with the expected ones."""
-        return compare(self.judge, self.oracle, outputs)
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
+        """Compare outputs with the expected ones; `tolerance` takes the place of those of the dtypes."""
+        return compare(self.judge.allowing(tolerance), self.oracle, outputs)

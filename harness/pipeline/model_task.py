@@ -242,12 +242,13 @@ def model_name(word: str) -> str:
     return f"{file.stem}.{function}" if function else file.stem
 
 
-def refuse_model(case_id: str, overload: str, what: str) -> None:
+def refuse_model(results_dir: Path, case_id: str, overload: str, what: str) -> None:
     """Raises `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and says what can."""
-    if overload.startswith(MODEL):
+    word = model_word(results_dir, (overload,))
+    if word is not None:
         raise ResultsError(
             f"case {case_id} is of a whole model and cannot be {what}: "
-            f"`conformance check {overload.removeprefix(MODEL)}` finds the operator where it goes wrong"
+            f"`conformance check {word}` finds the operator where it goes wrong"
         )
 
 

@@ -74,7 +74,7 @@ class Reference:
 
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
         """Compare a backend's outputs with it; `tolerance` takes the place of those of the dtypes."""
-        return compare(self.judge.allowing(tolerance) if tolerance is not None else self.judge, self, outputs)
+        return compare(self.judge.allowing(tolerance), self, outputs)
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:

@@ -13,13 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from harness.compare.judge import CLOSE
-from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.repeated import Again, first_wrong
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import find_converter
-from harness.convert.transform import find_transforms
+from harness.convert.transform import tolerance_along
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
@@ -30,7 +28,7 @@ from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.chain import Caller, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.graph_runs import GraphReference, GraphRuns
+from harness.pipeline.graph_runs import NOTHING_TO_COMPARE, GraphReference, GraphRuns
 from harness.pipeline.model_cases import ModelRuns
 from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.placement import placements
@@ -128,8 +126,7 @@ class BatchRunner:
         self._backends = {name: worker.start(name) for name in task.backends}
         #: Every result of a model, which tracing may explain.
         self._sent: list[CaseRun] = []
-        narrower = [t.precision for t in find_transforms(task.route.transforms) if t.precision]
-        self._tolerance = tolerance_of(CLOSE, narrower[-1]) if narrower else None
+        self._tolerance = tolerance_along(task.route)
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
         self._exports = exports if task.model is not None else DoubleCheck(exports)
         #: Seconds of the slowest call of PyTorch.
@@ -378,6 +375,8 @@ class BatchRunner:
                 result = self._with_errors(result, reference, [outputs[i] for i in places])
             if isinstance(reference, GraphReference):
                 result = replace(result, model_run=replace(result.model_run, nodes=reference.nodes))
+                if not reference.expected:
+                    result = replace(result, outcome=Outcome.SKIP, comparison=None, message=NOTHING_TO_COMPARE)
             results.append(result)
         self._send(results)
 

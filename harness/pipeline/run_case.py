@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
+from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import describe_error
 from harness.core.dtypes import Array
@@ -48,6 +50,15 @@ class StartedRoute:
     converter: Converter | None = None
     backend: Backend | None = None
 
+    @cached_property
+    def tolerance(self) -> Tolerance | None:
+        """The tolerance of the dtype that the route's transforms compute in; None where they change none."""
+        if not self.route.transforms:
+            return None
+        from harness.convert.transform import tolerance_along
+
+        return tolerance_along(self.route)
+
 
 class Case(Protocol):
     """What is sent along a route: a call, a program, a model, or a graph."""
@@ -72,8 +83,8 @@ class Case(Protocol):
     def choose(self, outputs: tuple[Array, ...], again: Again) -> tuple[Array, ...]:
         """Return the outputs to judge: the first run's, or those of a later one where the case draws at random."""
 
-    def compare(self, outputs: Sequence[Array]) -> OutputComparison:
-        """Compare a backend's outputs with PyTorch's."""
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
+        """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of those of the dtypes."""
 
 
 def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) -> CaseRun:
@@ -107,7 +118,7 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
     if isinstance(outputs, StageFailure):
         return _ended(outputs, artefact)
     outputs = case.choose(outputs, run_again(session, feeds))
-    comparison = case.compare(outputs)
+    comparison = case.compare(outputs, started.tolerance)
     excuse = excuse_for_problems(backend, case.arrays, comparison.problems)
     return _compared(artefact, outputs, comparison, excuse)
 

@@ -11,6 +11,7 @@ from harness.compare.comparison import compare
 from harness.compare.judge import Judge
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again, first_wrong
+from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.pipeline.program import Exportable, Structure, convert_stage
@@ -105,8 +106,8 @@ class TorchCase:
         """Return the outputs of the first wrong run."""
         return tuple(first_wrong(self.judge or self.reference.judge, self.reference, outputs, again, self.runs))
 
-    def compare(self, outputs: Sequence[Array]) -> OutputComparison:
-        """Compare outputs with PyTorch's."""
+    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
+        """Compare outputs with PyTorch's; `tolerance` takes the place of those of the dtypes."""
         if self.judge is None:
-            return self.reference.compare(outputs)
-        return compare(self.judge, self.reference, outputs)
+            return self.reference.compare(outputs, tolerance)
+        return compare(self.judge.allowing(tolerance), self.reference, outputs)

@@ -134,7 +134,7 @@ def find_failure(
     if not rows:
         known = next(m.case_id for m in minimals if m.minimal_id == known)
         rows = list(store.verdicts(results_dir, pc.field("case_id") == known))
-    refuse_model(known, rows[0].overload, "written as a script")
+    refuse_model(results_dir, known, rows[0].overload, "written as a script")
     row = _failing(rows, converter, backend)
     found = failure_of(results_dir, row, [] if original else minimals, read_run_info(results_dir))
     return replace(found, known=tuple(issue for issue in read_known_issues() if issue.matches(vars(row))))

@@ -60,7 +60,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
     cases: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
     for verdict in store.verdicts(results_dir, where):
         if case_id is not None:
-            refuse_model(case_id, verdict.overload, "shrunk")
+            refuse_model(results_dir, case_id, verdict.overload, "shrunk")
         size = _size(verdict)
         if size is None or verdict.overload.startswith(MODEL):
             continue

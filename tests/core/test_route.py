@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
+from harness.compare.verdict import Outcome
+from harness.convert.converter import find_converter
+from harness.convert.transform import TRANSFORMS, TransformEntry, TransformingConverter
+from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route, route_label
+from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.torch_case import TorchCase
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
+from harness.run.backend import BACKENDS
 
 
 @pytest.mark.parametrize(
@@ -27,3 +36,38 @@ def test_an_opset_is_named_only_where_it_tells_routes_apart() -> None:
 def test_a_transform_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageProblem, match="no such transform"):
         make_plan(Options(ops=("celu",), converters=("dynamo+no-such-transform",)))
+
+
+def halved(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its first input rounded to float16."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    graph, name = changed.graph, changed.graph.input[0].name
+    for node in graph.node:
+        node.input[:] = [f"{name}_rounded" if taken == name else taken for taken in node.input]
+    down = helper.make_node("Cast", [name], [f"{name}_half"], to=TensorProto.FLOAT16)
+    up = helper.make_node("Cast", [f"{name}_half"], [f"{name}_rounded"], to=TensorProto.FLOAT)
+    nodes = [down, up, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return changed
+
+
+@pytest.mark.parametrize(("precision", "outcome"), [("float16", Outcome.PASS), ("", Outcome.MISMATCH)])
+def test_a_single_case_is_judged_by_the_dtype_that_its_transforms_compute_in(
+    precision: str, outcome: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = TransformEntry(
+        name="halved",
+        probe=lambda: None,
+        apply=halved,
+        version=lambda: "1",
+        precision=precision,
+    )
+    monkeypatch.setitem(TRANSFORMS, entry.name, entry)
+    spec = TensorSpec((3,), "float32", (1,), 0, Literal((0.1, 0.2, 0.3)))
+    case = TorchCase.of(Invocation("aten.exp.default", (("self", spec),)))
+    route = Route.parse("dynamo+halved → ort-cpu")
+    converter = TransformingConverter(find_converter("dynamo").create(False), [entry])
+    run = run_case(case, StartedRoute(route, converter, BACKENDS.find("ort-cpu")[0].create("")))
+    assert run.outcome is outcome
