@@ -23,6 +23,8 @@ import onnx
 
 from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
+from harness.pipeline.nodes.definition import Definition
+from harness.pipeline.nodes.readings import Rerun, fits_a_reading
 
 #: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
 #: question arises.
@@ -30,6 +32,10 @@ Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bo
 
 #: The call and PyTorch's outputs: whether the call itself asks the question.
 Asked = Callable[[Invocation, Sequence[Array]], bool]
+
+
+#: The node's definition, what the backend gives, and what runs the node in the backend with other inputs.
+Fits = Callable[[Definition, Sequence[Array], Rerun], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +51,8 @@ class OpenQuestion:
         of_call: Whether the call asks it; where it does not, the graph alone does.
         settled: It is not open: the quotation decides it.
         repair: Changes a model so that the nodes in it that ask the question do as the graph assumes.
+        fits: Whether a node's result is what some reading of the text gives, so that it is excused; None where the text
+            allows any result.
         calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
             None where no input decides it: then every element of the output is open, or `repair` says whether
             the failure depends on it.
@@ -57,6 +65,7 @@ class OpenQuestion:
     subject: str
     of_call: Asked = lambda invocation, expected: True
     settled: bool = False
+    fits: Fits | None = None
     repair: Callable[[onnx.ModelProto, Sequence[onnx.NodeProto]], onnx.ModelProto] | None = None
     calm: Callable[[Array], Array] | None
 
@@ -225,6 +234,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_has_nan,
         silent_on=("nan", "not-a-number", "not a number"),
         subject="NaN",
+        fits=fits_a_reading,
         calm=_without_nan,
     ),
     OpenQuestion(

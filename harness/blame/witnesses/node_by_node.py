@@ -24,7 +24,7 @@ from harness.pipeline.nodes.judged_nodes import overflown
 from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
 from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
 from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
-from harness.pipeline.stages import emitted_opset
+from harness.pipeline.stages import StageFailure, emitted_opset, run_artefact
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 
@@ -256,7 +256,8 @@ def _towards(context: FailureContext, outputs: Sequence[str]) -> SteppedGraph:
 def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] | None:
     """The facts of the open question that the node is asked; None where there is none.
 
-    A node that is wrong with inputs that ask for nothing of the kind is wrong anyway.
+    A node that is wrong with inputs that ask for nothing of the kind is wrong anyway, and so is one whose results no
+    reading of the text gives.
     """
     definition = fault.definition
     node, opset = definition.step.node, emitted_opset(definition.graph.model) or 1
@@ -268,9 +269,18 @@ def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] 
             continue
         if not question.is_open(node.op_type, opset):
             continue
-        if not (question.calm and _is_wrong_with(context, definition, question.calm)):
+        if question.calm and _is_wrong_with(context, definition, question.calm):
+            continue
+        if question.fits is None or question.fits(definition, fault.got, partial(_rerun, context)):
             return question.facts(node.op_type, opset)
     return None
+
+
+def _rerun(context: FailureContext, definition: Definition) -> tuple[Array, ...] | None:
+    """Return what the failing backend makes of a node with the inputs of a definition; None where it fails."""
+    backend, _ = _backends(context)
+    outputs = run_artefact(backend, definition.model, definition.fed)
+    return None if isinstance(outputs, StageFailure) else outputs
 
 
 def _is_wrong_with(context: FailureContext, definition: Definition, calm: Callable[[Array], Array]) -> bool:

@@ -1,0 +1,153 @@
+"""What a node may give for NaN where its operator's text is silent: the results of some reading of the text.
+
+An operator that orders its elements or chooses among them is silent on NaN, which has no place in the order. Every
+place that is the same for all elements is a reading: NaN is the greatest of all numbers, or the least, and ``Unique``
+may count all NaN as one element or each as one. A result that none of the readings gives, or that depends on where a
+NaN lies, is wrong by any of them.
+
+1. The numbers are replaced by their ranks, which keep their order: 0 stays 0, negative numbers get negative ranks. NaN
+   gets a rank of its own by the reading.
+2. The node's definition is evaluated on the ranks, and the ranks in its results are replaced by the numbers.
+3. The same is done with a NaN brought to the front, and with the reverse of that. A reading fits where it gives what
+   the backend gives all three times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from harness.core.dtypes import PRECISION, Array
+from harness.pipeline.nodes.definition import Definition, Undefined
+
+#: Operators whose results are elements of their inputs, zeros or places, chosen by the order of the elements.
+ORDERING = frozenset(
+    {
+        *("Max", "Min", "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "TopK"),
+        *("MaxPool", "GlobalMaxPool", "Relu", "Unique"),
+    }
+)
+#: Elements above which nothing is ranked.
+_MOST = 20_000
+#: Runs the node with other inputs in the backend; None where that fails.
+Rerun = Callable[[Definition], "Sequence[Array] | None"]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """Where NaN lies in the order, and whether each NaN is an element of its own."""
+
+    is_greatest: bool
+    are_apart: bool = False
+
+
+def fits_a_reading(definition: Definition, got: Sequence[Array], rerun: Rerun) -> bool:
+    """Return whether some reading gives a backend's results, whatever the order of the elements.
+
+    True also where that cannot be found out: of other operators, or where the definition cannot be evaluated.
+
+    Args:
+        definition: The definition of the node, with its inputs.
+        got: The backend's results for these.
+        rerun: Runs the node in the backend with the inputs of another definition.
+    """
+    if definition.operator not in ORDERING or not definition.step.is_single:
+        return True
+    # Numbers in constants are ranked as well, so that they are fed.
+    kept = {
+        n: t
+        for n, t in definition.graph.constants.items()
+        if str(definition.graph.constant_values[n].dtype) not in PRECISION
+    }
+    given = replace(definition, graph=replace(definition.graph, constants=kept))
+    front = replace(given, inputs={name: _with_nan_in_front(array) for name, array in given.inputs.items()})
+    back = replace(given, inputs={name: _reversed(array) for name, array in front.inputs.items()})
+    answers = [(given, got)]
+    for arranged in (front, back):
+        answer = rerun(arranged)
+        if answer is None:
+            return True
+        answers.append((arranged, answer))
+    try:
+        return any(
+            all(_are_equal(_results(arranged, reading), answer) for arranged, answer in answers)
+            for reading in _readings(definition.operator)
+        )
+    except Undefined:
+        return True
+
+
+def _readings(operator: str) -> Iterator[_Reading]:
+    for is_greatest in (True, False):
+        yield _Reading(is_greatest)
+        if operator == "Unique":
+            yield _Reading(is_greatest, are_apart=True)
+
+
+def _results(definition: Definition, reading: _Reading) -> tuple[Array, ...]:
+    """Return what the definition gives by a reading; raises `Undefined`."""
+    ranks = _ranks(list(definition.inputs.values()))
+    coded = {name: _coded(array, ranks, reading) for name, array in definition.inputs.items()}
+    results = replace(definition, inputs=coded).own
+    numbers = {rank: number for number, rank in ranks.items()}
+    return tuple(_decoded(array, numbers) if str(array.dtype) in PRECISION else array for array in results)
+
+
+def _ranks(arrays: Sequence[Array]) -> dict[float, int]:
+    """Number → rank; raises `Undefined` where there are too many elements, or the dtype has no room for the ranks."""
+    floats = [a.astype(np.float64).reshape(-1) for a in arrays if str(a.dtype) in PRECISION]
+    digits = min((PRECISION[str(a.dtype)] for a in arrays if str(a.dtype) in PRECISION), default=24)
+    numbers = np.unique(np.concatenate([*floats, np.zeros(1)]))
+    numbers = numbers[~np.isnan(numbers)]
+    nans = sum(int(np.isnan(a).sum()) for a in floats)
+    if len(numbers) + nans + 1 >= 2**digits or sum(a.size for a in floats) > _MOST:
+        raise Undefined("too many numbers to rank")
+    first = int(np.searchsorted(numbers, 0.0))
+    return {float(number): place - first for place, number in enumerate(numbers)}
+
+
+def _coded(array: Array, ranks: Mapping[float, int], reading: _Reading) -> Array:
+    if str(array.dtype) not in PRECISION:
+        return array
+    flat = array.astype(np.float64).reshape(-1)
+    beyond = max(ranks.values()) + 1 if reading.is_greatest else min(ranks.values()) - 1
+    step = 0 if not reading.are_apart else 1 if reading.is_greatest else -1
+    codes, nans = [], 0
+    for number in flat:
+        if np.isnan(number):
+            codes.append(beyond + step * nans)
+            nans += 1
+        else:
+            codes.append(ranks[float(number)])
+    return np.array(codes, np.float64).reshape(array.shape).astype(array.dtype)
+
+
+def _decoded(array: Array, numbers: Mapping[int, float]) -> Array:
+    """Replace ranks by their numbers; what is no rank of a number is NaN's, or what an empty choice gives."""
+    wide = array.astype(np.float64)
+    flat = [n if np.isinf(n) or np.isnan(n) else numbers.get(round(n), np.nan) for n in wide.reshape(-1).tolist()]
+    return np.array(flat, np.float64).reshape(array.shape).astype(array.dtype)
+
+
+def _with_nan_in_front(array: Array) -> Array:
+    """Return the elements moved along each axis so that the first NaN is the first element."""
+    if str(array.dtype) not in PRECISION or not array.ndim or not np.isnan(array).any():
+        return array
+    nans = np.argwhere(np.isnan(array))
+    return np.roll(array, tuple(-nans[0]), tuple(range(array.ndim)))
+
+
+def _reversed(array: Array) -> Array:
+    """Return the elements in reverse order along each axis; what is no float says how, and stays."""
+    return np.ascontiguousarray(np.flip(array)) if str(array.dtype) in PRECISION else array
+
+
+def _are_equal(results: Sequence[Array], got: Sequence[Array]) -> bool:
+    """Whether results are equal; the zeros are one number."""
+    pairs = list(zip(results, got, strict=False))
+    return all(
+        r.shape == g.shape and np.array_equal(r.astype(np.float64), g.astype(np.float64), equal_nan=True)
+        for r, g in pairs
+    )
