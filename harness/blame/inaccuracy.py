@@ -23,8 +23,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
-from onnx.inliner import inline_local_functions
 from onnx.reference import ReferenceEvaluator
 
 from harness.blame.failure_context import FailureContext
@@ -35,6 +33,7 @@ from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.route import Route
+from harness.pipeline.nodes.bodies import has_body, widened, with_bodies
 from harness.pipeline.nodes.definition import as_wide_model
 from harness.pipeline.nodes.kernel_fault import node_facts_of_step
 from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, in_steps
@@ -47,7 +46,6 @@ _RUNS = 6
 _SPREAD = 2.0
 #: Steps above which a graph is not evaluated.
 _MOST_STEPS = 40
-_DOMAIN = "formula"
 #: Operators whose results are elements of their inputs, but for the sign.
 _EXACT = frozenset(
     {
@@ -177,10 +175,10 @@ def _evaluated(
     for step in graph.steps:
         inputs = {name: values[name] for name in step.inputs}
         model = as_wide_model(graph.alone(step, inputs, fed_with_constants=True))
-        body = _formula(model) if _has_formula(graph, step) else None
+        body = with_bodies(model) if _has_formula(graph, step) else None
         given = {step.names_alone[name]: array for name, array in inputs.items()}
         rounds = body is not None and only in (None, step)
-        outputs = _run(body or model, given, roundoff if rounds else 0.0, random)
+        outputs = _run(widened(body) if body else model, given, roundoff if rounds else 0.0, random)
         # A cast to a narrower dtype rounds once.
         values.update(zip(step.outputs, map(_wide, outputs), strict=True))
     return values
@@ -220,85 +218,7 @@ def _wide(array: Array) -> Array:
 
 
 def _has_formula(graph: SteppedGraph, step: NodeStep) -> bool:
-    return step.is_single and _defines_by_formula(step.node, emitted_opset(graph.model) or 1)
-
-
-def _defines_by_formula(node: onnx.NodeProto, opset: int) -> bool:
-    if node.domain not in ("", "ai.onnx"):
-        return False
-    # Not all properties are in the type stubs.
-    schema: Any = onnx.defs.get_schema(node.op_type, opset)
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-#: Bodies within bodies: that of `Celu` has `Elu`.
-_DEEPEST = 4
-
-
-def _formula(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """The body of a model's only node in place of it; None where there is none for its inputs."""
-    for depth in range(_DEEPEST):
-        opset = emitted_opset(model) or 1
-        called = onnx.ModelProto()
-        called.CopyFrom(onnx.shape_inference.infer_shapes(model))
-        types = {v.name: v.type for v in (*called.graph.input, *called.graph.value_info)}
-        types |= {c.output[0]: _type_of_constant(c) for c in called.graph.node if c.op_type == "Constant"}
-        nodes = [node for node in called.graph.node if _defines_by_formula(node, opset)]
-        for number, node in enumerate(nodes):
-            body = _body(node, opset, types)
-            if body is None:
-                return None if not depth else _widened(model)
-            body.domain, body.name = _DOMAIN, f"{node.op_type}_{number}"
-            del body.opset_import[:]
-            body.opset_import.extend(called.opset_import)
-            called.functions.append(body)
-            node.attribute.extend(_defaults(node, opset))
-            node.domain, node.op_type = _DOMAIN, body.name
-        if not nodes:
-            return _widened(model)
-        called.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
-        model = inline_local_functions(called)
-        del model.graph.value_info[:]
-    return _widened(model)
-
-
-_NARROW = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
-
-
-def _widened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model itself, with its constants and casts in float64."""
-    for node in model.graph.node:
-        for attribute in node.attribute:
-            if node.op_type == "Cast" and attribute.name == "to" and attribute.i in _NARROW:
-                attribute.i = onnx.TensorProto.DOUBLE
-            if node.op_type == "Constant" and attribute.name in ("value", "value_float", "value_floats"):
-                value = attribute.t if attribute.name == "value" else attribute.f or list(attribute.floats)
-                array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value, "f4")
-                if str(array.dtype) in PRECISION:
-                    attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(array.astype("f8"))))
-    return model
-
-
-def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> onnx.FunctionProto | None:
-    schema: Any = onnx.defs.get_schema(node.op_type, opset)
-    if schema.has_function:
-        found = schema.get_function_with_opset_version(max(schema.function_opset_versions))
-    else:
-        given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
-        version = max(schema.context_dependent_function_opset_versions)
-        found = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), given)
-    return onnx.FunctionProto.FromString(found) if found else None
-
-
-def _defaults(node: onnx.NodeProto, opset: int) -> list[onnx.AttributeProto]:
-    """The attributes that a node leaves to their defaults, which a function has none of."""
-    given = {attribute.name for attribute in node.attribute}
-    schema = onnx.defs.get_schema(node.op_type, opset)
-    return [a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.name]
-
-
-def _type_of_constant(node: onnx.NodeProto) -> onnx.TypeProto:
-    return onnx.helper.make_tensor_type_proto(node.attribute[0].t.data_type or onnx.TensorProto.FLOAT, None)
+    return step.is_single and has_body(step.node, emitted_opset(graph.model) or 1)
 
 
 def explained_failures(messages: Iterator[Any]) -> dict[int, Mapping[str, Any]]:

@@ -365,3 +365,20 @@ def test_what_follows_a_wrong_node_is_judged_on_the_definitions_result() -> None
     with np.errstate(invalid="ignore"):
         expected = np.sqrt(-x)
     np.testing.assert_array_equal(found.values["y"], expected)
+
+
+@pytest.mark.parametrize(
+    ("operator", "x", "got", "is_right"),
+    [
+        # x·x underflows on the way, and the text says x·x.
+        ("ReduceL2", [1e-30, 0.0], 0.0, True),
+        ("ReduceL2", [1e-30, 0.0], 1e-30, True),
+        ("ReduceL2", [3.0, 4.0], 4.9, False),
+        ("LeakyRelu", [-np.inf], -np.inf, False),
+    ],
+)
+def test_who_follows_the_text_step_by_step_is_right(operator: str, x: list[float], got: float, is_right: bool) -> None:
+    attributes: dict[str, Any] = {"alpha": -1.0} if operator == "LeakyRelu" else {"keepdims": 0}
+    definition = defined(operator, np.array(x, F32), **attributes)
+    shape = () if operator == "ReduceL2" else (len(x),)
+    assert (not_as_defined(definition, [np.full(shape, got, F32)]) is None) is is_right

@@ -21,6 +21,7 @@ from onnx import TensorProto
 
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
+from harness.pipeline.nodes.bodies import has_body, with_bodies
 from harness.pipeline.nodes.formulas import FORMULAS, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
@@ -133,6 +134,20 @@ class Definition:
             raise Undefined(f"{self.operator}: shape {list(array.shape)} where inference has {list(shape)}")
         with np.errstate(all="ignore"):
             return array if dtype is None or array.dtype == dtype else array.astype(dtype)
+
+    @cached_property
+    def by_body(self) -> tuple[Array, ...] | None:
+        """The results of the function by which ONNX defines the operator, step by step in the node's dtypes.
+
+        None where there is no such function, or it cannot be evaluated.
+        """
+        if not self.step.is_single or not has_body(self.step.node, emitted_opset(self.graph.model) or 1):
+            return None
+        body = with_bodies(self.model)
+        try:
+            return None if body is None else run_or_raise(self.evaluator, body, self.fed)
+        except Exception:
+            return None
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
