@@ -243,12 +243,14 @@ def test_a_wrong_dtype_is_whose_it_is_in_another_call_of_the_dtype() -> None:
         ((source, groups),) = find_groups(unit, supervisor, print)
         found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
     assert all(v.message.startswith("dtype: ") for v in found)
-    blames = {dtype: {v.blame for v in found if v.dtype == dtype} for dtype in calls}
-    assert blames == {"float16": {"pytorch"}, "float64": {"converter"}}
+    # PyTorch has float16 statistics on the CPU, by its kernel and its fake tensors; by the device "meta" float32.
+    assert {v.blame for v in found} == {"converter"}
     for dtype in calls:
-        inherited = [evidence_of_row(vars(v)).startswith("As case ") for v in found if v.dtype == dtype]
-        assert any(inherited)
-        assert not all(inherited)
+        rows = {v.case_id: Diagnosis.from_row(vars(v)) for v in found if v.dtype == dtype}
+        examined = {case for case, diagnosis in rows.items() if diagnosis and not diagnosis.inherited_from}
+        inherited = {diagnosis.inherited_from for diagnosis in rows.values() if diagnosis} - {""}
+        assert inherited
+        assert inherited <= examined < rows.keys()
 
 
 def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:

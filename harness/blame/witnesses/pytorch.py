@@ -153,24 +153,34 @@ def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
     return str(unlike[0].name) if len(unlike) == 1 and str(unlike[0].type) == "Tensor" else ""
 
 
-#: What PyTorch says, in no class of its own, where a rule asks a tensor without values for a number.
-_VALUES_ARE_ASKED = "cannot be called on meta tensors"
-
-
 @witness("PyTorch's meta kernel", place=40, of_any_artefact=True, of_pytorch=True)
 def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
-    """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer."""
+    """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer.
+
+    It is asked as exporters ask, with fake tensors of the call's own device: by the device alone a rule may say
+    otherwise, as that of `native_layer_norm` does of the statistics' dtype.
+    """
     comparison = context.comparison
     if context.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
         return
-    with torch.no_grad():
-        tensors = [t.to("meta") for t in build_tensors(context.invocation)]
+    from torch._subclasses import fake_tensor
+
+    without_rules = (
+        NotImplementedError,
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedFakeTensorException,
+        fake_tensor.UnsupportedOperatorException,
+    )
+    fakes = fake_tensor.FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
+    call, tensors = bind(context.invocation), [fakes.from_tensor(t) for t in build_tensors(context.invocation)]
+    with torch.no_grad(), fakes:
         try:
-            results = output_tensors(bind(context.invocation)(tensors))
-        except (NotImplementedError, RuntimeError) as error:
-            # Where the output's size depends on values, there are no such rules.
-            if isinstance(error, NotImplementedError) or _VALUES_ARE_ASKED in str(error):
-                return
+            results = output_tensors(call(tensors))
+        except without_rules:
+            # As where the output's size depends on values.
+            return
+        except RuntimeError as error:
             yield Testimony(Role.META, Finding.REFUSES, "meta-kernel", {"error": first_line(error)})
             return
     ruled = [(tuple(r.shape), str(r.dtype).removeprefix("torch.")) for r in results]
