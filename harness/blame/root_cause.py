@@ -648,6 +648,9 @@ def _backend(facts: FailureFacts) -> Place:
     operator = missing or operator
     if not operator or _OF_SEQUENCES.match(operator):
         operator = named or operator
+    if not operator and len(facts.run.onnx_operators.split()) == 1:
+        # There is no other node.
+        operator = facts.run.onnx_operators
     if wrong == "wrong-without-elements" and _REDUCTION.match(operator):
         operator = "reductions"
     if wrong == "wrong-integers" and _COMPARISON.fullmatch(operator):
