@@ -119,3 +119,23 @@ def module_db() -> list[Any]:
     from torch.testing._internal.common_modules import module_db as entries
 
     return list(entries)
+
+
+def fake_tensor_mode() -> Any:
+    """Return a mode in which PyTorch computes shapes and dtypes by its rules alone, on the tensors' own device."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
+
+
+def errors_without_rules() -> tuple[type[Exception], ...]:
+    """Return what such a mode raises where PyTorch has no rules, as where a size depends on values."""
+    from torch._subclasses import fake_tensor
+
+    return (
+        NotImplementedError,
+        fake_tensor.DataDependentOutputException,
+        fake_tensor.DynamicOutputShapeException,
+        fake_tensor.UnsupportedFakeTensorException,
+        fake_tensor.UnsupportedOperatorException,
+    )

@@ -35,7 +35,7 @@ from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
-from harness.core.torch_operators import OpOverload, TorchDispatchMode
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, errors_without_rules, fake_tensor_mode
 from harness.pipeline.definition import REFUSALS, Circular, definition_of
 from harness.pipeline.reference import Reference
 from harness.pipeline.torch_call import call_invocation, quiet_call
@@ -163,21 +163,12 @@ def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
     comparison = context.comparison
     if context.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
         return
-    from torch._subclasses import fake_tensor
-
-    without_rules = (
-        NotImplementedError,
-        fake_tensor.DataDependentOutputException,
-        fake_tensor.DynamicOutputShapeException,
-        fake_tensor.UnsupportedFakeTensorException,
-        fake_tensor.UnsupportedOperatorException,
-    )
-    fakes = fake_tensor.FakeTensorMode(allow_fallback_kernels=False, allow_non_fake_inputs=True)
+    fakes = fake_tensor_mode()
     call, tensors = bind(context.invocation), [fakes.from_tensor(t) for t in build_tensors(context.invocation)]
     with torch.no_grad(), fakes:
         try:
             results = output_tensors(call(tensors))
-        except without_rules:
+        except errors_without_rules():
             # As where the output's size depends on values.
             return
         except RuntimeError as error:
