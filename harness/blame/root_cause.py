@@ -52,7 +52,7 @@ SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
 
 @dataclass(frozen=True, eq=False)
 class FailureFacts:
-    """A failure and the decision on it, as what tells the place and what is wrong there.
+    """A failure and the decision on it: all that the place and the fault follow from.
 
     Attributes:
         run: What became of the case.

@@ -17,6 +17,11 @@ STATIC, DYNAMIC = "static", "dynamic"
 FILE = "file"
 
 
+def is_onnx_file(word: str) -> bool:
+    """Whether a user's word names an ONNX file rather than a model in Python."""
+    return word.endswith(".onnx")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Route:
     """One way from PyTorch to a backend.

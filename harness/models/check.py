@@ -25,7 +25,7 @@ from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
-from harness.core.route import FILE, Route
+from harness.core.route import FILE, Route, is_onnx_file
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.models.capture import ResizedCalls
 from harness.models.facts import CallsTask, ModelFacts, model_calls
@@ -33,7 +33,7 @@ from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import largest_element
-from harness.pipeline.model_task import Axis, FixedSize, ModelRun, ModelSource, NodesJudged, Variant, is_onnx_file
+from harness.pipeline.model_task import Axis, FixedSize, ModelRun, ModelSource, NodesJudged, Variant
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected

@@ -101,7 +101,7 @@ class GraphStructure:
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """None: nothing is traced."""
+        """Return no tensors, since nothing is traced."""
         return ()
 
     @property
@@ -138,7 +138,7 @@ class GraphStructure:
         return dict(zip(self.input_names, arrays, strict=True))
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """None: a file is run as a static export is."""
+        """Return no ranges, since a file is run as a static export is."""
         return {}
 
 
@@ -184,10 +184,6 @@ class GraphReference(ProgramReference):
             else None
             for e, moved in zip(self.expected, self._spread, strict=True)
         )
-
-    def on_contiguous_inputs(self) -> GraphReference:
-        """Return the same run: a runtime sees no strides."""
-        return self
 
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
         """Compare a runtime's outputs with what is expected."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.core.documents import as_data, as_json, of_json
 from harness.core.invocation import MODEL, Invocation
+from harness.core.route import is_onnx_file
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
 
@@ -218,11 +219,6 @@ class NoModel:
     """That the model cannot be had, in words for a person."""
 
     message: str
-
-
-def is_onnx_file(word: str) -> bool:
-    """Whether a word names an ``.onnx`` file."""
-    return word.endswith(".onnx")
 
 
 def split_word(word: str) -> tuple[Path | None, str]:

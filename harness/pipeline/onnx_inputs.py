@@ -190,9 +190,9 @@ def _named(sizes: Sizes) -> str:
 
 
 def describe_inputs(given: Mapping[str, Array], overload: str) -> Invocation:
-    """Return what the record says of inputs that a user gives; dtypes that an invocation has no name for are left out.
+    """Return what the record says of a user's inputs, without those of dtypes that an invocation has no name for.
 
-    Raises nothing: the run itself takes the arrays.
+    The run itself takes the arrays.
     """
     known = {name: array for name, array in given.items() if str(array.dtype) in (*ALL, *WIDE_UNSIGNED)}
     return Invocation(overload, tuple((name, describe_tensor(to_torch(array), name)) for name, array in known.items()))

@@ -1,4 +1,4 @@
-"""Cases that begin in PyTorch: a call, a program or a run of a model, with PyTorch's answer."""
+"""Cases with a structure and an oracle that is found out by running: a call, a program, a run of a model or a file."""
 
 from __future__ import annotations
 

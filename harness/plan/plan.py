@@ -12,7 +12,7 @@ from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import MODEL, PROGRAM
 from harness.core.plugins import Unavailable, UnknownName
-from harness.core.route import DYNAMIC, FILE, Route
+from harness.core.route import DYNAMIC, FILE, Route, is_onnx_file
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
@@ -21,7 +21,7 @@ from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.registry import default_sources, find_source, sources_in_order
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
-from harness.pipeline.model_task import ModelSource, is_onnx_file, model_name
+from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
 from harness.plan.options import Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute

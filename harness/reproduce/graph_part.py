@@ -178,12 +178,12 @@ class _Search:
     def smallest(self, model: onnx.ModelProto, feeds: Feeds) -> GraphPart | None:
         """Return the smallest part that fails; None where the graph does not fail once it is put together again."""
         graph = in_steps(model)
-        moderate = steps_of_moderate_size(graph, feeds)
         self.alive()
-        found = walk(graph, feeds, self.plain, self.evaluator, only=moderate)
-        alone = [*(step.definition for step in found.failing), *(step.definition for step in found.wrong)]
-        if alone and not self.task.optimiser:
-            return self._node_alone(alone[0], len(graph.steps))
+        if not self.task.optimiser:
+            found = walk(graph, feeds, self.plain, self.evaluator, only=steps_of_moderate_size(graph, feeds))
+            alone = [*(step.definition for step in found.failing), *(step.definition for step in found.wrong)]
+            if alone:
+                return self._node_alone(alone[0], len(graph.steps))
         values = walk(graph, feeds, self.plain, self.evaluator, corrected=False).values
         known = [s for s in graph.steps if all(name in values for name in (*s.inputs, *s.outputs))]
         cut = _Cut(graph, values, _follows_from_weights(graph))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.core.route import is_onnx_file
+
 if TYPE_CHECKING:
     from harness.pipeline.model_task import Axis
 
@@ -29,11 +31,6 @@ class Limits:
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
-def is_file_of_onnx(word: str) -> bool:
-    """Whether a word names an ``.onnx`` file."""
-    return word.endswith(".onnx")
-
-
 def resolved(word: str) -> str:
     """A word whose file, if it has one, is named whatever the working directory is."""
     file, colon, function = word.rpartition(":")
@@ -49,7 +46,7 @@ def is_model(word: str) -> bool:
     """
     from harness.pipeline.model_task import split_word
 
-    if is_file_of_onnx(word) or split_word(word)[0] is not None:
+    if is_onnx_file(word) or split_word(word)[0] is not None:
         return True
     if set(word) <= _HEXADECIMAL or word.endswith((".json", ".jsonl")) or "/" in word:
         return False

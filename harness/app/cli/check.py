@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.app.cli._models import Limits, also_option, axes_option, axis_of, dtypes_of, is_file_of_onnx
+from harness.app.cli._models import Limits, also_option, axes_option, axis_of, dtypes_of
 from harness.app.cli._shared import (
     emit,
     example,
@@ -24,6 +24,7 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
+from harness.core.route import is_onnx_file
 
 if TYPE_CHECKING:
     from harness.pipeline.model_task import Axis
@@ -114,10 +115,10 @@ def command(
     if atol is not None and rtol is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    if inputs is not None and not is_file_of_onnx(word):
+    if inputs is not None and not is_onnx_file(word):
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     for name, value in {"--axis": axes, "--also": also, "--rtol": rtol}.items():
-        if value and is_file_of_onnx(word):
+        if value and is_onnx_file(word):
             raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
     wanted = _Wanted(
         word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes, inputs
@@ -175,7 +176,7 @@ class _Wanted:
 
     @property
     def options(self) -> str:
-        """What `conformance repro` takes of the options, beside the way."""
+        """The options that `conformance repro` needs to find the same failure; the route is named apart."""
         words = [word for axis in self.given_axes for word in ("--axis", axis)]
         words += [word for file in self.rules for word in ("--rules", file)]
         words += ["--opset", str(self.opset)] if self.opset is not None else []
@@ -204,7 +205,7 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     tolerance = None if wanted.rtol is None else Tolerance(wanted.rtol, wanted.atol)
     try:
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            if not is_file_of_onnx(wanted.word):
+            if not is_onnx_file(wanted.word):
                 say_step("load the model and call it twice")
             inputs = str(wanted.inputs.absolute()) if wanted.inputs else ""
             facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, inputs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._models import also_option, axes_option, axis_of, dtypes_of, is_file_of_onnx, is_model
+from harness.app.cli._models import also_option, axes_option, axis_of, dtypes_of, is_model
 from harness.app.cli._shared import (
     example,
     find_run,
@@ -26,6 +26,7 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
+from harness.core.route import is_onnx_file
 
 if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
@@ -139,7 +140,7 @@ def _stem(word: str) -> str:
     """What the files of a model are called."""
     from harness.pipeline.model_task import model_name
 
-    return Path(word).stem if is_file_of_onnx(word) else model_name(word).replace(".", "_")
+    return Path(word).stem if is_onnx_file(word) else model_name(word).replace(".", "_")
 
 
 def _recorded(
@@ -203,7 +204,7 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
     from harness.models.check import units_of
     from harness.plan.options import Options
 
-    if wanted.inputs is not None and not is_file_of_onnx(wanted.word):
+    if wanted.inputs is not None and not is_onnx_file(wanted.word):
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     options = Options(
         models=(wanted.word,),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._models import is_file_of_onnx
 from harness.app.cli._shared import (
     emit,
     example,
@@ -19,7 +18,7 @@ from harness.app.cli._shared import (
     require_writable,
     statuses,
 )
-from harness.core.route import route_label
+from harness.core.route import is_onnx_file, route_label
 
 if TYPE_CHECKING:
     from harness.present.report import Report
@@ -101,7 +100,7 @@ def _answer(word: str, converter: str, backend: str, dtype: str | None, opset: i
     from harness.plan.options import UsageProblem
     from harness.support.running import is_supported
 
-    if is_file_of_onnx(word):
+    if is_onnx_file(word):
         raise click.UsageError(f"{word} is exported already: `conformance check {word}` runs it node by node")
     try:
         return is_supported(word, converter=converter, backend=backend, dtype=dtype, opset=opset)
