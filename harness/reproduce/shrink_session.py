@@ -16,6 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.groups import FAILED
@@ -46,6 +47,10 @@ from harness.run.backend import BACKENDS
 _OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
 
 
+#: What is the same for all cases of a failure; so is the backend where it takes part.
+_ALIKE = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
+
+
 def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
     """Return the smallest case of each distinct failure, worst first.
 
@@ -56,33 +61,40 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
         ResultsError: the run cannot be read.
     """
     where = FAILED if case_id is None else FAILED & (pc.field("case_id") == case_id)
-    smallest: dict[tuple[str, ...], tuple[tuple[int, int, str], Verdict]] = {}
+    smallest: dict[tuple[str, ...], tuple[tuple[int, int, str], str]] = {}
     cases: defaultdict[tuple[str, ...], set[str]] = defaultdict(set)
-    for verdict in store.verdicts(results_dir, where):
-        if case_id is not None:
-            refuse_model(results_dir, case_id, verdict.overload, "shrunk")
-        size = _size(verdict)
-        if size is None or verdict.overload.startswith(MODEL):
-            continue
-        key = _key(verdict)
-        cases[key].add(verdict.case_id)
-        ranked = (*size, verdict.backend), verdict
-        if key not in smallest or ranked[0] < smallest[key][0]:
-            smallest[key] = ranked
-    return list(_in_turn({key: verdict for key, (_, verdict) in smallest.items()}, cases))
+    # Of a run's rows few are the smallest: only these are read whole.
+    for batch in store.read(results_dir, ("case_id", "backend", "invocation", *_ALIKE), where).to_batches(1024):
+        for row in batch.to_pylist():
+            if case_id is not None:
+                refuse_model(results_dir, case_id, row["overload"], "shrunk")
+            size = _size(row["invocation"])
+            if size is None or row["overload"].startswith(MODEL):
+                continue
+            key = _key(row)
+            cases[key].add(row["case_id"])
+            ranked = (*size, row["backend"]), row["case_id"]
+            if key not in smallest or ranked[0] < smallest[key][0]:
+                smallest[key] = ranked
+    found: dict[tuple[str, ...], Verdict] = {}
+    chosen = pc.field("case_id").isin(pa.array([case for _, case in smallest.values()], pa.string()))
+    for verdict in store.verdicts(results_dir, where & chosen):
+        key = _key(vars(verdict))
+        (*_, backend), case = smallest.get(key, (("",), ""))
+        if (verdict.case_id, verdict.backend) == (case, backend):
+            found.setdefault(key, verdict)
+    return list(_in_turn({key: found[key] for key in smallest}, cases))
 
 
-def _key(verdict: Verdict) -> tuple[str, ...]:
-    """What is the same for all cases of a failure; the backend only where it takes part."""
-    backend = verdict.backend if verdict.stage in _OF_BACKEND else ""
-    ends = verdict.shape_mode, verdict.stage, verdict.outcome, verdict.signature
-    return backend, verdict.overload, verdict.converter, *ends
+def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The failure that a row is a case of."""
+    return row["backend"] if Stage(row["stage"]) in _OF_BACKEND else "", *(row[name] for name in _ALIKE)
 
 
-def _size(verdict: Verdict) -> tuple[int, int] | None:
+def _size(invocation: str) -> tuple[int, int] | None:
     """Elements and characters; None for an invocation of another version."""
     try:
-        return elements(Invocation.from_json(verdict.invocation)), len(verdict.invocation)
+        return elements(Invocation.from_json(invocation)), len(invocation)
     except InvalidInvocation:
         return None
 
