@@ -72,7 +72,7 @@ def test_no_function_is_long() -> None:
 #: The rooms that may call these methods of backends and converters. Converters know no backends.
 PIPELINE = {
     **dict.fromkeys(("load", "run"), ("pipeline", "run", "convert")),
-    **dict.fromkeys(("convert", "convert_parts", "optimised", "program"), ("pipeline", "convert")),
+    **dict.fromkeys(("convert", "convert_parts", "program"), ("pipeline", "convert")),
 }
 #: Calls of these names that are of something else than a backend or a converter.
 OTHERS = {
@@ -81,12 +81,6 @@ OTHERS = {
     *("_Interpreted(module, notes).run", "_Noting(module, notes).run", "evaluator.run", "node.run"),
     # The user's module in PyTorch.
     "model.program",
-}
-#: Calls past the pipeline, and why.
-EXCEPTIONS = {
-    # Leaves passes out of an exporter's optimiser, one set after the other.
-    ("harness/blame/witnesses/passes.py", "converter.optimised"),
-    # Is a backend itself: a runtime behind the exporter's optimiser.
 }
 
 
@@ -99,7 +93,7 @@ def test_whatever_converts_loads_or_runs_goes_through_the_pipeline() -> None:
         and isinstance(node.func, ast.Attribute)
         and file.relative_to(HOUSE).parts[0] not in PIPELINE.get(node.func.attr, file.relative_to(HOUSE).parts[:1])
     }
-    assert {(file, call) for file, call in called if call not in OTHERS} == EXCEPTIONS
+    assert {(file, call) for file, call in called if call not in OTHERS} == set()
 
 
 #: What takes seconds to import, and what reading a record has no use for.

@@ -75,9 +75,6 @@ def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext
         route=replace(context.route, backend=alone.backend),
         group=group,
         source=None,
-        # A rule of an optimiser may be what is wrong with a call, too.
-        thorough=True,
-        example=True,
     )
     model = run.artefact if isinstance(run.artefact, onnx.ModelProto) else None
     return FailureContext(found, context.settings, context.converter, context.backend, {}, model=model)

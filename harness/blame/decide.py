@@ -123,7 +123,6 @@ def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
         _Row(PYTORCH, "departs-from-onnx", (fact, (R.OPERATOR, F.SAME))),
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
         _Row(PYTORCH, _DECOMPOSES, (fact, (R.PROGRAM, F.CONTRADICTS))),
-        _Row(CONVERTER, OPTIMISED, (fact, (R.UNOPTIMISED, F.RIGHT))),
         _Row(CONVERTER, _ASKS_OTHERWISE, (fact,)),
     )
 
@@ -145,7 +144,15 @@ _WITH_OTHER = (
 #: The runtime does the same without its optimisations.
 _PLAIN_TOO = _Row(CONVERTER, "wrong-with-plain-kernels", (_NOT_RUN, (R.PLAIN, F.SAME)))
 _LOWERED_RIGHT = _Row(BACKEND, "lowered-program-is-right", ((R.LOWERED, F.RIGHT),))
+#: The graph is right before the exporter's optimiser; the runtime's own defects aside.
+_OPTIMISED = _Row(
+    CONVERTER,
+    OPTIMISED,
+    ((R.UNOPTIMISED, F.RIGHT),),
+    without=((R.NODES, F.WRONG), (R.NODES, F.RIGHT), (R.NODES, F.VALID), (R.PLAIN, F.RIGHT)),
+)
 _MISMATCH = (
+    _OPTIMISED,
     # Whatever PyTorch says elsewhere, the graph does not say it.
     _SETTLED,
     *_INVALID_NODE,
@@ -176,7 +183,6 @@ _MISMATCH = (
     _INVALID,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     _Row(PYTORCH, _DECOMPOSES, ((R.NODES, F.SAME), (R.PROGRAM, F.CONTRADICTS))),
-    _Row(CONVERTER, OPTIMISED, ((R.UNOPTIMISED, F.RIGHT), (R.PASS, F.RIGHT))),
     _Row(
         CONVERTER,
         "constant-result",
@@ -196,7 +202,6 @@ _MISMATCH = (
     # Inexact as PyTorch may be, a result is wrong only if it is further from float64 than PyTorch's.
     *_asked_by_graph((R.NODES, F.SAME)),
     _Row(PYTORCH, _DISAGREE, ((R.MODEL, F.SAME), _DECOMPOSED)),
-    _Row(CONVERTER, OPTIMISED, ((R.MODEL, F.SAME), (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, "wrong-by-onnx-rules", ((R.MODEL, F.SAME),)),
     _Row(BACKEND, "forbidden-by-onnx-rules", ((R.MODEL, F.RIGHT),)),
     _Row(PYTORCH, _DECOMPOSES, ((R.PROGRAM, F.CONTRADICTS),), without=(_RIGHT,)),
@@ -218,7 +223,6 @@ _MISMATCH = (
         (_SAME, (R.CONVERTER, F.SAME)),
         without=_CONFIRMED,
     ),
-    _Row(CONVERTER, OPTIMISED, (_SAME, (R.UNOPTIMISED, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
     _Row(UNKNOWN, "runtimes-disagree", (_SAME, _OTHER)),
     _Row(CONVERTER, "backends-agree-on-graph", (_SAME,)),
@@ -241,6 +245,8 @@ _UNSUPPORTED = (
     _Row(UNKNOWN, "validity-unknown", ()),
 )
 _ERROR = (
+    _NO_REPEAT,
+    _OPTIMISED,
     *_REFUSAL,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
     # Who fails at it has no part in that.
@@ -261,12 +267,6 @@ _ERROR = (
 )
 
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
-
-
-def telling_findings(outcome: Outcome, role: R) -> frozenset[F]:
-    """What a witness may find that the table for `outcome` asks for."""
-    facts = (fact for row in _TABLES.get(outcome, _ERROR) for fact in (*row.facts, *row.without))
-    return frozenset(fact[1] for fact in facts if fact[0] is role)
 
 
 def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Diagnosis:

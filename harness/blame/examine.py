@@ -9,7 +9,6 @@ from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
 from harness.blame.decide import OPTIMISED, at_once, decide
-from harness.blame.examined_failures import can_change_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
@@ -29,7 +28,7 @@ from harness.compare.diagnosis import (
     Testimony,
 )
 from harness.compare.drawn import draws
-from harness.compare.verdict import CONVERTER, UNKNOWN, Outcome
+from harness.compare.verdict import BACKEND, UNKNOWN, Outcome
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
@@ -105,41 +104,14 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
         return _decided(failure, [*heard, Testimony(Role.ALONE, Finding.RIGHT, "alone", alone)])
     for turn in Turn:
         asked = [w for w in witnesses_of(context.settings) if w.turn is turn]
-        if turn is not Turn.FIRST:
-            decision = _decided(failure, heard)
-            if not _goes_on(turn, decision):
-                continue
-            # Between calls an optimiser is what is suspected, and it is another defect than a conversion.
-            if decision.blame == CONVERTER and not failure.thorough and not context.is_composed:
-                asked = _unless_confirmed(asked, heard)
-            if decision.blame != UNKNOWN and not failure.example and not context.is_composed:
-                asked = _that_matter(asked, failure.outcome, heard)
-        heard += _hear(asked, context, dead, announce)
+        blame = _decided(failure, heard).blame
+        if turn is Turn.FIRST or blame == UNKNOWN or (turn is Turn.GRAPH and blame != BACKEND):
+            heard += _hear(asked, context, dead, announce)
     return _decided(failure, heard)
 
 
 def _decided(failure: Failure, heard: Sequence[Testimony]) -> Diagnosis:
     return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend)
-
-
-def _goes_on(turn: Turn, decision: Diagnosis) -> bool:
-    return decision.blame == UNKNOWN or (turn is not Turn.OPEN and decision.blame == CONVERTER)
-
-
-def _unless_confirmed(asked: Sequence[Witness], heard: Sequence[Testimony]) -> list[Witness]:
-    """Those that may still matter to a converter's blame once PyTorch's result is confirmed.
-
-    That float64 confirms the kernel says nothing of what PyTorch decomposes the call to.
-    """
-    roles = {t.role for t in heard if t.finding is Finding.CONFIRMS}
-    if not roles:
-        return list(asked)
-    return [] if Role.DECOMPOSITION in roles else [w for w in asked if w.role is Role.PROGRAM]
-
-
-def _that_matter(asked: Sequence[Witness], outcome: Outcome, heard: Sequence[Testimony]) -> list[Witness]:
-    roles = [w.role for w in asked if w.role is not None]
-    return [w for w in asked if w.role is None or can_change_blame(outcome, heard, w.role, roles)]
 
 
 #: Stands for the calls of a program, run by themselves.

@@ -1,25 +1,26 @@
 """Which failures of a unit are examined, and what the others inherit.
 
 1. Failures are sorted into kinds: the backend, the stage, the outcome and what they say.
-2. Of wrong results of one kind, a few structures whose graphs are alike are examined first. Where these agree that it
-   is the converter's or the runtime's, the rest inherits. Else each structure is examined, then each case, since
-   PyTorch's own errors and what a specification leaves open depend on the values.
-3. A model that cannot be loaded or run fails by its structure: the smallest structures are examined and some whose
-   graphs are of other kinds. Where these agree the rest inherits, else more are examined.
+2. Of a kind of wrong results a few structures of each kind of graph are examined, of programs all structures. Of a kind
+   of models that cannot be loaded or run the smallest structures are examined, and the largest of some kinds of graphs.
+3. Where these do not agree on the culprit, one case of each structure is examined; where a structure is still open, all
+   of its cases are, since PyTorch's errors and what a specification leaves open depend on the values.
+4. The rest inherits from the nearest that was examined. One in twenty is examined all the same; where it turns out
+   otherwise than what it would inherit, so are the other heirs of its structure.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
-from itertools import combinations, islice
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import Any, TypeAlias
 
-from harness.blame.decide import SPECIALISED, at_once, decide, telling_findings
+from harness.blame.decide import SPECIALISED, at_once
 from harness.blame.inaccuracy import InaccuracyTask, explained_failures
-from harness.blame.root_cause import diagnose
+from harness.blame.root_cause import BY_PASS, diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.output_comparison import VALUES
@@ -27,42 +28,11 @@ from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
-from harness.core.program import calls_of, is_composed
+from harness.core.program import is_composed
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import Group, Task
-
-#: What is testified, without words.
-_Heard = frozenset[tuple[Role, Finding, bool]]
-#: Of what other witnesses may say in addition, so many things at once; no row asks for more.
-_AT_ONCE = 2
-
-
-def can_change_blame(outcome: Outcome, heard: Sequence[Testimony], role: Role, others: Iterable[Role]) -> bool:
-    """Whether a testimony of a witness in `role` may make another blame of `heard`, or of that and what
-    witnesses in `others` may say."""
-    known = frozenset((t.role, t.finding, t.independent) for t in heard)
-    return _can_change(outcome, known, role, frozenset(others) - {role})
-
-
-@cache
-def _can_change(outcome: Outcome, known: _Heard, role: Role, others: frozenset[Role]) -> bool:
-    others_too = [(other, finding, True) for other in others for finding in telling_findings(outcome, other)]
-    findings = telling_findings(outcome, role)
-    return any(
-        _blame(outcome, known | {*combination, (role, finding, True)}) != _blame(outcome, known | {*combination})
-        for count in range(_AT_ONCE + 1)
-        for combination in combinations(others_too, count)
-        for finding in findings
-    )
-
-
-@cache
-def _blame(outcome: Outcome, known: _Heard) -> str:
-    said = [Testimony(role, finding, independent=independent) for role, finding, independent in known]
-    return decide(outcome, said).blame
-
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
@@ -73,22 +43,26 @@ _PATIENCE = 1 / 3
 _BARRED_AT = 3
 #: Of the failures to load or run that say the same, structures examined.
 _STRUCTURES = 3
-#: The same where these are not all blamed on the same.
+#: The same where these do not agree on the culprit.
 _STRUCTURES_AT_ODDS = 16
 #: Of the wrong results of one kind, cases examined.
 _MISMATCHES = 64
+#: The same of programs.
+_PROGRAMS = 256
 #: Of these, structures whose graphs are of the same kind that are examined first.
 _OF_A_KIND = 3
-#: Of either, structures that witnesses export again.
-_THOROUGH = 2
+#: Of the cases that would inherit, one in so many is examined.
+_AUDITED = 20
 
-#: What is a matter of structure, so that another case of it may inherit it; where no value counts, so is what
-#: PyTorch does wrong.
+#: Whose failures are a matter of structure, so that another case of it may inherit them; where no value counts, what
+#: PyTorch does wrong is as well.
 _OF_STRUCTURE = {CONVERTER, BACKEND}
 _WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 
 #: Where failures of an operator end, how, and what they say.
-FailureKind: TypeAlias = tuple[str, Stage, Outcome, str]
+_Kind: TypeAlias = tuple[str, Stage, Outcome, str]
+#: Whose a failure is, and by which rule where it is an optimiser's.
+_Culprit: TypeAlias = tuple[str, str]
 
 
 def signature(result: CaseRun) -> str:
@@ -125,71 +99,107 @@ def _known_at_once(result: CaseRun, route: Route) -> Diagnosis | None:
     return at_once(result, route.converter)
 
 
-def _of_calls(result: CaseRun) -> bool:
-    """Whether a failure of a program that needs no witness may be that of one of its calls, or of an optimiser."""
-    stopped = result.stage in (Stage.CONVERT, Stage.CHECK) and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
-    return stopped and not result.is_of_harness
+def _is_to_be_examined(result: CaseRun, invocation: Invocation) -> bool:
+    """Whether a failure that needs no witness may be an optimiser's, or that of one of a program's calls."""
+    if result.is_of_harness or result.model_run.traced is not None:
+        return False
+    stages = (Stage.CONVERT, Stage.CHECK) if is_composed(invocation.overload) else (Stage.CHECK,)
+    return result.stage in stages and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
 
 
-def with_blame(
-    results: Sequence[CaseRun], task: Task, supervisor: Supervisor, exemplified: set[FailureKind] | None = None
-) -> list[CaseRun]:
-    """The failures of `task` with whose they are, and whose all that is wrong in addition is.
+@dataclass
+class _Failures:
+    """The failures of a task, and what is known of them.
 
-    `exemplified` has the kinds of failure of the operator of which an example has been examined, and gets
-    those that come.
+    Attributes:
+        results: The failures.
+        diagnoses: Index of a failure → its diagnosis.
     """
-    exemplified = set() if exemplified is None else exemplified
+
+    results: Sequence[CaseRun]
+    task: Task
+    supervisor: Supervisor
+    diagnoses: dict[int, Diagnosis] = field(default_factory=dict)
+
+    @cached_property
+    def groups(self) -> Mapping[int, Group]:
+        """Index → group."""
+        return {group.index: group for group in self.task.groups}
+
+    def invocation(self, index: int) -> Invocation:
+        """Return the case of a failure."""
+        group, case = self.results[index].case
+        return dict(self.groups[group].cases)[case]
+
+    def structure(self, index: int) -> int:
+        """Return the index of the group that the case of a failure is in."""
+        return self.results[index].case[0]
+
+    def failure(self, index: int) -> Failure:
+        """Return a failure as witnesses are told of it."""
+        result = self.results[index]
+        return Failure(
+            index=index,
+            # Other problems of the case are failures of their own.
+            result=replace(result, further=()),
+            route=replace(self.task.route, backend=result.backend),
+            group=self.groups[result.case[0]],
+            source=self.task.model,
+        )
+
+    def diagnosed(self, index: int, diagnosis: Diagnosis | None = None) -> CaseRun:
+        """Return a failure with a diagnosis, by default its own."""
+        diagnosis = diagnosis or self.diagnoses[index]
+        return _with_diagnosis(self.results[index], self.invocation(index), self.task.route, diagnosis)
+
+    def examine(self, chosen: Iterable[int]) -> None:
+        """Ask the witnesses about some failures."""
+        failures = tuple(map(self.failure, chosen))
+        if not failures:
+            return
+        answers = ask_witnesses(BlameTask(failures, self.task.settings, self.supervisor.serial), self.supervisor)
+        for failure in failures:
+            answer = answers.get(failure.index)
+            self.diagnoses[failure.index] = answer.diagnosis if answer else Diagnosis(UNKNOWN, "examination-failed")
+
+
+def with_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor) -> list[CaseRun]:
+    """Return the failures of `task` with whose they are, and whose all that is wrong in addition is."""
     firsts, results = results, [one for result in results for one in (result, *result.further)]
-    groups = {group.index: group for group in task.groups}
-    inaccurate = _inaccurate(results, groups, task, supervisor)
-    found = {i: _of_formula(results[i], node) for i, node in inaccurate.items()}
-    kinds: defaultdict[FailureKind, list[int]] = defaultdict(list)
+    failures = _Failures(results, task, supervisor)
+    inaccurate = _inaccurate(failures)
+    failures.diagnoses |= {i: _of_formula(results[i], node) for i, node in inaccurate.items()}
+    kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
-        if i in found:
+        if i in inaccurate:
             continue
-        decision = _known_at_once(result, task.route)
-        is_whole = is_composed(_invocation(result, groups).overload) and result.model_run.traced is None
-        if decision is not None and not (is_whole and _of_calls(result)):
-            found[i] = decision
+        diagnosis = _known_at_once(result, task.route)
+        if diagnosis is not None and not _is_to_be_examined(result, failures.invocation(i)):
+            failures.diagnoses[i] = diagnosis
         else:
             kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
-    graphs = {kind: _graph_kinds(members, results, groups) for kind, members in kinds.items()}
-    # First one case of some structures of each kind of graph, then of all where these do not agree, then what
-    # is not settled by that.
+    selections = [_Selection(failures, tuple(members)) for members in kinds.values()]
     for _ in range(3):
-        failures: list[Failure] = []
-        for kind, members in kinds.items():
-            known = kind in exemplified
-            failures += _complaints(members, results, groups, graphs[kind], task, found, exemplified=known)
-        blamed = (
-            ask_witnesses(BlameTask(tuple(failures), task.settings, supervisor.serial), supervisor) if failures else {}
-        )
-        for failure in failures:
-            answer = blamed.get(failure.index)
-            found[failure.index] = answer.diagnosis if answer else Diagnosis(UNKNOWN, "examination-failed")
-    exemplified.update(kinds)
-    for kind, members in kinds.items():
-        _inherit(members, results, groups, graphs[kind], found)
-    results = [replace(r, outcome=Outcome.INACCURATE) if i in inaccurate else r for i, r in enumerate(results)]
-    blamed_all = iter(_with_diagnosis(r, _invocation(r, groups), task.route, found[i]) for i, r in enumerate(results))
-    return [replace(next(blamed_all), further=tuple(islice(blamed_all, len(first.further)))) for first in firsts]
+        failures.examine([i for selection in selections for i in selection.choose()])
+    failures.examine([i for selection in selections for i in selection.audited()])
+    failures.examine([i for selection in selections for i in selection.distrusted()])
+    failures.diagnoses |= {i: heir for selection in selections for i, heir in selection.heirs().items()}
+    failures.results = [replace(r, outcome=Outcome.INACCURATE) if i in inaccurate else r for i, r in enumerate(results)]
+    diagnosed = iter(map(failures.diagnosed, range(len(results))))
+    return [replace(next(diagnosed), further=tuple(islice(diagnosed, len(first.further)))) for first in firsts]
 
 
-def _inaccurate(
-    results: Sequence[CaseRun], groups: Mapping[int, Group], task: Task, supervisor: Supervisor
-) -> dict[int, Mapping[str, Any]]:
-    """Index of each result that formulas explain → the node with the formula."""
-    failures = tuple(
-        _failure(i, result, groups, task)
-        for i, result in enumerate(results)
+def _inaccurate(failures: _Failures) -> dict[int, Mapping[str, Any]]:
+    """Return index → the node with the formula of each failure that formulas explain."""
+    candidates = tuple(
+        failures.failure(i)
+        for i, result in enumerate(failures.results)
         if result.graph_kind and not result.further and _is_of_values(result)
     )
-    if not failures:
+    if not candidates:
         return {}
-    return explained_failures(
-        supervisor.serve(InaccuracyTask(failures, task.settings, supervisor.serial), patience=_PATIENCE)
-    )
+    task = InaccuracyTask(candidates, failures.task.settings, failures.supervisor.serial)
+    return explained_failures(failures.supervisor.serve(task, patience=_PATIENCE))
 
 
 def _is_of_values(result: CaseRun) -> bool:
@@ -241,149 +251,155 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     return found
 
 
-def _graph_kinds(
-    members: Sequence[int], results: Sequence[CaseRun], groups: Mapping[int, Group]
-) -> dict[int, Hashable]:
-    """The kind of graph of each structure that `members` are cases of, or the structure itself where all
-    structures are examined anyway.
+@dataclass
+class _Selection:
+    """The failures of one kind: which of them are examined, and from which the others inherit.
 
-    Of a program the calls count as well: an optimiser may leave nothing of them in the graph.
+    Attributes:
+        members: Their indices.
+        audits: Members that were examined although they would have inherited → what that was.
     """
-    kinds = {results[i].case[0]: results[i].graph_kind for i in members}
-    if results[members[0]].outcome is not Outcome.MISMATCH or len(kinds) <= _OF_A_KIND:
-        return dict(zip(kinds, kinds, strict=True))
-    return {structure: (kind, calls_of(groups[structure].exported)) for structure, kind in kinds.items()}
 
+    failures: _Failures
+    members: tuple[int, ...]
+    audits: dict[int, Diagnosis] = field(default_factory=dict)
 
-def _complaints(
-    members: Sequence[int],
-    results: Sequence[CaseRun],
-    groups: dict[int, Group],
-    graphs: Mapping[int, Hashable],
-    task: Task,
-    found: dict[int, Diagnosis],
-    *,
-    exemplified: bool,
-) -> list[Failure]:
-    """Those of `members` to look into, in view of what was `found` of others."""
-    ordered = sorted(members, key=lambda i: _size(_invocation(results[i], groups)))
-    firsts = list({results[i].case[0]: i for i in reversed(ordered)}.values())[::-1]
-    known = {results[i].case[0]: found[i].blame for i in members if i in found}
-    if not known:
-        mismatch = results[members[0]].outcome is Outcome.MISMATCH
-        if mismatch:
-            chosen = _some_of_each(firsts, results, graphs)[:_MISMATCHES]
-        else:
-            chosen = [*firsts[:_STRUCTURES], *_of_other_kinds(firsts, results, graphs)[:_STRUCTURES]]
-    elif results[members[0]].outcome is Outcome.MISMATCH:
-        of_form = _is_of_form(results[members[0]])
-        inheritable = _WHATEVER_THE_VALUES if of_form else _OF_STRUCTURE
-        kinds = {results[i].case[0]: graphs[results[i].case[0]] for i in members}
-        if of_form:
-            dtypes = {results[i].case[0]: _invocation(results[i], groups).dtype for i in members}
-            kinds = {structure: (kind, dtypes[structure]) for structure, kind in kinds.items()}
-        blames: defaultdict[Hashable, set[str]] = defaultdict(set)
-        for structure, blame in known.items():
-            blames[kinds[structure]].add(blame)
+    @cached_property
+    def ordered(self) -> list[int]:
+        """The members, the smallest case first."""
+        return sorted(self.members, key=lambda i: _size(self.failures.invocation(i)))
 
-        def is_settled(structure: int) -> bool:
-            said = {known[structure]} if structure in known else blames[kinds[structure]]
-            return len(said) == 1 and said <= inheritable
+    @cached_property
+    def firsts(self) -> list[int]:
+        """The smallest member of each structure, in order."""
+        return list({self.failures.structure(i): i for i in reversed(self.ordered)}.values())[::-1]
 
-        open_ones = [i for i in ordered if i not in found and not is_settled(results[i].case[0])]
-        new = [i for i in firsts if i in open_ones and results[i].case[0] not in known]
-        chosen = (new or open_ones)[: max(_MISMATCHES - len(known), 0)]
-    else:
+    @property
+    def _first(self) -> CaseRun:
+        return self.failures.results[self.members[0]]
+
+    @property
+    def is_mismatch(self) -> bool:
+        """Whether the members are wrong results."""
+        return self._first.outcome is Outcome.MISMATCH
+
+    @property
+    def is_of_form(self) -> bool:
+        """Whether a dtype or shape is wrong."""
+        return self._first.comparison is not None and self._first.comparison.problem in ("dtype", "shape")
+
+    @cached_property
+    def is_of_programs(self) -> bool:
+        """Whether the members are programs."""
+        return is_composed(self.failures.invocation(self.members[0]).overload)
+
+    @property
+    def most(self) -> int:
+        """How many members are examined at most."""
+        return _PROGRAMS if self.is_of_programs else _MISMATCHES
+
+    def likeness(self, index: int) -> Hashable:
+        """Return what the members that may inherit from each other have in common.
+
+        What an optimiser does to a program depends on its constants, dtypes and sizes: of programs it is the structure.
+        A wrong form depends on the dtype, too.
+        """
+        if self.is_of_programs:
+            return self.failures.structure(index)
+        kind = self.failures.results[index].graph_kind
+        return (kind, self.failures.invocation(index).dtype) if self.is_of_form else kind
+
+    def _culprits(self) -> dict[int, _Culprit]:
+        """Return the culprit of each member that was examined."""
+        known = ((i, self.failures.diagnoses[i]) for i in self.members if i in self.failures.diagnoses)
+        return {i: (d.blame, d.rule if d.rule in BY_PASS else "") for i, d in known}
+
+    def choose(self) -> list[int]:
+        """Return the members to examine next, in view of what is known of the others."""
+        culprits = self._culprits()
+        if not culprits:
+            return self._sample()
+        if self.is_mismatch:
+            return self._unsettled(culprits)
         # Where they do not agree, it depends on more than the message.
-        agreed = len(set(known.values())) == 1
-        new = [] if agreed else [i for i in firsts if results[i].case[0] not in known]
-        chosen = new[: max(_STRUCTURES_AT_ODDS - len(known), 0)]
-    exported_again = {results[i].case[0] for i in firsts[:_THOROUGH]}
-    return [
-        replace(
-            _failure(i, results[i], groups, task),
-            thorough=results[i].case[0] in exported_again,
-            example=i == firsts[0] and not exemplified,
-        )
-        for i in chosen
-    ]
+        structures = {self.failures.structure(i) for i in culprits}
+        left = [i for i in self.firsts if self.failures.structure(i) not in structures]
+        return left[: max(_STRUCTURES_AT_ODDS - len(structures), 0)] if len({*culprits.values()}) > 1 else []
 
+    def _sample(self) -> list[int]:
+        alike: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for i in self.firsts:
+            alike[self.likeness(i)].append(i)
+        if self.is_mismatch or (self.is_of_programs and self._first.stage is Stage.CHECK):
+            # The smallest and the largest of each.
+            chosen = {i for same in alike.values() for i in (*same[: _OF_A_KIND - 1], same[-1])}
+            return [i for i in self.firsts if i in chosen][: self.most]
+        largest = [same[-1] for same in alike.values()][:_STRUCTURES]
+        return [*dict.fromkeys((*self.firsts[:_STRUCTURES], *largest))]
 
-def _failure(index: int, result: CaseRun, groups: Mapping[int, Group], task: Task) -> Failure:
-    return Failure(
-        index=index,
-        # Other problems of the case are failures of their own.
-        result=replace(result, further=()),
-        route=replace(task.route, backend=result.backend),
-        group=groups[result.case[0]],
-        source=task.model,
-    )
+    def _unsettled(self, culprits: Mapping[int, _Culprit]) -> list[int]:
+        """Return wrong results of structures of which the culprit is not known yet: one each, then all."""
+        inheritable = _WHATEVER_THE_VALUES if self.is_of_form else _OF_STRUCTURE
+        by_structure, by_likeness = defaultdict[int, set[_Culprit]](set), defaultdict[Hashable, set[_Culprit]](set)
+        for i, culprit in culprits.items():
+            by_structure[self.failures.structure(i)].add(culprit)
+            by_likeness[self.likeness(i)].add(culprit)
 
+        def is_settled(index: int) -> bool:
+            found = by_structure.get(self.failures.structure(index)) or by_likeness[self.likeness(index)]
+            return len(found) == 1 and {blame for blame, _ in found} <= inheritable
 
-def _some_of_each(firsts: Sequence[int], results: Sequence[CaseRun], graphs: Mapping[int, Hashable]) -> list[int]:
-    """Of cases of one structure each, in order, the smallest and the largest of each kind of graph."""
-    alike: defaultdict[Hashable, list[int]] = defaultdict(list)
-    for i in firsts:
-        alike[graphs[results[i].case[0]]].append(i)
-    some = {i for same in alike.values() for i in (*same[: _OF_A_KIND - 1], same[-1])}
-    return [i for i in firsts if i in some]
+        left = [i for i in self.ordered if i not in culprits and not is_settled(i)]
+        new = [i for i in self.firsts if i in left and self.failures.structure(i) not in by_structure]
+        return (new or left)[: max(self.most - len(by_structure), 0)]
 
+    def audited(self) -> list[int]:
+        """Return some of the members that would inherit, and note what they would."""
+        self.audits |= {
+            i: heir
+            for i, heir in self.heirs().items()
+            if heir.blame != UNKNOWN and int(self.failures.invocation(i).case_id, 16) % _AUDITED == 0
+        }
+        return [*self.audits]
 
-def _of_other_kinds(firsts: Sequence[int], results: Sequence[CaseRun], graphs: Mapping[int, Hashable]) -> list[int]:
-    """Of cases of one structure each, one of each kind of graph that the first few are not of."""
-    kinds = [graphs[results[i].case[0]] for i in firsts]
-    seen = {*kinds[:_STRUCTURES]}
-    others = {kind: i for kind, i in reversed([*zip(kinds, firsts, strict=True)]) if kind not in seen}
-    return [i for i in firsts if i in {*others.values()}]
+    def distrusted(self) -> list[int]:
+        """Return the heirs of structures of which an audit shows that they should not inherit."""
+        refuted = {self.failures.structure(i) for i, heir in self.audits.items() if self._is_refuted(i, heir)}
+        return [i for i in self.heirs() if self.failures.structure(i) in refuted][: self.most]
 
+    def _is_refuted(self, index: int, heir: Diagnosis) -> bool:
+        """Whether a failure has another root cause than it would have inherited."""
+        own, inherited = (self.failures.diagnosed(index, d).diagnosis for d in (None, heir))
+        assert own is not None
+        assert inherited is not None
+        return (own.blame, own.component, own.place) != (inherited.blame, inherited.component, inherited.place)
 
-def _inherit(
-    members: Sequence[int],
-    results: Sequence[CaseRun],
-    groups: dict[int, Group],
-    graphs: Mapping[int, Hashable],
-    found: dict[int, Diagnosis],
-) -> None:
-    """What those that were not examined have from those that were and fail in the same way.
+    def heirs(self) -> dict[int, Diagnosis]:
+        """Return what the members inherit that were not examined.
 
-    Only what is a matter of structure is inherited, and only where all that were examined agree: first
-    those of the same structure, then those of the same kind of graph, then all. Of these it is that of a call
-    in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
-    A wrong dtype or shape does not depend on values, but on the dtype.
-    """
-    looked = {i: found[i] for i in members if i in found}
-    dtypes = {i: _invocation(results[i], groups).dtype for i in looked}
-    for i in members:
-        if i in found:
-            continue
-        structure = results[i].case[0]
-        alike = (
-            {j: said for j, said in looked.items() if results[j].case[0] == structure}
-            or {j: said for j, said in looked.items() if graphs[results[j].case[0]] == graphs[structure]}
-            or looked
-        )
-        dtype = _invocation(results[i], groups).dtype
-        inheritable = _OF_STRUCTURE if results[i].outcome is Outcome.MISMATCH else _WHATEVER_THE_VALUES
-        same = {j: said for j, said in alike.items() if dtypes[j] == dtype}
-        if same and _is_of_form(results[i]):
-            alike, inheritable = same, _WHATEVER_THE_VALUES
-        blames = {decision.blame for decision in alike.values()}
-        if len(blames) == 1 and blames <= inheritable:
-            first = next(iter(same or alike))
-            case = _invocation(results[first], groups).case_id
-            found[i] = replace(alike[first], inherited_from=case)
-        else:
-            found[i] = Diagnosis(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
+        Only what is a matter of structure is inherited, and only where all that were examined agree on the blame: first
+        those of the same structure, then those that are alike, then, but for programs, all. Of these it is that of a
+        call in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
+        """
+        examined = [i for i in self.members if i in self.failures.diagnoses]
+        return {i: self._heir(i, examined) for i in self.members if i not in self.failures.diagnoses}
 
-
-def _is_of_form(result: CaseRun) -> bool:
-    """Whether a dtype or shape is wrong."""
-    return result.comparison is not None and result.comparison.problem in ("dtype", "shape")
-
-
-def _invocation(result: CaseRun, groups: dict[int, Group]) -> Invocation:
-    group, case = result.case
-    return dict(groups[group].cases)[case]
+    def _heir(self, index: int, examined: Sequence[int]) -> Diagnosis:
+        failures = self.failures
+        nearest = [i for i in examined if failures.structure(i) == failures.structure(index)]
+        nearest = nearest or [i for i in examined if self.likeness(i) == self.likeness(index)]
+        if not self.is_of_programs or not self.is_mismatch:
+            nearest = nearest or list(examined)
+        dtype = failures.invocation(index).dtype
+        same = [i for i in nearest if failures.invocation(i).dtype == dtype]
+        inheritable = _OF_STRUCTURE if self.is_mismatch else _WHATEVER_THE_VALUES
+        if same and self.is_of_form:
+            nearest, inheritable = same, _WHATEVER_THE_VALUES
+        blames = {failures.diagnoses[i].blame for i in nearest}
+        if len(blames) != 1 or not blames <= inheritable:
+            return Diagnosis(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
+        first = (same or nearest)[0]
+        return replace(failures.diagnoses[first], inherited_from=failures.invocation(first).case_id)
 
 
 def _size(invocation: Invocation) -> tuple[int, int]:

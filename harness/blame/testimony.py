@@ -22,8 +22,6 @@ class Failure:
         result: What became of the case.
         route: The whole route of the case, up to the backend.
         group: The group of the case with all of its cases, since they decide which dimensions are dynamic.
-        thorough: Whether witnesses that export again may be asked.
-        example: Whether a person may want to know what cannot change the blame.
         source: The model that the case is a run of; None for a call or a program.
     """
 
@@ -31,8 +29,6 @@ class Failure:
     result: CaseRun
     route: Route
     group: Group
-    thorough: bool = False
-    example: bool = True
     source: ModelSource | None = None
 
     @property

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TypeAlias
 
 from harness.blame.failure_context import FailureContext
-from harness.compare.diagnosis import Role, Testimony
+from harness.compare.diagnosis import Testimony
 from harness.pipeline.task import Settings
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
@@ -23,8 +23,8 @@ from harness.run.backend import BACKENDS
 class Turn(Enum):
     """When a witness is asked.
 
-    `FIRST`: always. `GRAPH`: it costs an export, so where the graph seems to be to blame, for a few
-    structures or where nothing confirms PyTorch, and where the blame is open. `OPEN`: where it still is.
+    `FIRST`: always. `GRAPH`: unless the runtime is to blame, since it looks at how the graph was made. `OPEN`: where
+    the blame is still unknown.
     """
 
     FIRST = 1
@@ -43,8 +43,6 @@ class Witness:
     Attributes:
         name: Unique; for a person, where the witness could not be asked.
         place: Among the witnesses of its turn; the lowest is asked first.
-        role: In which it speaks, if in one only. Where that cannot change the blame it is asked for examples
-            only.
         of_one_call: Whether it has nothing to say of a program of several calls.
         of_any_artefact: Whether it has something to say where the converter makes no ONNX model.
         of_pytorch: Whether it asks PyTorch or a converter, which know nothing of an ONNX file.
@@ -54,7 +52,6 @@ class Witness:
     turn: Turn
     place: int
     testify: Testify
-    role: Role | None = None
     of_one_call: bool = False
     of_any_artefact: bool = False
     of_pytorch: bool = False
@@ -76,7 +73,6 @@ def witness(
     *,
     place: int = 1000,
     turn: Turn = Turn.FIRST,
-    role: Role | None = None,
     of_one_call: bool = False,
     of_any_artefact: bool = False,
     of_pytorch: bool = False,
@@ -84,7 +80,7 @@ def witness(
     """Make a witness of a function. See `Witness` for the arguments."""
 
     def add(testify: Testify) -> Witness:
-        one = Witness(name, turn, place, testify, role, of_one_call, of_any_artefact, of_pytorch)
+        one = Witness(name, turn, place, testify, of_one_call, of_any_artefact, of_pytorch)
         add_witnesses(lambda settings: [one])
         return one
 

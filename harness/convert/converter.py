@@ -6,7 +6,7 @@ invocations or batches: the program that it gets may hold one operator call or t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -215,12 +215,16 @@ class HasUnoptimised(Protocol):
 
 
 @runtime_checkable
-class HasExporterPasses(Protocol):
-    """A converter whose optimiser's passes can be left out one by one, which tells which one is wrong."""
+class HasExporterPasses(HasUnoptimised, Protocol):
+    """A converter whose optimiser can be stopped on its way, which tells which of its changes is wrong."""
 
-    def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
-        """As `Converter.convert`, without some passes, and the names of those that changed the graph, the most
-        specific first."""
+    def stopped_after(self, limit: int | None, changes: list[str]) -> Converter:
+        """The same converter with an optimiser that makes at most `limit` changes.
+
+        Args:
+            limit: None for as many as it makes by itself.
+            changes: Receives the name of each change of an export, in order; of one that raises the last.
+        """
 
 
 @runtime_checkable

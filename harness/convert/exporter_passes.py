@@ -1,58 +1,92 @@
-"""The passes of the exporter's optimiser: which of them change a graph, and an export without some of them.
+"""Stops the exporter's optimiser after a number of changes, which tells the change that breaks a graph.
 
-A pass goes by the name of its class, a rule of the rewriter by its own, or by what it rewrites
-operators. What rules do is not put down to the pass that tries them.
-
-Rules come before passes: a rule that breaks a graph may need another pass before it, without which the graph
-stays right, too.
+A change is one application of a rewrite rule, or one run of another pass that modifies the graph. A pass goes by the
+name of its class, a rule by its own name, or by its replacement's function and the operators of its pattern.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir
+import torch
 from onnxscript import rewriter
 
 
-@contextmanager
-def passes_left_out(names: Collection[str], changing: dict[str, bool]) -> Iterator[None]:
-    """Leave out passes while the context lasts, and add the names of the others that change something.
+class OptimiserLimit:
+    """The changes that an optimiser may still make, as the limit of LLVM's ``-opt-bisect-limit``.
 
-    `changing` has whether each is a rule.
+    Args:
+        limit: How many changes it may make; None for as many as it likes.
+        changes: Receives the name of each change, in order. Where the optimiser raises, the last name is that of the
+            pass that raised.
     """
-    of_pass, of_rule = onnx_ir.passes.PassBase.__call__, rewriter.RewriteRule.try_rewrite
-    rewritten = 0
 
-    def call(self: Any, model: Any) -> Any:
-        name = type(self).__name__
-        if name in names:
-            return model if isinstance(model, onnx_ir.passes.PassResult) else _unchanged(model)
-        before = rewritten
-        result = of_pass(self, model)
-        by_rules = rewritten > before
-        if result.modified and not by_rules and not isinstance(self, onnx_ir.passes.Sequential):
-            changing[name] = False
-        return result
+    def __init__(self, limit: int | None, changes: list[str]) -> None:
+        self._limit = limit
+        self._changes = changes
+        self._raised: Exception | None = None
+        self._pass, self._rule = onnx_ir.passes.PassBase.__call__, rewriter.RewriteRule.try_rewrite
 
-    def try_rewrite(self: Any, *args: Any, **kwargs: Any) -> Any:
-        nonlocal rewritten
-        name = _rule_name(self)
-        if name in names:
-            return None
-        found = of_rule(self, *args, **kwargs)
-        if found is not None:
-            changing[name] = True
-            rewritten += 1
-        return found
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Limit the optimiser of every export in this block; what else an exporter does to a graph goes on."""
+        optimise = torch.onnx.ONNXProgram.optimize
 
-    with (
-        _replaced(onnx_ir.passes.PassBase, "__call__", call),
-        _replaced(rewriter.RewriteRule, "try_rewrite", try_rewrite),
-    ):
-        yield
+        def limited(program: Any) -> None:
+            with (
+                _replaced(onnx_ir.passes.PassBase, "__call__", self._limited_pass()),
+                _replaced(rewriter.RewriteRule, "try_rewrite", self._limited_rule()),
+            ):
+                optimise(program)
+
+        with _replaced(torch.onnx.ONNXProgram, "optimize", limited):
+            yield
+
+    @property
+    def _is_reached(self) -> bool:
+        return self._limit is not None and len(self._changes) >= self._limit
+
+    def _limited_pass(self) -> Any:
+        def call(graph_pass: Any, model: Any) -> Any:
+            if self._is_reached:
+                return model if isinstance(model, onnx_ir.passes.PassResult) else _unchanged(model)
+            name, before = type(graph_pass).__name__, len(self._changes)
+            try:
+                result = self._pass(graph_pass, model)
+            except Exception as error:
+                self._note_raising(name, error)
+                raise
+            # What its parts have changed is counted already.
+            is_own = len(self._changes) == before and not isinstance(graph_pass, onnx_ir.passes.Sequential)
+            if result.modified and is_own:
+                self._changes.append(name)
+            return result
+
+        return call
+
+    def _limited_rule(self) -> Any:
+        def try_rewrite(rule: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_reached:
+                return None
+            try:
+                replacement = self._rule(rule, *args, **kwargs)
+            except Exception as error:
+                self._note_raising(_rule_name(rule), error)
+                raise
+            if replacement is not None:
+                self._changes.append(_rule_name(rule))
+            return replacement
+
+        return try_rewrite
+
+    def _note_raising(self, name: str, error: Exception) -> None:
+        """Add the innermost pass that raises an exception; it passes through the others on its way."""
+        if error is not self._raised and error.__cause__ is not self._raised:
+            self._changes.append(name)
+        self._raised = error
 
 
 @contextmanager

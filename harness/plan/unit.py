@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from harness.blame.examined_failures import FailureKind, not_examined, signature, with_blame
+from harness.blame.examined_failures import not_examined, signature, with_blame
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
@@ -204,9 +204,8 @@ def run_unit(
         yield from _run_model(unit, unit.model, supervisor, hold)
         return
     # A source at a time, so that what failed before is through before the rest begins.
-    exemplified: set[FailureKind] = set()
     for name, groups in find_groups(unit, supervisor, notice):
-        yield from run_part(unit, supervisor, name, groups, exemplified=exemplified, hold=hold)
+        yield from run_part(unit, supervisor, name, groups, hold=hold)
 
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:
@@ -253,14 +252,12 @@ def run_part(
     supervisor: Supervisor,
     source: str,
     groups: tuple[Group, ...],
-    exemplified: set[FailureKind] | None = None,
     hold: Hold = lambda verdicts: None,
     inputs: Sequence[ModelInputs] = (),
 ) -> Iterator[list[Verdict]]:
     """Run the cases that a unit has of one source; yields as `run_unit` does.
 
     Args:
-        exemplified: As for `with_blame`.
         hold: As for `run_unit`.
         inputs: What is known of the runs of a model, in their order.
     """
@@ -300,7 +297,7 @@ def run_part(
     if not held:
         return
     try:
-        blamed = with_blame(list(held.values()), task, supervisor, exemplified)
+        blamed = with_blame(list(held.values()), task, supervisor)
     except Exception:
         yield [verdict(unexamined(r)) for r in held.values()]
         raise

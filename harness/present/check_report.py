@@ -246,8 +246,8 @@ def _optimiser_row(way: Way) -> Row:
     if way.optimiser.owner == "runtime":
         return _without(way.route.backend, way.optimiser.passes)
     passes = way.optimiser.passes
-    named = f"without {' and '.join(passes)} the result is right" if passes else "without it the result is right"
-    return Row(f"the optimiser of {way.route.export}", named, "export with optimize=False, or leave out these passes")
+    named = f"the result is right until it applies {passes[0]}" if passes else "without it the result is right"
+    return Row(f"the optimiser of {way.route.export}", named, "export with optimize=False")
 
 
 def _without(backend: str, passes: Sequence[str]) -> Row:

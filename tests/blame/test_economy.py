@@ -14,7 +14,6 @@ from harness_runs import literal_unit, vector
 from onnx import helper
 
 from harness.blame.examine import examine
-from harness.blame.examined_failures import FailureKind
 from harness.blame.failure_context import FailureContext
 from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.compare.diagnosis import Diagnosis
@@ -134,50 +133,18 @@ AVERAGE = Invocation(
 )
 
 
-def decided(converter: Converter, *, example: bool) -> tuple[Diagnosis, list[str]]:
-    """Whose it is that the average is wrong, and the witnesses that were asked."""
-    context = trial_of(AVERAGE)
-    failure = replace(context.failure, thorough=True, example=example)
+def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translated() -> None:
+    exporter, asked = Exporter(), list[str]()
 
     def started(name: str) -> Converter:
-        return converter if name == converter.name else converter_called(name)
+        return exporter if name == exporter.name else converter_called(name)
 
-    asked: list[str] = []
-    again = FailureContext(failure, context.settings, started, start, {}, model=context.model)
-    return examine(again, frozenset(), asked.append), asked
-
-
-def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translated() -> None:
-    exporter = Exporter()
-    decision, asked = decided(exporter, example=True)
-    assert {"the decomposed program", "the unoptimised export"} <= {*asked}
+    context = trial_of(AVERAGE)
+    again = FailureContext(context.failure, context.settings, started, start, {}, model=context.model)
+    decision = examine(again, frozenset(), asked.append)
+    assert {"the decomposed program", "the exporter's optimiser"} <= {*asked}
     assert "Exported without dynamo's optimiser, the call gives the same wrong result" in words_of(decision)
     assert len(exporter.exports) == 1
-
-
-def test_only_of_an_example_is_heard_what_cannot_change_the_blame() -> None:
-    decisions, asked = zip(*(decided(Exporter(), example=example) for example in (True, False)), strict=True)
-    assert [decision.blame for decision in decisions] == ["converter", "converter"]
-    with_it, without = (words_of(decision) for decision in decisions)
-    assert "torchscript's export of the call" in with_it
-    assert "torchscript's export of the call" not in without
-    # PyTorch's own program could still be what is wrong.
-    assert {*asked[0]} - {*asked[1]} >= {"the other converter", "the unoptimised export"}
-    assert "the decomposed program" in asked[1]
-
-
-def test_one_example_of_a_kind_of_failure_serves_all_sources_of_a_unit() -> None:
-    unit = literal_unit([AVERAGE], backends=["ort-cpu"])
-    kinds: set[FailureKind] = set()
-    with Supervisor(timeout=60) as supervisor:
-        ((source, groups),) = find_groups(unit, supervisor, print)
-        (once,), (again,) = (
-            [v for part in run_part(unit, supervisor, source, groups, exemplified=kinds) for v in part]
-            for _ in range(2)
-        )
-    assert (once.blame, again.blame) == ("converter", "converter")
-    assert "torchscript's export of the call" in evidence_of_row(vars(once))
-    assert "torchscript's export of the call" not in evidence_of_row(vars(again))
 
 
 def average_of(size: int, kernel: int = 2) -> Invocation:

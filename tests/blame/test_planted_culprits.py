@@ -116,7 +116,6 @@ class Honest:
             result=result,
             route=Route(converter=self.converter, backend="ort-cpu"),
             group=Group(0, self.call, ((0, self.call),)),
-            thorough=True,
         )
 
         def start(name: str) -> Backend:
@@ -336,7 +335,7 @@ def test_wrong_passes_of_an_exporter_are_named(names: list[str], plants: int, mo
             model = export_alone(converter("dynamo"), case.structure, Route(converter="dynamo"))
             if case.fails(backend("ort-cpu"), model):
                 decision = case.blamed(model)
-                said = f"Exported without its pass {called} of dynamo's optimiser"
+                said = f"until dynamo's optimiser applies its pass {called}."
                 named = decision.blame == "converter" and said in words_of(decision)
                 found.add(f"{case.call.overload} {called}", decision, named)
             monkeypatch.undo()

@@ -344,7 +344,7 @@ def recognise_own_operator(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.OPERATOR, Finding.SAME, "own-operator", {"operator": operator})
 
 
-@witness("the decomposed program", place=5, turn=Turn.GRAPH, role=Role.PROGRAM, of_one_call=True)
+@witness("the decomposed program", place=5, turn=Turn.GRAPH, of_one_call=True)
 def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     """Whether PyTorch gives the failing backend's result once it has decomposed the call.
 
@@ -380,7 +380,7 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
 
 
-@witness("the other converter", place=10, turn=Turn.GRAPH, role=Role.CONVERTER, of_any_artefact=True, of_pytorch=True)
+@witness("the other converter", place=10, turn=Turn.GRAPH, of_any_artefact=True, of_pytorch=True)
 def ask_other_converter(context: FailureContext) -> Iterator[Testimony]:
     """Asks the first by `ConverterEntry.witness` that is not the failing one, can run here, and makes what the failing
     backend takes."""
@@ -423,7 +423,7 @@ _GREATEST_DIVISOR = 2**11
 _DIVISOR = "harness_divisor"
 
 
-@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, role=Role.NARROWED, of_one_call=True)
+@witness("the graph's rounded numbers", place=30, turn=Turn.GRAPH, of_one_call=True)
 def look_for_rounded_numbers(context: FailureContext) -> Iterator[Testimony]:
     """Whether one number with more bits would make a float64 result PyTorch's.
 

@@ -1,37 +1,53 @@
-"""Witnesses against optimisers: the export without one, and the guilty pass.
-
-The export before the exporter's own optimiser.
-
-Which pass of an optimiser breaks a graph that is right before it: the runtime's or the exporter's.
-"""
+"""Witnesses against optimisers: is the export right before the exporter's, and which change or pass breaks it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 
 import onnx
 
 from harness.blame.failure_context import FailureContext, before_optimiser
-from harness.blame.witness import Turn, Witness, witness
+from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.signatures import normalise
+from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
+from harness.core.documents import describe_error
 from harness.core.fewest import fewest
+from harness.pipeline.program import export_alone
 from harness.pipeline.run_case import StartedRoute, run_case
-from harness.pipeline.stages import check_stage
+from harness.pipeline.stages import StageFailure, check_stage
 from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 
-@witness("the unoptimised export", place=20, turn=Turn.GRAPH, role=Role.UNOPTIMISED, of_pytorch=True)
+@witness("the exporter's optimiser", place=20, turn=Turn.GRAPH, of_pytorch=True)
 def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
-    """Exports again with `harness.convert.converter.HasUnoptimised`."""
+    """Export without the optimiser; where that is right, find the change of the optimiser that breaks it."""
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised) or context.failure.outcome is Outcome.UNSUPPORTED:
         return
     finding, backend = before_optimiser(context)
-    facts = {"converter": converter.name, "backend": backend}
-    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
+    changes: list[Testimony] = []
+    if finding is Finding.RIGHT:
+        backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
+        if context.is_composed:
+            # It may have no kernel for what the optimiser has not come to yet.
+            backends.append(context.backend(REFERENCE))
+
+        def is_right(model: onnx.ModelProto) -> bool | None:
+            if any(_is_right(context, backend, model) for backend in backends):
+                return True
+            return False if _check(context, model) is None else None
+
+        if is_right(export_alone(converter, context.structure, context.route)):
+            # Something else than the optimiser has changed what failed.
+            return
+        changes += _breaking_change(context, is_right)
+    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", {"converter": converter.name, "backend": backend})
+    yield from changes
 
 
 @witness("the runtime's passes", place=125)
@@ -48,70 +64,82 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
 
 
-@witness("the exporter's passes", place=25, turn=Turn.GRAPH, role=Role.PASS, of_pytorch=True)
-def ask_exporter_passes(context: FailureContext) -> Iterator[Testimony]:
-    """Leaves out passes that change the graph where the export is right without the optimiser."""
-    converter = context.converter(context.failure.converter)
-    if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(converter, HasExporterPasses):
-        return
-    if not isinstance(converter, HasUnoptimised):
-        return
-    if before_optimiser(context)[0] is not Finding.RIGHT:
-        return
-    backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
-    if context.is_composed:
-        # It may have no kernel for what a pass is to leave as it is.
-        backends.append(context.backend(REFERENCE))
-    yield from _guilty_passes(context, converter, lambda model: any(_is_right(context, b, model) for b in backends))
-
-
 def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
-    """Of an export that fails, or gives no valid model: whether it is the optimiser's doing, and by which pass."""
+    """Tell whether an export that fails, or gives an invalid model, does so by its optimiser, and by which change.
+
+    The checker may not see what is wrong before constants are folded. So the model without the optimiser must give
+    PyTorch's result as well.
+    """
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised):
         return
-
-    def is_valid(model: onnx.ModelProto) -> bool:
-        return check_stage(model, context.route.opset, context.structure.output_names) is None
-
-    case = TorchCase(context.structure, context.reference)
-    unoptimised = StartedRoute(context.route, converter.unoptimised())
-    if run_case(case, unoptimised, until=Stage.CHECK).failure is not None:
+    case, unoptimised = TorchCase(context.structure, context.reference), converter.unoptimised()
+    routes = (StartedRoute(context.route, unoptimised, context.backend(name)) for name in backends_to_ask())
+    if not any(run_case(case, route).passes for route in routes):
         return
     yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
-    if isinstance(converter, HasExporterPasses):
-        yield from _guilty_passes(context, converter, is_valid)
+    complaint = normalise(context.failure.result.message)
+
+    def is_valid(model: onnx.ModelProto) -> bool | None:
+        invalid = _check(context, model)
+        if invalid is None:
+            return True
+        return False if normalise(describe_error(invalid.error)) == complaint else None
+
+    yield from _breaking_change(context, is_valid)
 
 
-#: Is asked of programs that do not get as far as a runtime.
+def _check(context: FailureContext, model: onnx.ModelProto) -> StageFailure | None:
+    return check_stage(model, context.route.opset, context.structure.output_names)
+
+
+#: Is asked of what does not get as far as a runtime.
 BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export, of_pytorch=True)
 
 
-def _guilty_passes(
-    context: FailureContext, converter: HasExporterPasses, is_right: Callable[[onnx.ModelProto], bool]
+def _breaking_change(
+    context: FailureContext, is_right: Callable[[onnx.ModelProto], bool | None]
 ) -> Iterator[Testimony]:
-    """The fewest passes without which an export is right."""
-    request = context.structure.request(context.route)
+    """Find the change of the exporter's optimiser after which an export is wrong, by bisection.
 
-    def is_right_without(names: Sequence[str]) -> bool:
-        try:
-            model, _ = converter.optimised(request, names)
-        except Exception:
-            # What comes behind a pass may rest on it.
-            return False
-        return is_right(model)
+    The export is right before the first change and wrong after the last. Where the optimiser stops on its way the model
+    may be invalid, which says nothing: such numbers of changes are passed over, as by ``git bisect skip``.
 
-    try:
-        _, changing = converter.optimised(request, ())
-    except Exception:
-        # No pass is known of an optimiser that fails.
+    Args:
+        context: The failure.
+        is_right: Tells whether a model is right; None for one that is invalid in its own way.
+    """
+    converter = context.converter(context.failure.converter)
+    if not isinstance(converter, HasExporterPasses):
         return
-    # The most specific come first; nothing may be right without the passes that make a valid model of the rest.
-    enough = next((changing[:n] for n in range(1, len(changing) + 1) if is_right_without(changing[:n])), ())
-    guilty = fewest(enough, is_right_without)
-    if guilty:
-        facts = {"converter": context.failure.converter, "passes": list(guilty)}
+    changes: list[str] = []
+
+    @cache
+    def is_right_after(limit: int) -> bool | None:
+        try:
+            return is_right(_stopped_after(context, converter, limit, []))
+        except Exception:
+            return None
+
+    with suppress(Exception):
+        _stopped_after(context, converter, None, changes)
+    before, after = 0, len(changes)
+    while after - before > 1:
+        middle = (before + after) // 2
+        between = sorted(range(before + 1, after), key=lambda limit: abs(limit - middle))
+        limit = next((limit for limit in between if is_right_after(limit) is not None), None)
+        if limit is None:
+            break
+        before, after = (limit, after) if is_right_after(limit) else (before, limit)
+    if changes:
+        facts = {"converter": context.failure.converter, "passes": [changes[before]]}
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
+
+
+def _stopped_after(
+    context: FailureContext, converter: HasExporterPasses, limit: int | None, changes: list[str]
+) -> onnx.ModelProto:
+    return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 
 
 def _is_right(context: FailureContext, backend: Backend, model: onnx.ModelProto) -> bool:

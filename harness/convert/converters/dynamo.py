@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Collection, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import onnx
 import torch
 
 from harness.convert.converter import ConverterEntry, ExportRequest, PartialResult, UnsupportedOperator, register
-from harness.convert.exporter_passes import passes_left_out
+from harness.convert.exporter_passes import OptimiserLimit
 from harness.convert.fast.exporter_check import exporter_check, exporter_notes
 from harness.convert.fast.fast_export import FastExport
 from harness.convert.fast.trust import Trust
@@ -68,12 +67,11 @@ class DynamoConverter:
         """See `harness.convert.converter.Converter`."""
         return self.program(request).model_proto
 
-    def optimised(self, request: ExportRequest, left_out: Collection[str]) -> tuple[onnx.ModelProto, tuple[str, ...]]:
+    def stopped_after(self, limit: int | None, changes: list[str]) -> DynamoConverter:
         """See `harness.convert.converter.HasExporterPasses`."""
-        other, changing = copy.copy(self), dict[str, bool]()
-        other._passes = partial(passes_left_out, left_out, changing)
-        model = other.convert(request)
-        return model, tuple(sorted(changing, key=changing.__getitem__, reverse=True))
+        other = copy.copy(self)
+        other._passes = lambda: OptimiserLimit(limit, changes).active()
+        return other
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
         """As `convert`, with the PyTorch graph that was translated; values have the same names in both.

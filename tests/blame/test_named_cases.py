@@ -1,0 +1,57 @@
+"""Calls whose culprit was once named wrongly, with the culprit that a look at the sources gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness_runs import literal_unit
+
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.unit import find_groups, run_part
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    """A worker for all cases of this file."""
+    with Supervisor(timeout=60) as started:
+        yield started
+
+
+def tensor(values: list[Any], *shape: int, dtype: str = "float32") -> TensorSpec:
+    """A row-major tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return TensorSpec(shape, dtype, tuple(reversed(strides)), 0, Literal(tuple(values)))
+
+
+def call(overload: str, **arguments: Any) -> Invocation:
+    """A call of an operator."""
+    return Invocation(overload, tuple(arguments.items()))
+
+
+#: Call, whose failure it is, component, place.
+CASES = {
+    # The optimiser drops numbers of up to 1e-8: https://github.com/microsoft/onnxscript, identity rules.
+    "an identity that is none": (
+        call("aten.subtract.Scalar", self=tensor([0.0, 1.0], 2), other=1e-30),
+        ("converter", "dynamo", "optimiser, identity of Sub"),
+    ),
+    # The axis is wrong before the optimiser, too; the checker sees it only once constants are folded.
+    "an axis of a number": (
+        call("aten.pairwise_distance.default", x1=tensor([1.0], dtype="float32"), x2=tensor([2.0], dtype="float32")),
+        ("converter", "torchlib", "aten_linalg_vector_norm"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("case", "culprit"), CASES.values(), ids=CASES)
+def test_the_culprit_is_named(case: Invocation, culprit: tuple[str, str, str], supervisor: Supervisor) -> None:
+    unit = literal_unit([case], backends=["ort-cpu"])
+    ((source, groups),) = find_groups(unit, supervisor, print)
+    (verdict,) = (v for part in run_part(unit, supervisor, source, groups) for v in part)
+    assert (verdict.blame, verdict.component, verdict.place) == culprit
