@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 
@@ -11,15 +11,12 @@ import onnx
 from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
-from harness.core.documents import describe_error
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
-from harness.pipeline.run_case import StartedRoute, run_case
-from harness.pipeline.stages import StageFailure, check_stage
-from harness.pipeline.torch_case import TorchCase
+from harness.pipeline.stages import check_stage
+from harness.run.artefact import AnyModel
 from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 
@@ -36,17 +33,12 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
         if context.is_composed:
             # It may have no kernel for what the optimiser has not come to yet.
             backends.append(context.backend(REFERENCE))
-
-        def is_right(model: onnx.ModelProto) -> bool | None:
-            if any(_is_right(context, backend, model) for backend in backends):
-                return True
-            return False if _check(context, model) is None else None
-
-        if is_right(export_alone(converter, context.structure, context.route)):
+        if _is_right_in(backends, context, export_alone(converter, context.structure, context.route)):
             # Something else than the optimiser has changed what failed.
             return
-        changes += _breaking_change(context, is_right)
-    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", {"converter": converter.name, "backend": backend})
+        changes += _breaking_change(backends, context)
+    facts = {"converter": converter.name, "backend": backend}
+    yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
     yield from changes
 
 
@@ -73,41 +65,25 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised):
         return
-    case, unoptimised = TorchCase(context.structure, context.reference), converter.unoptimised()
-    routes = (StartedRoute(context.route, unoptimised, context.backend(name)) for name in backends_to_ask())
-    if not any(run_case(case, route).passes for route in routes):
-        return
-    yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
-    complaint = normalise(context.failure.result.message)
-
-    def is_valid(model: onnx.ModelProto) -> bool | None:
-        invalid = _check(context, model)
-        if invalid is None:
-            return True
-        return False if normalise(describe_error(invalid.error)) == complaint else None
-
-    yield from _breaking_change(context, is_valid)
-
-
-def _check(context: FailureContext, model: onnx.ModelProto) -> StageFailure | None:
-    return check_stage(model, context.route.opset, context.structure.output_names)
+    backends = [context.backend(name) for name in backends_to_ask()]
+    if _is_right_in(backends, context, context.translation.model):
+        yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
+        yield from _breaking_change(backends, context)
 
 
 #: Is asked of what does not get as far as a runtime.
 BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export, of_pytorch=True)
 
 
-def _breaking_change(
-    context: FailureContext, is_right: Callable[[onnx.ModelProto], bool | None]
-) -> Iterator[Testimony]:
+def _breaking_change(backends: Sequence[Backend], context: FailureContext) -> Iterator[Testimony]:
     """Find the change of the exporter's optimiser after which an export is wrong, by bisection.
 
     The export is right before the first change and wrong after the last. Where the optimiser stops on its way the model
     may be invalid, which says nothing: such numbers of changes are passed over, as by ``git bisect skip``.
 
     Args:
+        backends: An export counts as right where it is right in one of them.
         context: The failure.
-        is_right: Tells whether a model is right; None for one that is invalid in its own way.
     """
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasExporterPasses):
@@ -117,7 +93,7 @@ def _breaking_change(
     @cache
     def is_right_after(limit: int) -> bool | None:
         try:
-            return is_right(_stopped_after(context, converter, limit, []))
+            return _is_right_in(backends, context, _stopped_after(context, converter, limit, []))
         except Exception:
             return None
 
@@ -142,5 +118,12 @@ def _stopped_after(
     return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 
 
-def _is_right(context: FailureContext, backend: Backend, model: onnx.ModelProto) -> bool:
+def _is_right_in(backends: Sequence[Backend], context: FailureContext, model: AnyModel) -> bool | None:
+    """Whether a model is right in one of some backends; None for one that is invalid."""
+    if check_stage(model, context.route.opset, context.structure.output_names) is not None:
+        return None
+    return any(_is_right(context, backend, model) for backend in backends)
+
+
+def _is_right(context: FailureContext, backend: Backend, model: AnyModel) -> bool:
     return context.find(context.ask(backend, model))[0] is Finding.RIGHT
