@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cases.rules.undefined_elements import overflowing
+from cases.rules.undefined_elements import saturated
 from harness.compare.judge import CLOSE, EQUAL, EXACT, Allowance, Judge, Mask
 from harness.core.dtypes import (
     ALL,
@@ -90,7 +90,7 @@ for names, dtypes, exact in (
 ):
     judge = Judge(
         signed_zeros=True,
-        unsettled=overflowing(exact),
+        alternatives=saturated(exact),
         terms=_terms(exact),
         of_complex=Judge(terms=_terms(exact)),
     )
@@ -109,7 +109,7 @@ for names, dtypes, exact in (
 
 PRODUCT = Judge(
     signed_zeros=True,
-    unsettled=overflowing(lambda a: a["self"] * a["other"]),
+    alternatives=saturated(lambda a: a["self"] * a["other"]),
     of_complex=Judge(terms=lambda a: abs(a["self"]) * abs(a["other"])),
 )
 ops.simple("mul.Tensor", "multiply.Tensor", dtypes=ALL, promote=ALL, judge=PRODUCT)
@@ -120,7 +120,7 @@ ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRO
     "addcmul",
     dtypes=NUMBERS,
     judge=Judge(
-        unsettled=overflowing(lambda a: a["self"] + a.get("value", 1) * a["tensor1"] * a["tensor2"]),
+        alternatives=saturated(lambda a: a["self"] + a.get("value", 1) * a["tensor1"] * a["tensor2"]),
         terms=lambda a: abs(a["self"]) + abs(a.get("value", 1) * a["tensor1"] * a["tensor2"]),
     ),
 )
@@ -240,7 +240,7 @@ def _power(base: str, exponent: str) -> Any:
             return [None]
         return [np.broadcast_to((np.asarray(a[base]) == 0) & (np.asarray(a[exponent]) < 0), expected[0].shape)]
 
-    return Judge(undefined=Allowance("a negative power of an integral zero", poles), unsettled=overflowing(exact))
+    return Judge(undefined=Allowance("a negative power of an integral zero", poles), alternatives=saturated(exact))
 
 
 ops.simple("pow.Tensor_Tensor", dtypes=NUMBERS, promote=ALL, judge=_power("self", "exponent"))

@@ -176,7 +176,31 @@ def _grouped(d: Draw, min_rank: int = 2) -> tuple[tuple[int, ...], int, int]:
     return (d.size(0, 3), channels, *space), channels, groups
 
 
-@ops.case("group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups))
+def _documented_groups(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
+    """The outputs as PyTorch documents them, with the mean and 1 / σ of each group where they are outputs, too.
+
+    The kernel computes x · (w / σ) + (b - mean · w / σ), which is NaN where the weight is infinite, and updates its
+    mean element by element, which is NaN behind an infinity.
+    """
+    x = arguments["input"]
+    groups = arguments["num_groups"] if "num_groups" in arguments else arguments["group"]
+    if not x.size:
+        return [None] * len(expected)
+    with np.errstate(all="ignore"):
+        wide = x.astype(np.longdouble).reshape(x.shape[0], groups, -1)
+        mean = wide.mean(2, keepdims=True)
+        deviation = 1 / np.sqrt(((wide - mean) ** 2).mean(2, keepdims=True) + arguments.get("eps", 1e-5))
+        y = ((wide - mean) * deviation).reshape(x.shape)
+        for name, combine in (("weight", np.multiply), ("bias", np.add)):
+            if arguments.get(name) is not None:
+                y = combine(y, arguments[name].astype(np.longdouble).reshape(-1, *(1,) * (x.ndim - 2)))
+        found = (y, mean, deviation)[: len(expected)]
+        return [
+            array.astype(np.float64).astype(e.dtype).reshape(e.shape) for array, e in zip(found, expected, strict=True)
+        ]
+
+
+@ops.case("group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups, alternatives=_documented_groups))
 def group_norm(d: Draw) -> Arguments:
     shape, channels, groups = _grouped(d)
     return {
@@ -189,7 +213,7 @@ def group_norm(d: Draw) -> Arguments:
     }
 
 
-@ops.case("native_group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups))
+@ops.case("native_group_norm", dtypes=FLOATS, judge=Judge(terms=_over_groups, alternatives=_documented_groups))
 def native_group_norm(d: Draw) -> Arguments:
     shape, channels, groups = _grouped(d)
     space = 1

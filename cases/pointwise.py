@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cases.rules.undefined_elements import overflowing
+from cases.rules.undefined_elements import saturated
 from harness.compare.judge import CLOSE, EQUAL, EXACT, IEEE, Allowance, Judge, Mask
 from harness.core.dtypes import ALL, FLOATS, FULL_FLOATS, INTEGRAL, NUMBERS, Array
 from harness.generate.draw import OMIT, Draw
@@ -38,7 +38,7 @@ for names, of_complex in (
         judge=Judge(
             exact=True,
             signed_zeros=True,
-            unsettled=overflowing(lambda a: abs(a["self"])),
+            alternatives=saturated(lambda a: abs(a["self"])),
             of_complex=of_complex,
         ),
     )
@@ -59,7 +59,7 @@ ops.simple(
 ops.simple(
     "square",
     dtypes=ALL,
-    judge=Judge(signed_zeros=True, unsettled=overflowing(lambda a: a["self"] * a["self"])),
+    judge=Judge(signed_zeros=True, alternatives=saturated(lambda a: a["self"] * a["self"])),
 )
 ops.simple("deg2rad", "rad2deg", "rsqrt", dtypes=ALL)
 ops.simple(

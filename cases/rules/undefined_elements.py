@@ -1,4 +1,4 @@
-"""Which elements of an output PyTorch or C++ leave undefined, for `Judge.undefined` and `Judge.unsettled`."""
+"""What PyTorch or C++ leave undefined: elements, for `Judge.undefined` and `Judge.unsettled`, and other results."""
 
 from __future__ import annotations
 
@@ -38,27 +38,32 @@ WRAPPED = (
 )
 
 
-def overflowing(exact: Callable[[Mapping[str, Any]], Any]) -> Allowance:
-    """Elements whose exact result the int32 or int64 output does not hold: signed overflow is undefined in
-    C++ ([expr.pre]/4), in which PyTorch's kernels are written. Narrower integers are computed as `int` and
-    converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2). For
-    `Judge.unsettled`.
+def saturated(
+    exact: Callable[[Mapping[str, Any]], Any],
+) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Array | None]]:
+    """Return integer results with the nearest end of the range where the exact result leaves it, as an alternative.
+
+    PyTorch's kernels wrap, which nobody has promised: signed overflow is undefined in C++ ([expr.pre]/4), and ONNX says
+    nothing. No reading gives a result that is neither the wrapped nor the saturated one. Narrower integers are computed
+    as `int` and converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2).
 
     Args:
         exact: The result from the arguments, whose integer tensors come as arrays of Python integers,
             which do not overflow.
     """
 
-    def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    def other(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
         result = expected[0]
         if result.dtype not in (np.int32, np.int64):
             return [None]
         limits = np.iinfo(result.dtype)
         value = exact({name: _unbounded(a) for name, a in arguments.items()})
-        outside = np.asarray((value < int(limits.min)) | (value > int(limits.max)), dtype=bool)
-        return [np.broadcast_to(outside, result.shape)]
+        high, low = (
+            np.broadcast_to(np.asarray(o, bool), result.shape) for o in (value > limits.max, value < limits.min)
+        )
+        return [np.where(high, limits.max, np.where(low, limits.min, result)).astype(result.dtype)]
 
-    return Allowance(WRAPPED, undefined)
+    return other
 
 
 def _unbounded(argument: Any) -> Any:

@@ -35,6 +35,7 @@ _ORDER = (
     R.FLOAT64,
     R.DECOMPOSITION,
     R.PROGRAM,
+    R.EMISSION,
     R.OPERATOR,
     R.LOWERED,
     R.MODEL,
@@ -93,6 +94,8 @@ _NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
 _INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
 _DECOMPOSES_WRONGLY = "decomposition-fails"
 _INVALID_NODE = (
+    # PyTorch's own program refuses the sizes.
+    _Row(CONVERTER, "drops-guard", ((R.PROGRAM, F.INVALID),)),
     # PyTorch's own decomposition may ask for what the node's text does not allow.
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.NODES, F.INVALID), (R.PROGRAM, F.REFUSES))),
     _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),)),

@@ -14,6 +14,7 @@ from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
+from harness.blame.witnesses.emission import REJECTED_NODE
 from harness.blame.witnesses.passes import BROKEN_EXPORT
 from harness.blame.witnesses.pytorch import repeat_call
 from harness.compare.diagnosis import (
@@ -28,7 +29,7 @@ from harness.compare.diagnosis import (
     Testimony,
 )
 from harness.compare.drawn import draws
-from harness.compare.verdict import BACKEND, UNKNOWN, Outcome
+from harness.compare.verdict import BACKEND, UNKNOWN, Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.documents import one_line
 from harness.core.program import Program, is_program
@@ -88,8 +89,9 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
     failure = context.failure
     known = at_once(failure.result, failure.converter)
     if known is not None:
-        # A program that does not get as far as a runtime.
-        statements = tuple(_hear([BROKEN_EXPORT], context, dead, announce))
+        # What does not get as far as a runtime.
+        asked = [BROKEN_EXPORT, REJECTED_NODE] if failure.stage is Stage.CHECK else [BROKEN_EXPORT]
+        statements = tuple(_hear(asked, context, dead, announce))
         is_optimisers = any(t.finding is Finding.RIGHT for t in statements)
         return replace(known, rule=OPTIMISED if is_optimisers else known.rule, testimony=statements)
     announce(_AGAIN)

@@ -25,6 +25,7 @@ from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.convert.converter import Converter, HasUnoptimised, find_converter
+from harness.convert.provenance import EmittedGraph, emitted
 from harness.convert.transform import tolerance_along
 from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
@@ -36,7 +37,7 @@ from harness.generate.operator_case import judge_of
 from harness.pipeline.loaded_models import LoadedModels
 from harness.pipeline.nodes.judged_nodes import form_of
 from harness.pipeline.nodes.walk import Walk, WrongStep
-from harness.pipeline.program import Structure, Translation, export_alone, translate
+from harness.pipeline.program import Structure, export_alone
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
 from harness.pipeline.submodel import with_cast_outputs
@@ -398,7 +399,7 @@ class FailureContext:
         return [invocation for _, invocation in self.failure.group.cases]
 
     @property
-    def translation(self) -> Translation:
+    def translation(self) -> EmittedGraph:
         """What the failing converter makes of this case's structure, before its optimiser if it has one.
 
         Raises what the converter raises.
@@ -406,7 +407,7 @@ class FailureContext:
         converter = self.converter(self.failure.converter)
         if isinstance(converter, HasUnoptimised):
             converter = converter.unoptimised()
-        return self.kept("translation", partial(translate, converter, self.structure.request(self.route)))
+        return self.kept("translation", partial(emitted, converter, self.structure.request(self.route)))
 
     def export(self, converter: Converter, kind: str) -> AnyModel:
         """The export of this case's structure alone; see `kept`."""

@@ -28,6 +28,7 @@ from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasProgram
+from harness.convert.provenance import emitted
 from harness.core.described_tensor import describe_tensor
 from harness.core.documents import describe_error, first_line
 from harness.core.dtypes import PRECISION, Array
@@ -49,7 +50,7 @@ from harness.pipeline.intermediate_values import (
 from harness.pipeline.model_cases import ModelStructure
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_reference import ModelReference
-from harness.pipeline.program import Exportable, export_alone, translate
+from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
 from harness.pipeline.run_case import StartedRoute
 from harness.pipeline.stages import StageFailure, run_artefact, run_or_raise
@@ -404,14 +405,15 @@ def _translated(
     """The model's export, and the program that it is compared with."""
     assert started.converter is not None
     try:
-        exported = translate(started.converter, structure.request(started.route))
-        program = exported.program or _captured(structure.model, inputs)
+        if isinstance(started.converter, HasProgram):
+            graph = emitted(started.converter, structure.request(started.route))
+            return graph.model, graph.program or _captured(structure.model, inputs)
+        return export_alone(started.converter, structure, started.route), _captured(structure.model, inputs)
     except Exception as error:
         raise NoValues(
             f"{structure.model.name} cannot be exported with {started.route.converter}, so that no value can be "
             f"compared: {first_line(error)}"
         ) from error
-    return exported.model, program
 
 
 def _of_operator(

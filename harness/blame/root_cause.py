@@ -30,16 +30,15 @@ from harness.compare.diagnosis import Detail, Diagnosis
 from harness.compare.output_comparison import NAN_POSITIONS, OVERFLOW, OutputProblem
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
-from harness.convert.conversion_calls import emitting_function, left_to
 from harness.convert.conversion_sources import ConversionFunction
 from harness.convert.converter import find_converter
-from harness.convert.function_families import function_named, function_of_family, own_function, standing_for
+from harness.convert.function_families import function_named, own_function
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
 from harness.core.program import is_composed
 from harness.core.route import FILE, route_label
 from harness.generate.call_traits import CallTraits, call_traits
-from harness.generate.operator_family import family_name, is_alias, packet_of
+from harness.generate.operator_family import family_name, is_alias
 from harness.pipeline.case_run import CaseRun
 from harness.run import ort_messages as ort
 from harness.run.artefact import ONNX
@@ -163,33 +162,16 @@ class FailureFacts:
         return family_name(self.packet)
 
     @property
-    def translated(self) -> str:
-        """The one operator that computes in what the call is decomposed to; "" for several or none."""
-        operators = self.statements.get("program", {}).get("operators", ())
-        computing = [name for name in operators if not moves_only(name)]
-        return computing[0] if len(computing) == 1 else ""
+    def emitter(self) -> ConversionFunction | None:
+        """The function that makes what is wrong in the graph; None where it is not known."""
+        facts = self.statements.get("emitting-function")
+        return ConversionFunction(facts["library"], facts["function"], facts["file"]) if facts else None
 
 
 def _shape_fault(expected: Sequence[int], got: Sequence[int]) -> str:
     if len(expected) != len(got):
         return "too-few-dimensions" if len(got) < len(expected) else "too-many-dimensions"
     return "emptied" if any(g == 0 != e for e, g in zip(expected, got, strict=True)) else ""
-
-
-#: Operators that only move elements, or make constants.
-_MOVES = (
-    *("aten._unsafe_", "aten.unsafe_", "aten.view", "aten.reshape.", "aten.expand.", "aten.permute."),
-    *("aten.squeeze.", "aten.unsqueeze.", "aten.clone.", "aten.alias.", "aten.slice.", "aten.select."),
-    *("aten.cat.", "aten.full.", "aten._to_copy.", "aten.scalar_tensor.", "aten.arange."),
-    *("aten.constant_pad_nd.", "aten.t.", "aten.transpose.", "aten.lift_fresh_copy."),
-    *("prims.convert_element_type.", "prims.broadcast_in_dim.", "prims.device_put.", "prims.iota."),
-    "_operator.",
-)
-
-
-def moves_only(operator: str) -> bool:
-    """Whether an operator of a decomposed program computes nothing."""
-    return f"{operator}.".startswith(_MOVES)
 
 
 def is_lossy(right: str, wrong: str) -> bool:
@@ -211,14 +193,12 @@ class Place:
         name: An operator, a function, a pass.
         file: Of a function, relative to the folder of its package; "" where there is none.
         choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
-        ran: The function that ran, where another of its family stands for all of them.
     """
 
     component: str
     name: str
     file: str = ""
     choice: str = ""
-    ran: str = ""
 
 
 #: How a place is named where the converter decomposes the operator: the function is known to who runs it.
@@ -257,22 +237,7 @@ def converter_place(facts: FailureFacts) -> Place:
         return Place(facts.converter, "handling of numbers")
     if takes_for_numbers(facts):
         return Place(facts.converter, "type promotion")
-    named, own = ort.refused_node(facts.words), _own(facts)
-    emitting = emitting_function(facts.converter, own, named, facts.packet) if named and own else None
-    return _of(facts, emitting, "") if emitting else _function(facts, facts.family)
-
-
-def _own(facts: FailureFacts) -> ConversionFunction | None:
-    """The function that the call of a facts is translated with."""
-    return own_function(facts.converter, facts.overload, of_complex="complex" in facts.call.conditions)
-
-
-def _left_to(converter: str, function: ConversionFunction) -> ConversionFunction:
-    """The last function in the facts of those that leave their operator to another."""
-    met = [function]
-    while (following := left_to(converter, met[-1])) not in met:
-        met.append(following)
-    return met[-1]
+    return _function(facts)
 
 
 def takes_for_numbers(facts: FailureFacts) -> bool:
@@ -305,53 +270,17 @@ def unpromoted(facts: FailureFacts) -> str:
 
 
 def _of_invalid(facts: FailureFacts) -> Place:
-    """Where a node comes from that the checker rejects: the function that emits it.
-
-    Two functions that each lack the same cast are two defects, and those that leave the node to one helper
-    have one. Where nothing that is called emits it, as where the operator is decomposed first, a dtype that
-    an operator does not have is a matter of all that emit it. The rest is one function's where functions of
-    all kinds emit the operator; few emit such as ``Conv``, and those share what is wrong. A number of inputs
-    may be an optimiser's.
-    """
-    of_schema, found = exporter.node_with_wrong_inputs(facts.words), exporter.emitted_node(facts.words)
+    """Return the place of a node that the checker rejects: the function that emits it, or what changes nodes later."""
+    of_schema = exporter.node_with_wrong_inputs(facts.words)
     if of_schema:
+        # A number of inputs may be an optimiser's.
         return Place(facts.converter, f"{of_schema} nodes")
     # A pass that makes the dtypes of operands equal casts bfloat16 to complex numbers.
     if facts.converter == "torchscript" and exporter.is_unsupported_cast(facts.words):
         return Place(facts.converter, "type promotion")
-    kind, *names = facts.message or ("",)
-    of_node = names[0] if kind == exporter.NODE else ""
-    emitting = _emitting(facts, found, of_node) if found else None
-    if emitting:
-        return Place(emitting.library, emitting.name, emitting.file)
-    of_function = _USUAL if exporter.lacks_dtype(facts.words) else _COMMON
-    if facts.by_operator or not found or of_function.fullmatch(found):
-        return _function(facts, family_name(f"aten.{of_node}") if of_node else facts.family)
-    return Place(facts.converter, f"{found} nodes")
-
-
-def _emitting(facts: FailureFacts, operator: str, of_node: str) -> ConversionFunction | None:
-    """The function that emits an ONNX operator for a call.
-
-    Where the call is decomposed, that of the PyTorch operator that a node is named after, or of the one that
-    the ONNX operator is named like.
-    """
-    families = [family_name(f"{of}.{of_node}") for of in ("aten", "prims")] if of_node else [facts.family]
-    function = (
-        _own(facts)
-        or next(filter(None, (function_of_family(facts.converter, family) for family in families)), None)
-        or own_function(facts.converter, f"aten.{operator.lower()}.default")
-    )
-    return function and emitting_function(facts.converter, function, operator, facts.packet)
-
-
-#: Operators that most functions emit, each with dtypes of its own choice.
-_USUAL = re.compile("Add|Concat|Div|Mul|SequenceConstruct|Sub|Where")
-#: Operators that functions of all kinds emit to bring tensors into form.
-_COMMON = re.compile(
-    "Add|Concat|ConstantOfShape|Div|Expand|Gather.*|Identity|If|Loop|MatMul|Mul|Pad|Pow|Range|Reduce.*|Reshape"
-    "|Scatter.*|SequenceConstruct|Shape|Slice|Split|Squeeze|Sub|Tile|Transpose|Unsqueeze|Where"
-)
+    node = exporter.emitted_node(facts.words)
+    # What the exporter itself makes, such as an element of a sequence, is no function's.
+    return Place(facts.converter, f"{node} nodes") if node and facts.emitter is None else _function(facts)
 
 
 def _of_export(facts: FailureFacts) -> Place:
@@ -363,15 +292,16 @@ def _of_export(facts: FailureFacts) -> Place:
         return Place(facts.converter, "type promotion")
     kind, name = facts.message if len(facts.message) == 2 else ("", "")
     divides = facts.converter == "torchscript" and exporter.is_division_signal(facts.words)
-    if divides and function_of_family(facts.converter, facts.family):
+    if divides and own_function(facts.converter, facts.overload):
         return Place(facts.converter, _INFERENCE.rpartition("/")[2], _INFERENCE)
     if facts.message[:1] == (exporter.ASKING,):
         return Place(facts.converter, f"torch.export, {facts.message[1]}", f"torch/{facts.message[2]}")
     function = exporter.function_in(facts.words)
     if function:
-        return _of(facts, function_named(facts.converter, function), function)
+        named = function_named(facts.converter, function)
+        return _place_of(named) if named else Place(facts.converter, function)
     if kind == exporter.SYMBOLIC:
-        return _function(facts, family_name(f"aten.{name}"))
+        return _function(facts, f"aten.{name}")
     if kind == exporter.NO_OP:
         return Place(facts.converter, "schemas of operators")
     if kind == exporter.FILE:
@@ -383,16 +313,13 @@ def _of_step(facts: FailureFacts, step: str) -> Place:
     """Where an export ends of which at most the step is known."""
     operator = exporter.operator_in(facts.words)
     if step == exporter.TRANSLATION and operator:
-        return _function(facts, family_name(operator))
+        return _function(facts, operator)
     if step and not (step == exporter.TRANSLATION and facts.by_operator):
         of_family = f"{_STEPS[step]} of {facts.family}"
         return Place(facts.converter, of_family if facts.by_operator else _STEPS[step])
     if not facts.by_operator:
         return Place(facts.converter, "export")
-    own = _own(facts)
-    if own and exporter.is_pythons(facts.words):
-        return _of(facts, left_to(facts.converter, own), own.name)
-    return _function(facts, facts.family)
+    return _function(facts)
 
 
 def makes_complex(facts: FailureFacts) -> bool:
@@ -404,28 +331,26 @@ def makes_complex(facts: FailureFacts) -> bool:
     return complex_ or facts.message == (exporter.FILE, _PROMOTION)
 
 
-def _function(facts: FailureFacts, family: str) -> Place:
-    """The conversion function of a family; where it is not known, as of what is decomposed first, all that
-    converts the operator."""
-    found = _own(facts) if family == facts.family else None
-    if found and facts.stage not in (Stage.REFERENCE, Stage.CONVERT):
-        # What a wrapper gives is wrong wherever the wrapped function is called.
-        found = _left_to(facts.converter, found)
-    found = found or function_of_family(facts.converter, family)
-    if found is None and facts.translated:
-        found = function_of_family(facts.converter, family_name(packet_of(facts.translated)))
-    return _of(facts, found, f"{UNKNOWN_FUNCTION}{family}")
+def _function(facts: FailureFacts, packet: str = "") -> Place:
+    """Return the conversion function of a failure; where it is not known, all that converts the operator.
+
+    Args:
+        facts: The failure. Where an export has shown which function makes what is wrong, it is that.
+        packet: The operator that an export ends at, as ``aten.add``; "" for the call's.
+    """
+    function = facts.emitter
+    if function is None and facts.stage in (Stage.REFERENCE, Stage.CONVERT):
+        overload = f"{packet}.default" if packet else facts.overload
+        function = own_function(facts.converter, overload, of_complex="complex" in facts.call.conditions)
+    return (
+        _place_of(function)
+        if function
+        else Place(facts.converter, f"{UNKNOWN_FUNCTION}{family_name(packet) or facts.family}")
+    )
 
 
-def _of(facts: FailureFacts, function: ConversionFunction | None, otherwise: str) -> Place:
-    if function is None:
-        return Place(facts.converter, otherwise)
-    standing = standing_for(facts.converter, function)
-    called = _own(facts)
-    # Only the function that the converter calls for the operator is known to have run: what a wrapper leaves its work
-    # to may depend on the call.
-    known = called is not None and called != standing and standing_for(facts.converter, called) == standing
-    return Place(standing.library, standing.name, standing.file, ran=called.name if called and known else "")
+def _place_of(function: ConversionFunction) -> Place:
+    return Place(function.library, function.name, function.file)
 
 
 class Fault(NamedTuple):
@@ -461,7 +386,6 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
             # Dtypes and shapes are what all algorithms of an operator have in common.
             choice=place.choice if fault.name in _OF_ELEMENTS else "",
             element=element,
-            function=place.ran,
         ),
         difference=facts.problem.difference if facts.problem else None,
     )
@@ -619,8 +543,6 @@ def _question(facts: FailureFacts) -> Any:
         return said["open-question"]
     if "open-node" in said:
         return said["open-node"]["question"]
-    if "epsilon-schema" in said:
-        return {"operator": " and ".join(said["epsilon-schema"]["operators"]), "subject": "epsilon"}
     return {"operator": "", "subject": said.get("left-open", {}).get("why", "")}
 
 
@@ -698,6 +620,8 @@ def _unknown(facts: FailureFacts) -> Place:
 def _converter(facts: FailureFacts) -> Place:
     if facts.rule == SPECIALISED:
         return Place(facts.converter, "tracing")
+    if facts.rule == "drops-guard":
+        return Place(facts.converter, "checks of sizes")
     if facts.rule == "optimiser-breaks-graph":
         return Place(facts.converter, f"optimiser, {passes_of(facts) or facts.family}")
     return replace(converter_place(facts), choice=facts.call.choice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.diagnosis import Detail
@@ -28,8 +28,6 @@ class RootCause:
         symptom: What tells it from others with this fault; see `harness.compare.diagnosis.Detail`.
         choice: The algorithm of the place that calls ask for; "" for all.
         rule: The user's conversion functions that took part; "" for none.
-        function: The conversion function that ran in a row, where the place is named by another of its family. Rows of
-            one cause may differ in it.
     """
 
     blame: str
@@ -39,7 +37,6 @@ class RootCause:
     symptom: str = ""
     choice: str = ""
     rule: str = ""
-    function: str = field(default="", compare=False)
 
     @property
     def where(self) -> tuple[str, str, str, str]:
@@ -69,5 +66,4 @@ def root_cause(row: Mapping[str, Any]) -> RootCause:
         symptom=detail.symptom,
         choice=detail.choice,
         rule=row["rule"],
-        function=detail.function,
     )

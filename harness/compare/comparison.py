@@ -132,7 +132,7 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
                 wrong, wrong_zero, _ = _wrong(judge, oracle, i, *wide, skip)
             mask = wrong if wrong.any() else wrong_zero
         else:
-            mask = _unequal(judge, oracle.arguments, e, g, skip)
+            mask = _unequal(judge, oracle, i, g, skip)
         masks.append(mask)
     return tuple(masks)
 
@@ -332,11 +332,9 @@ def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
 
 
 def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> OutputComparison:
-    arguments, expected = oracle.arguments, oracle.expected[output]
-    wrong = _unequal(judge, arguments, expected, got, skip)
-    excused = 0
-    if judge.exact_reals is not None:
-        excused = int((_unequal(CLOSE, arguments, expected, got, skip) & ~wrong).sum())
+    expected = oracle.expected[output]
+    wrong = _unequal(judge, oracle, output, got, skip)
+    excused = int((_unequal(CLOSE, oracle, output, got, skip) & ~wrong).sum())
     error = None
     if expected.dtype.kind in "iu" and expected.size:
         kept = ... if skip is None else ~skip
@@ -353,16 +351,22 @@ def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask 
         max_abs_error=error,
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size if skip is None else int((~skip).sum()),
-        excused=(("the real number rounded otherwise", excused),) if excused else (),
+        excused=((_OTHER if judge.exact_reals is None else "the real number rounded otherwise", excused),)
+        if excused
+        else (),
     )
 
 
-def _unequal(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array, skip: Mask | None) -> Mask:
+def _unequal(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> Mask:
     """The wrong elements of an output that is not floating."""
+    expected = oracle.expected[output]
     wrong = np.asarray(expected != got)
     if judge.exact_reals is not None and expected.dtype.kind in "iu" and wrong.any():
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))
-        wrong &= (apart > 1) | (np.abs(got - judge.exact_reals(arguments)) > 0.5 + _ROUNDING)
+        wrong &= (apart > 1) | (np.abs(got - judge.exact_reals(oracle.arguments)) > 0.5 + _ROUNDING)
+    other = _other(judge, oracle, output) if wrong.any() else None
+    if other is not None:
+        wrong &= other != got
     return wrong if skip is None else wrong & ~skip
 
 

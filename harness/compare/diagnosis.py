@@ -145,6 +145,8 @@ class Role(StrEnum):
     """The ONNX checker and shape inference."""
     UNOPTIMISED = "unoptimised"
     """The failing backend on the export before the exporter's optimiser."""
+    EMISSION = "emission"
+    """The functions of the converter that ran, and the nodes that each emitted."""
     PASS = "pass"
     """An optimiser, the runtime's or the exporter's, without single passes."""
     CONVERTER = "converter"
@@ -205,13 +207,11 @@ class Detail:
             exporter or runtime where nothing else explains a failure.
         choice: Which of the place's algorithms the call asks for: ``rounding_mode=floor``.
         element: The kind of the wrong element, one of `harness.compare.elements`.
-        function: The conversion function that ran, where the place is another that stands for its family.
     """
 
     symptom: str = ""
     choice: str = ""
     element: str = ""
-    function: str = ""
 
     @property
     def text(self) -> str:

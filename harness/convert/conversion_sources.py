@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 #: Converter → packages of conversion functions, the one that the exporter prefers first.
@@ -41,13 +42,29 @@ class ConversionFunction:
     Attributes:
         library: ``torchlib`` or ``TorchScript``.
         file: Relative to the folder of its package.
-        line: Of its head.
     """
 
     library: str
     name: str
     file: str
-    line: int
+
+
+#: Modules of what serves conversion functions of all kinds.
+_HELPERS = frozenset({"common", "symbolic_helper"})
+
+
+def function_at(file: str, function: str) -> ConversionFunction | None:
+    """Return the conversion function that some code is in; None for other code, and for helpers of all functions.
+
+    Args:
+        file: The path of its file.
+        function: The qualified name of its function; ``<module>`` where it is in none.
+    """
+    for library, folder in chain.from_iterable(SOURCES.values()):
+        _, found, rest = file.partition(f"/{folder}/")
+        if found and Path(rest).stem not in _HELPERS and not function.startswith("<"):
+            return ConversionFunction(library, function.partition(".<locals>")[0], f"{folder}/{rest}")
+    return None
 
 
 @cache
@@ -75,10 +92,10 @@ def _functions(
     for library, folder in SOURCES.get(converter, ()):
         place = found_folder(folder)
         for path in _files(place) if place else ():
-            for decorators, function, line in _registered(path.read_text(encoding="utf-8")):
+            for decorators, function in _registered(path.read_text(encoding="utf-8")):
                 names = of_complex if "complex=True" in decorators else found
                 for name in _names(decorators):
-                    names.setdefault(name, ConversionFunction(library, function, f"{folder}/{path.name}", line))
+                    names.setdefault(name, ConversionFunction(library, function, f"{folder}/{path.name}"))
     return found, of_complex
 
 
@@ -99,16 +116,16 @@ def _files(folder: Path) -> list[Path]:
     return sorted((p for p, opset in in_use.items() if opset <= _OPSET), key=lambda p: -in_use[p])
 
 
-def _registered(text: str) -> Iterator[tuple[str, str, int]]:
-    """What stands above each function that has decorators, its name and its line."""
+def _registered(text: str) -> Iterator[tuple[str, str]]:
+    """What stands above each function that has decorators, and its name."""
     above: list[str] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for line in text.splitlines():
         if line.startswith("@") or (above and line[:1] in (" ", ")", "#")):
             above.append(line)
             continue
         head = _FUNCTION.match(line)
         if head and above:
-            yield "\n".join(above), head[1], number
+            yield "\n".join(above), head[1]
         above = []
 
 

@@ -191,12 +191,11 @@ _UNSUPPORTED = "unsupported type"
 #: Kernel, strides, dilations, of one operator and of its transpose: if one list has the wrong length, so do the others.
 _LIST = "An attribute has incorrect size"
 _OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
+_REJECTED = re.compile(r"\(op_type:(\w+)(?:, node name: ([^)]+))?\)")
 _SCHEMA_INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
 _UNSUPPORTED_CAST = re.compile(r"\(op_type:Cast\): unsupported type$")
 _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
-#: Python's words of a function, or of the one that it leaves its operator to.
-_PYTHONS = re.compile("(?:Attribute|Index|Key|Type|Value)Error: ")
 _DIVISION_SIGNAL = re.compile(r"killed by SIGFPE")
 _OVERFLOWING_INT = re.compile("OverflowError: Python int")
 #: How an export ends that looks for an axis or a dtype of what has no dimensions.
@@ -248,6 +247,12 @@ def emitted_node(words: str) -> str:
     return found[1] if found else ""
 
 
+def rejected_node(message: str) -> tuple[str, str] | None:
+    """Return the ONNX operator and the name of the node that the checker rejects, the name "" where it has none."""
+    found = _REJECTED.search(message)
+    return (found[1], found[2] or "") if found else None
+
+
 def node_with_wrong_inputs(words: str) -> str:
     """The ONNX operator that gets another number of inputs than it has; "" for none."""
     found = _SCHEMA_INPUTS.search(words)
@@ -269,11 +274,6 @@ def operator_in(words: str) -> str:
     """The operator, ``aten.celu``, in whose translation an export ended; "" for none."""
     found = _IN_OPERATOR.match(words)
     return found[1] if found else ""
-
-
-def is_pythons(words: str) -> bool:
-    """Whether a conversion function raised an exception of Python's own."""
-    return _PYTHONS.match(words) is not None
 
 
 def is_division_signal(words: str) -> bool:

@@ -74,12 +74,15 @@ class Converted:
         members: Of its parts, in order.
         convert_ms: Each case's share.
         rule: What the user's rules contributed to every member; "" for nothing.
+        is_shared: Whether the exporter has made it of several groups in one piece, so that what is wrong with one may
+            be the others' doing.
     """
 
     model: AnyModel
     members: tuple[Accepted, ...]
     convert_ms: float
     rule: str = ""
+    is_shared: bool = False
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
     _kinds: dict[int, str] = field(default_factory=dict, compare=False)
 
@@ -124,7 +127,7 @@ class Converted:
         if len(members) == len(self.members):
             return self
         model = self.model if self.graph is None else only(self.graph, members)
-        return Converted(model, tuple(members), self.convert_ms, self.rule)
+        return Converted(model, tuple(members), self.convert_ms, self.rule, self.is_shared)
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,10 @@ class BatchExport:
         else:
             yield from self._batch(members)
 
+    def alone(self, member: Accepted) -> Iterator[Converted | NotConverted]:
+        """Export one group by itself."""
+        return self._batch([member])
+
     def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
         parts = None
@@ -259,7 +266,7 @@ class BatchExport:
         if rest:
             yield result.part(rest)
         for member in copying:
-            yield from self._batch([member])
+            yield from self.alone(member)
 
     def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
         """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
@@ -304,7 +311,9 @@ class BatchExport:
                 size = 1
             else:
                 elapsed = 1e3 * (time.perf_counter() - started)
-                yield from self._check(Converted(model, tuple(batch), elapsed / len(keys), self._fired()))
+                yield from self._check(
+                    Converted(model, tuple(batch), elapsed / len(keys), self._fired(), len(batch) > 1)
+                )
                 size = 2 * len(batch)
             start += len(batch)
 
@@ -372,7 +381,7 @@ class BatchExport:
         if invalid is None:
             yield converted
         elif len(members) == 1:
-            yield NotConverted(members, invalid, converted)
+            yield from self.alone(members[0]) if converted.is_shared else [NotConverted(members, invalid, converted)]
         else:
             for half in halves(members):
                 for part in self.again(converted, half):

@@ -45,6 +45,10 @@ class DoubleCheck:
         """See `BatchExport.again`."""
         return self._exports.again(converted, members)
 
+    def alone(self, member: Accepted) -> Iterator[Converted | NotConverted]:
+        """See `BatchExport.alone`."""
+        return self._exports.alone(member)
+
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """As `BatchExport.export`, with results that public exports agree with."""
         for result in self._exports.export(accepted):

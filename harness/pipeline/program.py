@@ -10,7 +10,7 @@ import onnx
 import torch
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, HasProgram, UnsupportedOperator
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
@@ -159,22 +159,6 @@ def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | St
 def export_alone(converter: Converter, structure: Structure, route: Route) -> onnx.ModelProto:
     """Export one structure by itself; raises what the converter raises."""
     return converter.convert(structure.request(route))
-
-
-@dataclass(frozen=True)
-class Translation:
-    """An artefact, and the PyTorch graph of which it is the translation; None where the converter does not tell."""
-
-    model: AnyModel
-    program: torch.export.ExportedProgram | None = None
-
-
-def translate(converter: Converter, request: ExportRequest) -> Translation:
-    """Export, and return the translated PyTorch graph as well; raises what the converter raises."""
-    if not isinstance(converter, HasProgram):
-        return Translation(converter.convert(request))
-    exported = converter.program(request)
-    return Translation(exported.model_proto, exported.exported_program)
 
 
 def conversion_failure(error: Exception) -> StageFailure:

@@ -274,7 +274,12 @@ class BatchRunner:
         self, name: str, converted: Converted, members: Sequence[Accepted], pending: Mapping[int, list[int]]
     ) -> None:
         """Load and run some groups of a model by themselves."""
-        for part in self._exports.again(converted, members):
+        self._load_parts(name, self._exports.again(converted, members), pending)
+
+    def _load_parts(
+        self, name: str, parts: Iterable[Converted | NotConverted], pending: Mapping[int, list[int]]
+    ) -> None:
+        for part in parts:
             if isinstance(part, NotConverted):
                 left = (m.left(pending[m.group.index]) for m in part.members)
                 self._not_converted(name, replace(part, members=tuple(left)))
@@ -330,12 +335,12 @@ class BatchRunner:
         self._confirm_alone(name, converted)
 
     def _confirm_alone(self, name: str, converted: Converted) -> None:
-        """Convert and run the wrong cases of an artefact that cannot be cut down by themselves: what is right then was
-        the batch's doing, which no user has."""
+        """Convert and run the wrong cases of an artefact that was made in one piece by themselves: what is right then
+        was the batch's doing, which no user has."""
         for member in converted.members:
             cases = self._doubted.pop((name, member.group.index), [])
             if cases:
-                self._load_part(name, converted, [member], {member.group.index: cases})
+                self._load_parts(name, self._exports.alone(member), {member.group.index: cases})
 
     def _compare(
         self,
@@ -362,7 +367,7 @@ class BatchRunner:
             excuse = excuse_for_problems(self._backends[name], reference.arrays, comparison.problems)
             if excuse:
                 result = replace(result, outcome=Outcome.NARROWED, message=excuse, comparison=None)
-            elif comparison.problems and converted.graph is None and len(converted.members) > 1:
+            elif comparison.problems and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
             elif comparison.problems:
@@ -464,6 +469,9 @@ class BatchRunner:
             return
         (member,) = active
         index = member.group.index
+        if converted.is_shared:
+            self._load_parts(name, self._exports.alone(member), {index: pending[index]})
+            return
         failed = [case_only[index]] if case_only else pending[index]
         more: dict[str, Any] = {}
         captured = isinstance(converted.model, Artefact) and converted.model.kind == CALLABLE

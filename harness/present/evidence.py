@@ -24,6 +24,7 @@ RULES: dict[str, str] = {
     "cannot-convert": "{converter} says that it cannot convert a call that PyTorch accepts: {message}",
     "constant-result": "{converter} computes the result itself and stores it as a constant in the graph.",
     "crashes-when-repeated": "The process crashed when the case was run again.",
+    "drops-guard": "{converter} drops a check of sizes that PyTorch's own program makes, and that fails here.",
     "decomposition-fails": "PyTorch's decomposition, which {converter} translates, also fails in PyTorch.",
     "decomposition-gives-it": "PyTorch's decomposition, which {converter} translates, gives {backend}'s result in PyTorch.",
     "departs-from-onnx": "PyTorch's implementation of ONNX's operator departs from ONNX's definition.",
@@ -90,7 +91,7 @@ SENTENCES: dict[str, str] = {
     "decomposition/refuses": "PyTorch's decomposition of the operator rejects the call: {error}.",
     "defined-shape/shape-or-dtype": "By the definitions of its nodes, the graph's result has the shape {defined}; PyTorch's has {expected}.",
     "drawn-numbers/same": "The graph draws {drawn} numbers for the {elements} elements of {output}, which are independent of each other.",
-    "epsilon-schema/open": "ONNX's schema of {operators} has epsilon as a float32, whatever the dtype. The graph has {numbers}: with that, PyTorch gives {backend}'s result.",
+    "emitting-function/same": "{library}'s {function} makes what is wrong, from {overload}.",
     "exporter-passes/right": "The graph is right until {converter}'s optimiser applies {passes}.",
     "float32-graph/right": "{witness}, which cannot run the model in float64, gives {right_result} for it in float32.",
     "float32-graph/same": "{witness}, which cannot run the model in float64, gives {backend}'s result for it in float32.",
@@ -130,6 +131,7 @@ SENTENCES: dict[str, str] = {
     "own-tool/valid": "{converter} made the artefact without complaint.",
     "program/confirms": "For the decomposed program ({operators}), PyTorch gives its own result.",
     "program/contradicts": "PyTorch decomposes {overload} to {operators}, and gives {backend}'s result for that.",
+    "program/invalid": "PyTorch decomposes {overload} to {operators}, and its program refuses these sizes: {error}",
     "program/refuses": "PyTorch decomposes {overload} to {operators}, and fails on that itself: {error}.",
     "pytorch-leaves-range/inexact": "Node by node, {backend} is right, and has numbers at the end of the range where PyTorch gets zero, an infinity or NaN from finite numbers.",
     "refused-node/valid": "{backend} does not run {node} by itself, which is valid and has a defined result: {error}.",
@@ -384,8 +386,7 @@ def place_text(cause: RootCause, file: str = "") -> str:
     """Where a defect is: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
     choice = f" ({cause.choice})" if cause.choice else ""
     # The fault says that it is missing.
-    named = cause.function or cause.place
-    name = named.removeprefix("no ") if cause.fault == "no-conversion" else named
+    name = cause.place.removeprefix("no ") if cause.fault == "no-conversion" else cause.place
     place = f"{cause.component}: {name}" if name else cause.component
     return f"{place}{choice}" + (f" in {file}" if file else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,8 @@ def call(overload: str, **arguments: Any) -> Invocation:
     return Invocation(overload, tuple(arguments.items()))
 
 
+#: The culprit of a case that passes.
+PASSES = ("", "", "")
 #: Call, whose failure it is, component, place.
 CASES = {
     # The optimiser drops numbers of up to 1e-8: https://github.com/microsoft/onnxscript, identity rules.
@@ -45,6 +48,33 @@ CASES = {
     "an axis of a number": (
         call("aten.pairwise_distance.default", x1=tensor([1.0], dtype="float32"), x2=tensor([2.0], dtype="float32")),
         ("converter", "torchlib", "aten_linalg_vector_norm"),
+    ),
+    # The kernel computes x * (w / s) + (b - mean * w / s), which is inf - inf; the graph gives the documented formula.
+    "an infinite weight": (
+        call(
+            "aten.group_norm.default",
+            input=tensor([1.0, 2.0, 3.0, 5.0], 2, 2),
+            num_groups=1,
+            weight=tensor([math.inf, 1.0], 2),
+            bias=tensor([0.0, 0.0], 2),
+        ),
+        PASSES,
+    ),
+    # In rational arithmetic the first number is left of the edge at 0.
+    "an edge between bins": (
+        call("aten.histc.default", self=tensor([-1e-30, 0.5], 2), bins=4, min=-2, max=2),
+        PASSES,
+    ),
+    # What an attribute of ONNX cannot hold is lost by the choice of the operator.
+    "an epsilon in float64": (
+        call(
+            "aten.layer_norm.default",
+            input=tensor([0.1, 0.2, 0.4], 1, 3, dtype="float64"),
+            normalized_shape=(3,),
+            weight=tensor([1.0, 1.0, 1.0], 3, dtype="float64"),
+            eps=0.1,
+        ),
+        ("converter", "torchlib", "aten_layer_norm"),
     ),
 }
 

@@ -18,7 +18,7 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.definition import raising_part
-from harness.pipeline.nodes.definition import VALUE_LIMITS, operator_text
+from harness.pipeline.nodes.preconditions import VALUE_LIMITS, operator_text
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Group, Task
 

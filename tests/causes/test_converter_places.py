@@ -13,70 +13,14 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Enumerated, Literal, TensorSpec
 from harness.present.evidence import fault_text, group_place
 
-#: What a problem of a case has.
-
-
-@pytest.mark.parametrize(
-    ("converter", "operator", "overloads", "place"),
-    [
-        ("dynamo", "Conv", ("aten.conv1d.default", "aten.conv2d.default"), "_aten_convolution_onnx in "),
-        ("torchscript", "Log", ("aten.log1p.default", "aten.log.default"), "log in "),
-        (
-            "dynamo",
-            "Div",
-            ("aten.native_batch_norm.default", "aten._native_batch_norm_legit_no_training.default"),
-            "",
-        ),
-        (
-            "torchscript",
-            "Unsqueeze",
-            ("aten.index_fill.int_Scalar", "aten.index_copy.default"),
-            "_index_fill",
-        ),
-        # What is decomposed goes to the function of the operator that the ONNX operator is named like.
-        ("torchscript", "Tanh", ("aten.tanh.default", "aten.rnn_tanh_cell.default"), "tanh in "),
-    ],
-)
-def test_a_node_that_several_leave_to_one_function_is_one_defect(
-    converter: str, operator: str, overloads: tuple[str, ...], place: str
-) -> None:
-    message = INVALID.format(operator) + CAST
-    [group] = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
-    assert len(group.overloads) == 2
-    assert place in group_place(group)
-
-
-@pytest.mark.parametrize(
-    ("converter", "operator", "overloads"),
-    [
-        ("dynamo", "ReduceProd", ("aten.prod.default", "aten.prod.dim_int")),
-        ("dynamo", "Atan", ("aten.atan.default", "aten.atan2.default")),
-        ("dynamo", "GridSample", ("aten.grid_sampler.default", "aten.grid_sampler_2d.default")),
-        ("torchscript", "SplitToSequence", ("aten.chunk.default", "aten.tensor_split.sections")),
-    ],
-)
-def test_a_cast_that_two_functions_lack_is_two_defects(
-    converter: str, operator: str, overloads: tuple[str, ...]
-) -> None:
-    message = INVALID.format(operator) + CAST
-    found = groups(*(failed(one, message, converter, **REJECTED) for one in overloads))
-    assert len({group_place(group) for group in found}) == 2
-
-
-def test_functions_of_one_operator_are_one_place_where_they_share_what_they_do() -> None:
-    values = "values: output 0: expected 1.0, got 2.0"
-    apart = [failed(f"aten.normal.{name}", values, "dynamo") for name in ("float_Tensor", "Tensor_Tensor")]
-    assert len(groups(*apart)) == 2
-    for names in (("avg_pool2d.default", "avg_pool3d.default"), ("remainder.Scalar", "remainder.Tensor")):
-        assert len(groups(*(failed(f"aten.{name}", values, "dynamo") for name in names))) == 1
-
 
 def test_each_algorithm_of_a_function_has_defects_of_its_own() -> None:
     values, pair = "values: output 0: expected 1.0, got 2.0", {"self": vector([1.0]), "other": vector([2.0])}
-    rows = [failed("aten.div.Tensor", values, of=pair)]
+    rows = [failed("aten.div.Tensor", values, of=pair, function="div")]
     for mode in ("floor", "trunc"):
         rows += [
-            failed(f"aten.{name}.Tensor_mode", values, of={**pair, "rounding_mode": mode}) for name in ("div", "divide")
+            failed(f"aten.{name}.Tensor_mode", values, of={**pair, "rounding_mode": mode}, function="div")
+            for name in ("div", "divide")
         ]
     found = {group_place(group).partition(" in ")[0]: len(group.overloads) for group in groups(*rows)}
     assert found == {
@@ -120,40 +64,25 @@ def test_a_missing_cast_shows_as_operands_or_as_a_result_of_another_dtype() -> N
     mixed = INVALID.format("ScatterND") + "updates has inconsistent type tensor(float)"
     dtype = "dtype: output 0: expected int64, got int32"
     name = "aten.slice_scatter.default"
-    assert len(groups(failed(name, mixed, "dynamo", **REJECTED), failed(name, dtype, "dynamo"))) == 1
+    scatter: dict[str, Any] = {"converter": "dynamo", "function": "aten_slice_scatter"}
+    assert len(groups(failed(name, mixed, **scatter, **REJECTED), failed(name, dtype, **scatter))) == 1
 
 
 def test_where_a_cast_is_missing_a_node_is_not_defined_or_numbers_leave_their_dtype() -> None:
     """Of one function; each of these by itself may come of something else."""
     name, undefined = "aten.celu.default", INVALID.format("Celu") + CAST
-    recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338")
+    celu: dict[str, Any] = {"function": "celu"}
+    recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338", **celu)
     others = [
-        failed(name, undefined, **REJECTED),
+        failed(name, undefined, **REJECTED, **celu),
         # The last eight bits are right.
-        failed(name, "values: output 0: expected -1261, got 19"),
+        failed(name, "values: output 0: expected -1261, got 19", **celu),
     ]
     [group] = groups(recast, *others)
     assert (fault_text(group.cause), group.cases) == ("computes in a different dtype than the call", 1)
     assert groups(others[0])[0].cause.fault == "undefined-dtype"
-    # What is drawn in a dtype is asked for in it: nothing is cast.
-    drawn = failed(name, undefined.replace("Celu", "RandomNormal"), **REJECTED)
-    assert len(groups(recast, drawn)) == 2
-    inexact = failed(name, "infinities: output 0: expected 1.5, got inf", structure_id="b", case_id="b")
+    inexact = failed(name, "infinities: output 0: expected 1.5, got inf", structure_id="b", case_id="b", **celu)
     assert len(groups(recast, *others, inexact)) == 2
-
-
-def test_a_node_that_a_runtime_does_not_take_is_that_of_the_function_that_emits_it() -> None:
-    failing = "[ONNXRuntimeError] : 1 : FAIL : Non-zero status code returned while running Reshape node. Name:'r'"
-    how = {"stage": Stage.RUN, "outcome": Outcome.ERROR}
-    [group] = groups(*(failed(f"aten.{name}.default", failing, **how) for name in ("view_as", "reshape_as")))
-    assert group_place(group).startswith("TorchScript: reshape in ")
-
-
-def test_the_only_function_that_another_calls_fails_for_both() -> None:
-    words = "AttributeError: 'NoneType' object has no attribute 'view'"
-    how = {"stage": Stage.CONVERT, "outcome": Outcome.ERROR}
-    [group] = groups(*(failed(f"aten.{name}.dims", words, **how) for name in ("any", "all")))
-    assert group_place(group).startswith("TorchScript: _any in ")
 
 
 def test_pytorch_has_one_defect_of_the_elements_of_a_kernel_or_decomposition() -> None:
@@ -189,7 +118,7 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
                 INVALID.format("Concat") + "Inferred shape and existing shape differ in dimension 0: (1) vs (2)",
                 INVALID.format("Reshape") + "[ShapeInferenceError] Invalid position of 0.",
             ),
-            REJECTED,
+            {**REJECTED, "function": "cross"},
             "makes shapes that do not fit",
         ),
         (
@@ -198,7 +127,7 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
                 INVALID.format("Conv") + "[ShapeInferenceError] Attribute strides has incorrect size",
                 INVALID.format("ConvTranspose") + "[ShapeInferenceError] Attribute pads has incorrect size",
             ),
-            REJECTED,
+            {**REJECTED, "function": "_convolution"},
             "gives lists of a wrong length",
         ),
         (
@@ -231,7 +160,7 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
         (
             ("aten.max.dim",),
             (INVALID.format("ReduceMax") + CAST, INVALID.format("ArgMax") + CAST),
-            {**REJECTED, "converter": "dynamo"},
+            {**REJECTED, "converter": "dynamo", "function": "aten_max_dim"},
             "gives nodes dtypes that they are not defined for",
         ),
         (
@@ -261,28 +190,3 @@ def test_wrong_elements_come_of_an_ignored_argument() -> None:
     one = failed("aten.softplus.default", values, **how)
     other = failed("aten.softplus.default", values, **structure)
     assert len(groups(one, other)) == 1
-
-
-def test_complex_numbers_have_a_function_of_their_own() -> None:
-    message = "values: output 0[0]: expected 1.5, got 0.5"
-    calls = (
-        {"self": vector([0.5, 1.5], dtype), "other": vector([1.0, 2.0], dtype)} for dtype in ("float32", "complex64")
-    )
-    found = groups(*(failed("aten.mul.Tensor", message, "dynamo", of=one) for one in calls))
-    assert sorted(group_place(group).partition(" in ")[0] for group in found) == [
-        "torchlib: aten_mul",
-        "torchlib: aten_mul_complex",
-    ]
-
-
-def test_of_two_helpers_that_emit_a_node_the_one_named_like_the_operator_is_wrong() -> None:
-    message = (
-        "InferenceError: [ShapeInferenceError] Inference error(s): (op_type:MaxPool, node name: n): "
-        "[ShapeInferenceError] Attribute dilations has incorrect size"
-    )
-    names = ("max_pool3d", "max_pool3d_with_indices")
-    found = groups(*(failed(f"aten.{name}.default", message, **REJECTED) for name in names))
-    assert sorted(group_place(group).partition(" in ")[0] for group in found) == [
-        "TorchScript: _aten_max_pool_onnx",
-        "TorchScript: _aten_max_pool_with_indices_onnx",
-    ]

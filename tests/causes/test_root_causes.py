@@ -113,7 +113,7 @@ def test_a_record_of_an_earlier_version_is_grouped_by_its_messages() -> None:
 def test_root_causes_need_no_help_of_the_harness(tmp_path: Path) -> None:
     """The query of the README."""
     rows = [kernel(f"aten.{name}.default", "Sigmoid", "inexact") for name in ("sigmoid", "silu")]
-    rows.append(failed("aten.celu.default", INVALID.format("Celu") + CAST, "dynamo", **REJECTED))
+    rows.append(failed("aten.celu.default", INVALID.format("Celu") + CAST, "dynamo", function="aten_celu", **REJECTED))
     with RunWriter(tmp_path / "run", RunInfo.begin(seed=0, options={})) as writer:
         writer.write(rows)
     store.finish(tmp_path / "run", 1)

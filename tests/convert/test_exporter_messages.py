@@ -13,7 +13,7 @@ from harness.convert import exporter_messages
 
 EXAMPLES = json.loads(Path(__file__).with_name("exporter_messages.json").read_text())
 #: These read the message itself; the others read `common_words` of it.
-READ_THE_MESSAGE = ("message_facts", "common_words", "raising_line")
+READ_THE_MESSAGE = ("message_facts", "common_words", "raising_line", "rejected_node")
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["function"])

@@ -12,7 +12,7 @@ from recorded_rows import row_of
 from harness.blame.examined_failures import signature
 from harness.blame.root_cause import diagnose
 from harness.causes.groups import FailureGroup, failure_groups
-from harness.compare.diagnosis import Diagnosis
+from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
@@ -38,9 +38,17 @@ def failed(
     blame: Any = "converter",
     blame_rule: Any = "graph-asks-otherwise",
     testimony: Any = (),
+    function: str = "",
     **changes: Any,
 ) -> Verdict:
-    """A failure of a call with some arguments, diagnosed as blame does it."""
+    """A failure of a call with some arguments, diagnosed as blame does it.
+
+    `function` makes what is wrong, as an export has shown.
+    """
+    if function:
+        library = "torchlib" if converter == "dynamo" else "TorchScript"
+        facts = {"library": library, "function": function, "file": f"{library}.py", "overload": overload}
+        testimony = (*testimony, Testimony(Role.EMISSION, Finding.SAME, "emitting-function", facts))
     arguments = of or {"self": vector([0.5, 1.5])}
     call = Invocation(overload, tuple(arguments.items()))
     how = {**WRONG, "backend": "ort-cpu", "converter": converter, **changes}

@@ -22,7 +22,7 @@ The graph, held against the precision that the call has.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
@@ -41,6 +41,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome
 from harness.convert.converter import CONVERTERS, HasProgram, UnsupportedOperator, find_converter
+from harness.convert.torch_private import decomposition_table
 from harness.core.documents import first_line, one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Invocation
@@ -368,7 +369,9 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
         with quiet_call():
             results = program.module(check_guards=False)(*inputs)
     except (IndexError, RuntimeError) as error:
-        yield Testimony(Role.PROGRAM, Finding.REFUSES, "program", {**facts, "error": first_line(error)})
+        guard = _failed_guard(context, inputs)
+        finding = Finding.INVALID if guard else Finding.REFUSES
+        yield Testimony(Role.PROGRAM, finding, "program", {**facts, "error": guard or first_line(error)})
         return
     outputs = [to_numpy(t) for t in results if isinstance(t, torch.Tensor)]
     if len(outputs) != len(context.reference.expected):
@@ -376,8 +379,36 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     if compare(context.judge, context.reference, outputs).problem is None:
         yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
     elif context.got is not None and context.is_same(outputs):
-        facts = {**facts, "backend": context.failure.backend}
-        yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
+        guard = _failed_guard(context, inputs)
+        finding = Finding.INVALID if guard else Finding.CONTRADICTS
+        facts = {**facts, "backend": context.failure.backend, "error": guard}
+        yield Testimony(Role.PROGRAM, finding, "program", facts)
+
+
+def _failed_guard(context: FailureContext, inputs: Sequence[torch.Tensor]) -> str:
+    """Return the check of sizes by which PyTorch's own decomposed program refuses a dynamic case; "" for none.
+
+    What the exporter translates has lost these checks.
+    """
+    if not context.route.dynamic:
+        return ""
+    request = context.structure.request(context.route)
+
+    def guarded() -> torch.nn.Module:
+        with quiet_call():
+            program = request.model_call.captured().run_decompositions(dict(decomposition_table()))
+            module: torch.nn.Module = program.module()
+            return module
+
+    try:
+        program = context.kept("guarded program", guarded)
+        with quiet_call():
+            program(*inputs)
+    except AssertionError as error:
+        return first_line(error)
+    except Exception:
+        return ""
+    return ""
 
 
 @witness("the other converter", place=10, turn=Turn.GRAPH, of_any_artefact=True, of_pytorch=True)
@@ -568,9 +599,8 @@ _NUMBERS = 64
 def look_for_fewer_bits(context: FailureContext) -> Iterator[Testimony]:
     """Whether the graph has the call's numbers, or its computation, in fewer bits.
 
-    An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there
-    for float32 only: a graph that is built of these cannot give a float64 call's result. Where the number is
-    the epsilon of the operator that normalises, which ONNX has for the very call, the schema has no other.
+    An attribute of ONNX that is a number is a float32 (``AttributeProto.f``), and some operators are there for float32
+    only: a graph that is built of these cannot give a float64 call's result. It need not be built of these.
     """
     comparison = context.comparison
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None or comparison is None:
@@ -581,10 +611,6 @@ def look_for_fewer_bits(context: FailureContext) -> Iterator[Testimony]:
     rounded = _rounded(context.invocation, context.model)
     if rounded and context.is_same(run_reference(_with(context.invocation, rounded)).expected):
         facts = {"numbers": [[before, after] for before, after in rounded.items()], "backend": backend}
-        operators = _with_epsilon(context.model, rounded.values())
-        if operators:
-            forced = {**facts, "operators": operators}
-            yield Testimony(Role.SPECIFICATION, Finding.OPEN, "epsilon-schema", forced)
         yield Testimony(Role.NARROWED, Finding.SAME, "rounded-arguments", facts)
     elif _casts_down(context.model) and _is_float32(context):
         yield Testimony(Role.NARROWED, Finding.SAME, "cast-to-float32", {"backend": backend})
@@ -637,19 +663,6 @@ def _held(model: onnx.ModelProto) -> set[float]:
     ]
     small = [t for t in tensors if t.data_type == TensorProto.DOUBLE and math.prod(t.dims) <= _NUMBERS]
     return {number for tensor in small for number in numpy_helper.to_array(tensor).ravel().tolist()}
-
-
-def _with_epsilon(model: onnx.ModelProto, numbers: Iterable[float]) -> list[str]:
-    """The operators that have an epsilon, a float32 in ONNX; none unless all of the numbers are such."""
-    nodes = {
-        (a.f, node.op_type)
-        for node in all_nodes(model)
-        for a in node.attribute
-        if a.name == "epsilon" and a.type == onnx.AttributeProto.FLOAT
-    }
-    if not set(numbers) <= {number for number, _ in nodes}:
-        return []
-    return sorted({operator for _, operator in nodes})
 
 
 def _casts_down(model: onnx.ModelProto) -> bool:

@@ -19,10 +19,11 @@ from harness.compare.verdict import Outcome
 from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.graph_runs import steps_of_moderate_size
-from harness.pipeline.nodes.definition import Definition, not_of_rank, out_of_range
+from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import overflown
 from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
 from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.pipeline.stages import StageFailure, emitted_opset, run_artefact
 from harness.pipeline.submodel import extract
@@ -123,7 +124,7 @@ def _backends(context: FailureContext) -> tuple[Backend, Backend]:
 
 
 def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
-    invalid = out_of_range(fault.definition)
+    invalid = broken_precondition(fault.definition)
     node = _node_facts(context, fault.definition)
     if invalid:
         return Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node, **invalid})
@@ -300,7 +301,7 @@ def _of_failure(context: FailureContext) -> Iterator[Testimony]:
     if found.failing:
         failing = found.failing[0]
         node = _node_facts(context, failing.definition)
-        reason = _rejected(failing.definition)
+        reason = broken_precondition(failing.definition)
         if reason:
             yield Testimony(Role.NODES, Finding.INVALID, "invalid-node", {"node": node, **reason})
         elif failing.definition.is_random or not any(step is failing.definition.step for step, _ in found.unjudged):
@@ -321,14 +322,3 @@ def _of_other_form(context: FailureContext, names: Sequence[str], found: Walk) -
             facts = {"defined": list(shape), "expected": list(array.shape)}
             yield Testimony(Role.NODES, Finding.SHAPE_OR_DTYPE, "defined-shape", facts)
             return
-
-
-def _rejected(definition: Definition) -> dict[str, Any]:
-    """Why ONNX rejects a node with the inputs that it gets, in strict inference or in its text; nothing where
-    it does not."""
-    model = definition.graph.alone(definition.step, definition.inputs)
-    try:
-        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-    except onnx.shape_inference.InferenceError as error:
-        return {"error": one_line(error)[:160]}
-    return not_of_rank(definition) or out_of_range(definition)

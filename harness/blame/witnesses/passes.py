@@ -11,7 +11,7 @@ import onnx
 from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
@@ -60,12 +60,15 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
     """Tell whether an export that fails, or gives an invalid model, does so by its optimiser, and by which change.
 
     The checker may not see what is wrong before constants are folded. So the model without the optimiser must give
-    PyTorch's result as well.
+    PyTorch's result as well, and the rejected one must not: else it is declared wrongly and computes the same.
     """
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised):
         return
     backends = [context.backend(name) for name in backends_to_ask()]
+    is_rejected = context.failure.stage is Stage.CHECK
+    if is_rejected and any(_is_right(context, backend, context.model) for backend in backends):
+        return
     if _is_right_in(backends, context, context.translation.model):
         yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
         yield from _breaking_change(backends, context)

@@ -1,0 +1,89 @@
+"""Which conversion function makes the wrong part of a graph, by what ran in an export."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from harness.blame.departing_nodes import departing_nodes, wrongly_formed
+from harness.blame.failure_context import FailureContext
+from harness.blame.witness import Turn, Witness, witness
+from harness.blame.witnesses.graph import operators_of
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.verdict import Stage
+from harness.convert import exporter_messages as exporter
+from harness.convert.conversion_sources import ConversionFunction
+from harness.convert.provenance import EmittedGraph
+from harness.core.tensors import build_tensors
+from harness.pipeline.stages import check_stage
+from harness.run import ort_messages as ort
+
+#: Operators that bring tensors into form and compute nothing.
+_FORM = frozenset(
+    {
+        *("Constant", "ConstantOfShape", "Cast", "CastLike", "Identity", "Shape", "Size", "Range"),
+        *("Reshape", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Concat", "Slice", "Flatten"),
+    }
+)
+
+
+def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
+    """Name the function that makes the rejected node, or else all of the first wrong value.
+
+    Where several functions call each other, it is the innermost that makes all nodes that compute.
+    """
+    graph = context.translation
+    guilty = _guilty_nodes(context, graph)
+    function = _common_function(graph, guilty)
+    if function is None:
+        return
+    calls = dict.fromkeys(graph.target(graph.of_node[i]) for i in guilty)
+    facts = {
+        "library": function.library,
+        "function": function.name,
+        "file": function.file,
+        "overload": next((call for call in calls if call), context.invocation.overload),
+    }
+    yield Testimony(Role.EMISSION, Finding.SAME, "emitting-function", facts)
+
+
+find_emitting_function = witness("the emitting function", place=12, turn=Turn.GRAPH, of_pytorch=True)(
+    _find_emitting_function
+)
+#: The same of what does not get as far as a runtime.
+REJECTED_NODE = Witness("the emitting function", Turn.FIRST, 0, _find_emitting_function, of_pytorch=True)
+
+
+def _guilty_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:
+    """Return the places of the nodes that are wrong: the rejected one, or those of the first wrong call."""
+    if context.failure.stage is Stage.COMPARE:
+        return _of_wrong_result(context, graph)
+    message = context.failure.result.message
+    operator, name = ort.refused_node(message), ""
+    if context.failure.stage is Stage.CHECK:
+        # In a batch, nodes have other names.
+        invalid = check_stage(context.model, context.route.opset, context.structure.output_names)
+        operator, name = exporter.rejected_node(str(invalid.error) if invalid is not None else message) or ("", "")
+    nodes = list(enumerate(graph.model.graph.node))
+    named = [i for i, node in nodes if name and node.name == name]
+    alike = [i for i, node in nodes if node.op_type == operator]
+    return named or alike or _nodes_of(graph, wrongly_formed(graph)) or range(len(nodes))
+
+
+def _of_wrong_result(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:
+    every = range(len(graph.lines))
+    if graph.program is None or len(operators_of(graph.program)) < 2:
+        return every
+    calls = departing_nodes(graph, build_tensors(context.invocation), context.feeds(graph.model), context.accused)
+    return _nodes_of(graph, calls) or every
+
+
+def _nodes_of(graph: EmittedGraph, calls: Collection[str]) -> list[int]:
+    return [i for i, name in enumerate(graph.of_node) if name in calls]
+
+
+def _common_function(graph: EmittedGraph, guilty: Sequence[int]) -> ConversionFunction | None:
+    """Return the innermost function that all nodes that compute come from; None for none."""
+    known = [i for i in guilty if graph.functions(i)]
+    computing = [i for i in known if graph.model.graph.node[i].op_type not in _FORM] or known
+    chains = [graph.functions(i) for i in computing]
+    return next((f for f in chains[0] if all(f in chain for chain in chains)), None) if chains else None

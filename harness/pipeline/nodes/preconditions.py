@@ -1,0 +1,165 @@
+"""What the text of an operator asks of a node's inputs: the one check, for all operators.
+
+ONNX's own inference knows what it asks of shapes. `VALUE_LIMITS` has what it asks of values, with the words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from harness.core.documents import one_line
+from harness.core.dtypes import Array
+from harness.pipeline.nodes.definition import Definition, node_attribute
+from harness.pipeline.stages import emitted_opset
+
+
+def broken_precondition(definition: Definition) -> dict[str, Any]:
+    """Return what a node's inputs break of what its operator asks of them, as facts; nothing where they keep to it."""
+    node = definition.step.node
+    model = definition.graph.alone(definition.step, definition.inputs)
+    try:
+        onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except onnx.shape_inference.InferenceError as error:
+        return {"error": one_line(error)[:160]}
+    if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
+        return {}
+    schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
+    return _not_of_rank(definition, schema) or _out_of_range(definition, schema)
+
+
+#: How the text says that a tensor has no dimension, and how many it has at least.
+_NO_DIMENSION = re.compile(r"^A 0-D tensor|^Scalar\.|must be a scalar")
+_LEAST = re.compile(r"\brank [a-z] >= (\d)")
+
+
+def _not_of_rank(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input with another number of dimensions than the text allows; nothing where there is none."""
+    node = definition.step.node
+    for name, expected in zip(node.input, schema.inputs, strict=False):
+        if not name:
+            continue
+        text = " ".join(expected.description.split())
+        shape, least = definition.inputs[name].shape, _LEAST.search(text)
+        if (shape and _NO_DIMENSION.search(text)) or (least and len(shape) < int(least[1])):
+            quoted = text.partition(". ")[0]
+            return {"input": expected.name, "quote": quoted, "shape": list(shape)}
+    return {}
+
+
+@dataclass(frozen=True)
+class ValueLimit:
+    """What the text of an operator says of the values of one of its inputs.
+
+    Attributes:
+        place: Of the input.
+        quote: The words; they are in the text of the operator or of the input.
+        holds: Whether values keep to it, for the values, the operator's first input, and the node.
+    """
+
+    place: int
+    quote: str
+    holds: Callable[[Array, Array, onnx.NodeProto], bool]
+
+
+def _axis(node: onnx.NodeProto) -> int:
+    axis = node_attribute(node, "axis", 0)
+    return axis if isinstance(axis, int) else 0
+
+
+def _within(indices: Array, data: Array, node: onnx.NodeProto) -> bool:
+    size = data.shape[_axis(node)]
+    return bool(((indices >= -size) & (indices < size)).all())
+
+
+def _within_dims(indices: Array, data: Array, node: onnx.NodeProto) -> bool:
+    batch = node_attribute(node, "batch_dims", 0)
+    first = batch if isinstance(batch, int) else 0
+    sizes = np.array(data.shape[first : first + indices.shape[-1]])
+    return bool(((indices >= -sizes) & (indices < sizes)).all())
+
+
+def _between(low: float, high: float, *, open_end: bool = False) -> Callable[[Array, Array, onnx.NodeProto], bool]:
+    def holds(values: Array, data: Array, node: onnx.NodeProto) -> bool:
+        wide = values.astype(np.float64)
+        return bool(((wide >= low) & ((wide < high) if open_end else (wide <= high))).all())
+
+    return holds
+
+
+def _is_class(labels: Array, scores: Array, node: onnx.NodeProto) -> bool:
+    ignored = node_attribute(node, "ignore_index", None)
+    return bool(((labels == ignored) | ((labels >= 0) & (labels < scores.shape[1]))).all())
+
+
+_OUT_OF_BOUNDS = "It is an error if any of the index values are out of bounds."
+#: Operator → what its text says of values.
+VALUE_LIMITS: Mapping[str, ValueLimit] = {
+    "Bernoulli": ValueLimit(0, "All values in input have to be in the range:[0, 1].", _between(0.0, 1.0)),
+    "ConstantOfShape": ValueLimit(0, "All values must be >= 0.", lambda values, data, node: bool((values >= 0).all())),
+    "CumSum": ValueLimit(
+        1,
+        "Must be in the range [-rank(x), rank(x)-1].",
+        lambda axis, data, node: -data.ndim <= int(axis.reshape(-1)[0]) < data.ndim,
+    ),
+    "DequantizeLinear": ValueLimit(
+        2,
+        "there's no zero point (zero point is supposed to be 0)",
+        lambda zero, data, node: data.dtype != np.int32 or not zero.any(),
+    ),
+    "Dropout": ValueLimit(1, "The ratio of random dropout, with value in [0, 1).", _between(0.0, 1.0, open_end=True)),
+    "Gather": ValueLimit(1, _OUT_OF_BOUNDS, _within),
+    "GatherElements": ValueLimit(1, _OUT_OF_BOUNDS, _within),
+    "GatherND": ValueLimit(1, _OUT_OF_BOUNDS, _within_dims),
+    "MaxUnpool": ValueLimit(
+        1, "So the values in indices are in the range [0,", lambda indices, data, node: bool((indices >= 0).all())
+    ),
+    "NegativeLogLikelihoodLoss": ValueLimit(1, "Target element value shall be in range of [0, C).", _is_class),
+    "Resize": ValueLimit(2, "It takes value greater than 0.", lambda scales, data, node: bool((scales > 0).all())),
+    "ScatterElements": ValueLimit(1, _OUT_OF_BOUNDS, _within),
+    "ScatterND": ValueLimit(1, "but are expected in the valid range.", _within_dims),
+    "Slice": ValueLimit(4, "'steps' cannot be 0.", lambda steps, data, node: bool((steps != 0).all())),
+    "SoftmaxCrossEntropyLoss": ValueLimit(1, "Labels element value shall be in range of [0, C).", _is_class),
+    "Split": ValueLimit(
+        1,
+        "Sum of the values must be equal to the dim value at 'axis' specified.",
+        lambda sizes, data, node: bool((sizes >= 0).all()) and int(sizes.sum()) == data.shape[_axis(node)],
+    ),
+    "TopK": ValueLimit(
+        1, "containing a single positive value", lambda count, data, node: int(count.reshape(-1)[0]) > 0
+    ),
+}
+
+
+def _out_of_range(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input with a value that the text does not allow; nothing where there is none."""
+    node = definition.step.node
+    limit = VALUE_LIMITS.get(node.op_type)
+    if limit is None:
+        return {}
+    names = [name for name in (node.input[0], *node.input[limit.place : limit.place + 1]) if name]
+    if len(names) < 2 or limit.place >= len(schema.inputs) or limit.quote not in operator_text(schema):
+        return {}
+    data, values = (definition.inputs[name] for name in names)
+    try:
+        if limit.holds(values, data, node):
+            return {}
+    except (IndexError, ValueError):
+        # Shapes that do not fit are for shape inference to find.
+        return {}
+    return {"input": schema.inputs[limit.place].name, "quote": limit.quote, "values": _shortly(values)}
+
+
+def operator_text(schema: onnx.defs.OpSchema) -> str:
+    """The description of an operator and of its inputs, on one line."""
+    return " ".join(" ".join([schema.doc or "", *(i.description for i in schema.inputs)]).split())
+
+
+def _shortly(values: Array) -> str:
+    flat = [str(value) for value in values.reshape(-1)[:4]]
+    return ", ".join(flat) + (", …" if values.size > len(flat) else "")
