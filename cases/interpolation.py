@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cases.rules.resizing import resized
+from cases.rules.resizing import documented, resized
 from harness.compare.judge import EXACT, Allowance, Judge, Mask
 from harness.core.dtypes import FLOATS, FULL_FLOATS, INTS, PRECISION, Array
 from harness.generate.draw import ANY, OMIT, Draw, between
@@ -30,7 +30,11 @@ def _smoothed(kind: str) -> Judge:
     PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits it, and
     rounds between the dimensions: its own result may be one beside the real number rounded.
     """
-    return Judge(accumulates=True, exact_reals=resized(2, _AXES[2], kind, smooth=True))
+    return Judge(
+        accumulates=True,
+        exact_reals=resized(2, _AXES[2], kind, smooth=True),
+        alternatives=documented(2, _AXES[2], kind, smooth=True),
+    )
 
 
 def _touched(arguments: Mapping[str, Any], axis: int, dims: int, radius: int) -> tuple[Mask, Mask]:
@@ -99,6 +103,7 @@ def _weighted(dims: int, kind: str) -> Judge:
         terms=window_maximum,
         undefined=Allowance("a neighbour of weight zero times infinity", zero_times_infinity),
         exact_reals=resized(dims, _AXES[dims], kind, smooth=False),
+        alternatives=documented(dims, _AXES[dims], kind, smooth=False),
     )
 
 

@@ -1,14 +1,14 @@
-"""What interpolation gives in real numbers, for results that are integers."""
+"""What interpolation gives in real numbers, by its documentation and no kernel."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from harness.core.dtypes import Array
+from harness.core.dtypes import PRECISION, Array
 
 #: Distance from a place, in input places, to its weight.
 _Filter = Callable[[Array], Array]
@@ -44,12 +44,12 @@ _SMOOTH: Mapping[str, tuple[_Filter, int]] = {
 
 
 def _weights(size: int, count: int, scale: float | None, align: bool, kind: str, smooth: bool) -> Array:
-    """What each of `count` output places takes of each of `size` input places."""
+    """What each of `count` output places takes of each of `size` input places; NaN where it takes nothing."""
     if align:
         step = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
         step = 1.0 / scale if scale else size / count
-    weights = np.zeros((count, size))
+    weights = np.full((count, size), np.nan)
     if smooth:
         shape, radius = _SMOOTH[kind]
         wide = max(step, 1.0)
@@ -65,7 +65,9 @@ def _weights(size: int, count: int, scale: float | None, align: bool, kind: str,
         at = place * step if align else (place + 0.5) * step - 0.5
         at = max(at, 0.0) if kind == "linear" else at
         taken = math.floor(at) + np.arange(1 - radius, radius + 1)
-        np.add.at(weights[place], np.clip(taken, 0, size - 1), shape(taken - at))
+        inside = np.clip(taken, 0, size - 1)
+        weights[place, inside] = 0.0
+        np.add.at(weights[place], inside, shape(taken - at))
     return weights
 
 
@@ -88,7 +90,36 @@ def resized(dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool) -> C
             scale = given[axis] if given else arguments.get(scales[axis])
             count = sizes[axis] if sizes else int(size * scale)
             weights = _weights(size, count, scale, bool(arguments.get("align_corners")), kind, smooth)
-            result = np.moveaxis(np.moveaxis(result, 2 + axis, -1) @ weights.T, -1, 2 + axis)
-        return np.clip(result, 0.0, 255.0)
+            result = np.moveaxis(_weighted_sum(np.moveaxis(result, 2 + axis, -1), weights), -1, 2 + axis)
+        return np.clip(result, 0.0, 255.0) if image.dtype == np.uint8 else result
 
     return reals
+
+
+def _weighted_sum(values: Array, weights: Array) -> Array:
+    """Sums over the last axis; what takes no part is not multiplied by zero, which an infinity would show."""
+    with np.errstate(all="ignore"):
+        terms = np.where(np.isnan(weights), 0.0, values[..., np.newaxis, :] * weights)
+    result: Array = terms.sum(-1)
+    return result
+
+
+def documented(
+    dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool
+) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Array | None]]:
+    """The floating result that `resized` gives, as another right answer: PyTorch's kernels depart from it.
+
+    The smoothing kernels read images of one column wrongly, and the others take a dimension whose size stays for one
+    that is not scaled, whatever the scale says.
+    """
+    reals = resized(dims, scales, kind, smooth=smooth)
+
+    def other(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
+        (result,) = expected
+        if str(result.dtype) not in PRECISION or not result.size:
+            return [None]
+        found = reals(arguments)
+        with np.errstate(all="ignore"):
+            return [found.astype(result.dtype) if found.shape == result.shape else None]
+
+    return other

@@ -13,7 +13,7 @@ import onnx
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
-from harness.pipeline.chain import CallAlone, Caller, run_calls
+from harness.pipeline.chain import CallAlone, Caller, is_chain, run_calls
 from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
@@ -34,26 +34,37 @@ class CallsAlone:
 
 
 def run_calls_alone(context: FailureContext) -> CallsAlone:
-    """Run each call of a failing program by itself, up to the first that fails in the same way.
+    """Run each call of a failing program by itself, for the first that fails in the same way and explains the failure.
 
-    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason. Where a
-    program gives a result, a call for which the backend has no kernel is evaluated as ONNX defines it: an optimiser has
-    done so.
+    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason. Of a wrong
+    result, no call is where the program gives another one than the chain of its calls: a call that is off by a last
+    place may be hidden by a composition that is off by much. Where a program gives a result, a call for which the
+    backend has no kernel is evaluated as ONNX defines it: an optimiser has done so.
     """
-    otherwise = 0
     failure = context.failure
+    is_mismatch = failure.outcome is Outcome.MISMATCH
     backends = [context.accused]
-    if failure.outcome is Outcome.MISMATCH and context.is_onnx:
+    if is_mismatch and context.is_onnx:
         backends.append(context.backend(REFERENCE))
     caller = Caller(context.converter(failure.converter), backends, context.route, failure.group.index)
-    for alone in run_calls(caller, context.invocation, failure.group.exported if context.route.dynamic else None):
-        if alone is not None and alone.run.passes:
+    exported = failure.group.exported if context.route.dynamic else None
+    calls: list[CallAlone | None] = []
+    failing: FailureContext | None = None
+    otherwise = 0
+    for alone in run_calls(caller, context.invocation, exported, hands_on_wrong=is_mismatch):
+        calls.append(alone)
+        if failing is not None or (alone is not None and alone.run.passes):
             continue
         found = failure_of_call(context, alone) if alone is not None else None
-        if found is not None and _way(found) == _way(context):
+        if found is None or _way(found) != _way(context):
+            otherwise += 1
+        elif not is_mismatch:
             return CallsAlone(found, otherwise)
-        otherwise += 1
-    return CallsAlone(None, otherwise)
+        else:
+            failing = found
+    if failing is not None and context.got is not None and is_chain(calls, context.reference, context.got) is False:
+        return CallsAlone(None, otherwise + 1)
+    return CallsAlone(failing, otherwise)
 
 
 def _way(context: FailureContext) -> tuple[Outcome, bool, str]:

@@ -51,8 +51,7 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         alone = run_calls_alone(context)
         if alone.failing is not None:
             invocation = alone.failing.invocation
-            failure = alone.failing.failure
-            decision = at_once(failure.result, failure.converter) or examine(alone.failing, dead, announce)
+            decision = examine(alone.failing, dead, announce)
             facts = {**decision.facts, CALL_ALONE: invocation.overload}
             return replace(decision, call=invocation.json, facts=facts)
         decision = _examined(context, dead, announce)

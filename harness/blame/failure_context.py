@@ -82,7 +82,7 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     """What becomes of the export before the optimiser, and in which backend.
 
     A runtime may compute with more bits within a function than the graph has, and be right by that alone. So
-    what is right in the failing backend counts as wrong where the reference evaluator gives the wrong result. Of a
+    what is right in the failing backend counts as wrong where the reference evaluator gives a wrong result. Of a
     program whose calls are right by themselves that is no matter: the optimiser has changed what it gives. And what the
     failing backend has no kernel for without the optimiser is evaluated by the reference.
     Raises what the converter raises.
@@ -99,7 +99,7 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
             return by_definition, REFERENCE
     if finding is Finding.RIGHT and accused != REFERENCE and not context.is_composed:
         by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
-        if by_definition is Finding.SAME:
+        if by_definition in (Finding.SAME, Finding.OTHER):
             return by_definition, REFERENCE
     return finding, accused
 

@@ -27,11 +27,13 @@ from planted_culprits import (
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
+from harness.blame.witnesses import graph as graph_witnesses
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
+from harness.convert.torch_private import decomposition_table
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
@@ -97,6 +99,12 @@ class Honest:
         """What PyTorch makes of the call by another definition."""
         call = self.structure.call.with_target(definition)
         return [to_numpy(t) for t in output_tensors(call(build_tensors(self.call)))]
+
+    def captured(self, table: Mapping[Any, Callable[..., Any]]) -> list[Array]:
+        """What PyTorch makes of the call that it captures and decomposes by a table."""
+        request = self.structure.request(Route(converter="dynamo"))
+        module = request.model_call.captured().run_decompositions(dict(table)).module()
+        return [to_numpy(t) for t in module(*(t.clone() for t in build_tensors(self.call)))]
 
     def fails(self, runtime: Backend, model: onnx.ModelProto) -> bool:
         """Whether the result is wrong."""
@@ -243,7 +251,7 @@ def test_wrong_conversions_are_named(names: list[str], plants: int) -> None:
     assert len(found.missed) <= plants // ALL, str(found)
 
 
-def test_wrong_decompositions_are_named(names: list[str], plants: int) -> None:
+def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch) -> None:
     defined = [name for name in names if own_definition(overload(name)) is not None]
     chance = random.Random(3)
     found = Score()
@@ -261,7 +269,13 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int) -> None:
                 continue
             if not case.fails(backend("ort-cpu"), model):
                 continue
+            # PyTorch's own table has it, which the exporter is not to blame for.
+            table = {**decomposition_table(), kernel: wrong}
+            if not case.is_wrong(case.captured(table)):
+                continue
+            monkeypatch.setattr(graph_witnesses, "decomposition_table", lambda table=table: table)
             decision = case.blamed(model, exporter=exporter)
+            monkeypatch.undo()
             named = decision.blame == "pytorch" and "PyTorch decomposes" in words_of(decision)
             found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
             break

@@ -366,49 +366,56 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     facts = {"overload": context.invocation.overload, "operators": operators[:_MOST_NAMED]}
     inputs = tuple(t.clone() for t in build_tensors(context.invocation))
     try:
-        with quiet_call():
-            results = program.module(check_guards=False)(*inputs)
-    except (IndexError, RuntimeError) as error:
-        guard = _failed_guard(context, inputs)
-        finding = Finding.INVALID if guard else Finding.REFUSES
-        yield Testimony(Role.PROGRAM, finding, "program", {**facts, "error": guard or first_line(error)})
-        return
-    outputs = [to_numpy(t) for t in results if isinstance(t, torch.Tensor)]
-    if len(outputs) != len(context.reference.expected):
-        return
-    if compare(context.judge, context.reference, outputs).problem is None:
-        yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
-    elif context.got is not None and context.is_same(outputs):
-        guard = _failed_guard(context, inputs)
-        finding = Finding.INVALID if guard else Finding.CONTRADICTS
-        facts = {**facts, "backend": context.failure.backend, "error": guard}
-        yield Testimony(Role.PROGRAM, finding, "program", facts)
+        outputs = _run_program(program.module(check_guards=False), inputs)
+        if len(outputs) != len(context.reference.expected):
+            return
+        if compare(context.judge, context.reference, outputs).problem is None:
+            yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
+            return
+        if context.got is None or not context.is_same(outputs):
+            return
+    except (IndexError, RuntimeError):
+        # Whether PyTorch's own program fails so decides.
+        pass
+    yield from _ask_own_program(context, inputs, {**facts, "backend": context.failure.backend})
 
 
-def _failed_guard(context: FailureContext, inputs: Sequence[torch.Tensor]) -> str:
-    """Return the check of sizes by which PyTorch's own decomposed program refuses a dynamic case; "" for none.
+def _run_program(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[Array]:
+    with quiet_call():
+        results = module(*inputs)
+    return [to_numpy(t) for t in results if isinstance(t, torch.Tensor)]
 
-    What the exporter translates has lost these checks.
+
+def _ask_own_program(
+    context: FailureContext, inputs: Sequence[torch.Tensor], facts: Mapping[str, Any]
+) -> Iterator[Testimony]:
+    """Run the program that PyTorch itself captures and decomposes, with its checks of sizes.
+
+    What the exporter translates has lost the checks, and has been through passes of the exporter's own, such as that
+    for type promotion.
     """
-    if not context.route.dynamic:
-        return ""
     request = context.structure.request(context.route)
 
-    def guarded() -> torch.nn.Module:
+    def own() -> torch.nn.Module:
         with quiet_call():
-            program = request.model_call.captured().run_decompositions(dict(decomposition_table()))
-            module: torch.nn.Module = program.module()
+            captured = request.model_call.captured()
+            module: torch.nn.Module = captured.run_decompositions(dict(decomposition_table())).module()
             return module
 
     try:
-        program = context.kept("guarded program", guarded)
-        with quiet_call():
-            program(*inputs)
-    except AssertionError as error:
-        return first_line(error)
+        module = context.kept("PyTorch's own program", own)
     except Exception:
-        return ""
-    return ""
+        # It cannot be captured so: nothing is known.
+        return
+    try:
+        outputs = _run_program(module, inputs)
+    except AssertionError as error:
+        yield Testimony(Role.PROGRAM, Finding.INVALID, "program", {**facts, "error": first_line(error)})
+    except (IndexError, RuntimeError) as error:
+        yield Testimony(Role.PROGRAM, Finding.REFUSES, "program", {**facts, "error": first_line(error)})
+    else:
+        if context.got is not None and context.is_same(outputs):
+            yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
 
 
 @witness("the other converter", place=10, turn=Turn.GRAPH, of_any_artefact=True, of_pytorch=True)

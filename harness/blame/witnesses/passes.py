@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 
 import onnx
 
@@ -29,14 +29,10 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
     finding, backend = before_optimiser(context)
     changes: list[Testimony] = []
     if finding is Finding.RIGHT:
-        backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
-        if context.is_composed:
-            # It may have no kernel for what the optimiser has not come to yet.
-            backends.append(context.backend(REFERENCE))
-        if _is_right_in(backends, context, export_alone(converter, context.structure, context.route)):
+        if _is_right_in_accused(context, export_alone(converter, context.structure, context.route)):
             # Something else than the optimiser has changed what failed.
             return
-        changes += _breaking_change(backends, context)
+        changes += _breaking_change(context, partial(_is_right_in_accused, context))
     facts = {"converter": converter.name, "backend": backend}
     yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
     yield from changes
@@ -66,27 +62,33 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
     if not isinstance(converter, HasUnoptimised):
         return
     backends = [context.backend(name) for name in backends_to_ask()]
+    # The evaluator of definitions takes operands that no runtime does.
+    runtimes = [backend for backend in backends if backend.name != REFERENCE]
     is_rejected = context.failure.stage is Stage.CHECK
-    if is_rejected and any(_is_right(context, backend, context.model) for backend in backends):
+    if is_rejected and any(_is_right(context, runtime, context.model) for runtime in runtimes):
         return
-    if _is_right_in(backends, context, context.translation.model):
+
+    def is_right(model: AnyModel) -> bool:
+        return any(_is_right(context, backend, model) for backend in backends)
+
+    if _is_valid(context, context.translation.model) and is_right(context.translation.model):
         yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
-        yield from _breaking_change(backends, context)
+        yield from _breaking_change(context, is_right)
 
 
 #: Is asked of what does not get as far as a runtime.
 BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export, of_pytorch=True)
 
 
-def _breaking_change(backends: Sequence[Backend], context: FailureContext) -> Iterator[Testimony]:
+def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], bool]) -> Iterator[Testimony]:
     """Find the change of the exporter's optimiser after which an export is wrong, by bisection.
 
     The export is right before the first change and wrong after the last. Where the optimiser stops on its way the model
     may be invalid, which says nothing: such numbers of changes are passed over, as by ``git bisect skip``.
 
     Args:
-        backends: An export counts as right where it is right in one of them.
         context: The failure.
+        is_right: Tells whether a valid model is right.
     """
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasExporterPasses):
@@ -96,7 +98,8 @@ def _breaking_change(backends: Sequence[Backend], context: FailureContext) -> It
     @cache
     def is_right_after(limit: int) -> bool | None:
         try:
-            return _is_right_in(backends, context, _stopped_after(context, converter, limit, []))
+            model = _stopped_after(context, converter, limit, [])
+            return is_right(model) if _is_valid(context, model) else None
         except Exception:
             return None
 
@@ -121,11 +124,20 @@ def _stopped_after(
     return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 
 
-def _is_right_in(backends: Sequence[Backend], context: FailureContext, model: AnyModel) -> bool | None:
-    """Whether a model is right in one of some backends; None for one that is invalid."""
-    if check_stage(model, context.route.opset, context.structure.output_names) is not None:
-        return None
-    return any(_is_right(context, backend, model) for backend in backends)
+def _is_valid(context: FailureContext, model: AnyModel) -> bool:
+    return check_stage(model, context.route.opset, context.structure.output_names) is None
+
+
+def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
+    """Whether a model is right in the failing backend, or without its optimisations.
+
+    A program may need a kernel that the backend lacks before the optimiser has folded it: then its definition counts.
+    """
+    backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
+    findings = {context.find(context.ask(backend, model))[0] for backend in backends}
+    if findings == {Finding.LACKS} and context.is_composed:
+        return _is_right(context, context.backend(REFERENCE), model)
+    return Finding.RIGHT in findings
 
 
 def _is_right(context: FailureContext, backend: Backend, model: AnyModel) -> bool:

@@ -30,7 +30,7 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
     if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
         return {}
     schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
-    return _not_of_rank(definition, schema) or _out_of_range(definition, schema)
+    return _not_of_rank(definition, schema) or _of_other_shape(definition, schema) or _out_of_range(definition, schema)
 
 
 #: How the text says that a tensor has no dimension, and how many it has at least.
@@ -49,6 +49,21 @@ def _not_of_rank(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str
         if (shape and _NO_DIMENSION.search(text)) or (least and len(shape) < int(least[1])):
             quoted = text.partition(". ")[0]
             return {"input": expected.name, "quote": quoted, "shape": list(shape)}
+    return {}
+
+
+#: How the text says that an input has the shape of the indices.
+_LIKE_INDICES = "same rank and shape as indices"
+
+
+def _of_other_shape(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input that must have the shape of the indices and has not; nothing where there is none."""
+    node, places = definition.step.node, {expected.name: place for place, expected in enumerate(schema.inputs)}
+    for name, expected in zip(node.input, schema.inputs, strict=False):
+        if name and "indices" in places and _LIKE_INDICES in " ".join(expected.description.split()):
+            shape, like = definition.inputs[name].shape, definition.inputs[node.input[places["indices"]]].shape
+            if shape != like:
+                return {"input": expected.name, "quote": _LIKE_INDICES, "shape": list(shape)}
     return {}
 
 
