@@ -25,13 +25,14 @@ _AXES = {1: ("scales",), 2: ("scales_h", "scales_w"), 3: ("scales_d", "scales_h"
 
 
 def _smoothed(kind: str) -> Judge:
-    """Cubic and Lanczos weights are of either sign: absolute inputs then give a bound that is too small.
+    """Cubic and Lanczos weights are of either sign: the terms are summed by their magnitudes.
 
     PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits it, and
     rounds between the dimensions: its own result may be one beside the real number rounded.
     """
     return Judge(
         accumulates=True,
+        terms=resized(2, _AXES[2], kind, smooth=True, magnitudes=True),
         exact_reals=resized(2, _AXES[2], kind, smooth=True),
         alternatives=documented(2, _AXES[2], kind, smooth=True),
     )

@@ -71,7 +71,9 @@ def _weights(size: int, count: int, scale: float | None, align: bool, kind: str,
     return weights
 
 
-def resized(dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool) -> Callable[..., Array]:
+def resized(
+    dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool, magnitudes: bool = False
+) -> Callable[..., Array]:
     """The real numbers that interpolation gives, from the arguments.
 
     Args:
@@ -79,17 +81,23 @@ def resized(dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool) -> C
         scales: Names of the arguments that hold their scales where there is no list of them.
         kind: ``linear``, ``cubic`` or ``lanczos``.
         smooth: Whether the filter widens with the step.
+        magnitudes: Whether to give what errors are relative to: each pixel that takes part counts by its magnitude and
+            by the largest weight of its place, since a rounded coordinate changes a weight by units of that.
     """
 
     def reals(arguments: Mapping[str, Any]) -> Array:
         image = arguments["self"] if "self" in arguments else arguments["input"]
         result: Array = image.astype(np.float64)
+        result = np.abs(result) if magnitudes else result
         given, sizes = arguments.get("scale_factors"), arguments.get("output_size")
         for axis in range(dims):
             size = image.shape[2 + axis]
             scale = given[axis] if given else arguments.get(scales[axis])
             count = sizes[axis] if sizes else int(size * scale)
             weights = _weights(size, count, scale, bool(arguments.get("align_corners")), kind, smooth)
+            if magnitudes:
+                largest = np.nan_to_num(np.abs(weights)).max(axis=1, keepdims=True, initial=0.0)
+                weights = np.where(np.isnan(weights), np.nan, largest)
             result = np.moveaxis(_weighted_sum(np.moveaxis(result, 2 + axis, -1), weights), -1, 2 + axis)
         return np.clip(result, 0.0, 255.0) if image.dtype == np.uint8 else result
 

@@ -93,7 +93,7 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
         # The runtime's own optimiser may do to the graph what the exporter's does.
         plain, _ = context.find(context.ask(context.without_optimisations, model))
         finding = plain if plain is Finding.RIGHT else finding
-    if context.is_composed and finding not in (Finding.RIGHT, Finding.SAME):
+    if finding is Finding.LACKS or (context.is_composed and finding not in (Finding.RIGHT, Finding.SAME)):
         by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
         if by_definition is Finding.RIGHT:
             return by_definition, REFERENCE

@@ -131,11 +131,11 @@ def _is_valid(context: FailureContext, model: AnyModel) -> bool:
 def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
     """Whether a model is right in the failing backend, or without its optimisations.
 
-    A program may need a kernel that the backend lacks before the optimiser has folded it: then its definition counts.
+    The model may need a kernel that the backend lacks before the optimiser has folded it: then its definition counts.
     """
     backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
     findings = {context.find(context.ask(backend, model))[0] for backend in backends}
-    if findings == {Finding.LACKS} and context.is_composed:
+    if findings == {Finding.LACKS}:
         return _is_right(context, context.backend(REFERENCE), model)
     return Finding.RIGHT in findings
 
