@@ -339,7 +339,8 @@ def _function(facts: FailureFacts, packet: str = "") -> Place:
         packet: The operator that an export ends at, as ``aten.add``; "" for the call's.
     """
     function = facts.emitter
-    if function is None and facts.stage in (Stage.REFERENCE, Stage.CONVERT):
+    is_before_graph = facts.stage in (Stage.REFERENCE, Stage.CONVERT)
+    if function is None and (is_before_graph or not find_converter(facts.converter).decomposes):
         overload = f"{packet}.default" if packet else facts.overload
         function = own_function(facts.converter, overload, of_complex="complex" in facts.call.conditions)
     return (

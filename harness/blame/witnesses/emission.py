@@ -31,7 +31,11 @@ def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
 
     Where several functions call each other, it is the innermost that makes all nodes that compute.
     """
-    graph = context.translation
+    try:
+        graph = context.translation
+    except Exception:
+        # TorchScript infers no types behind some nodes that carry a note of their lines.
+        return
     guilty = _guilty_nodes(context, graph)
     function = _common_function(graph, guilty)
     if function is None:
