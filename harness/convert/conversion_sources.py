@@ -26,7 +26,7 @@ SOURCES = {
 _OPSET = 20
 _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
 #: What a decorator names: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
-REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
+_REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
 _LATER = re.compile(r"\bopset_introduced=(\d+)")
 _QUOTED = re.compile(r'"(\w+)::(\w+)(?:\.(\w+))?"')
 _DOTTED = re.compile(r"\b(aten|prims|quantized_decomposed)\.(\w+)\.(\w+)\b")
@@ -132,7 +132,7 @@ def _registered(text: str) -> Iterator[tuple[str, str]]:
 def _names(decorators: str) -> Iterator[str]:
     for part in re.split(r"^(?=@)", decorators, flags=re.MULTILINE):
         later = _LATER.search(part)
-        if not REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
+        if not _REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
             continue
         script = part.startswith("@_onnx_symbolic")
         for namespace, name, overload in [*_QUOTED.findall(part), *_DOTTED.findall(part)]:

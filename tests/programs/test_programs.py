@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 from failure_contexts import converter_called, start, trial_of, words_of
-from harness_runs import output, rows, run_harness
+from harness_runs import literal_unit, output, rows, run_harness
 
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
-from harness.compare.diagnosis import CALL_ALONE, COMPOSED
+from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import (
     Input,
@@ -38,6 +38,8 @@ from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
 from harness.pipeline.chain import Caller, is_chain_of_right_calls, run_calls
 from harness.pipeline.reference import run_reference
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.unit import find_groups, run_part
 from harness.present.call_text import torch_call
 from harness.reproduce.call_source import source_of
 from harness.reproduce.failure import find_failure
@@ -294,6 +296,24 @@ def test_a_rule_comes_before_the_pass_that_it_needs() -> None:
     decision = examine(trial_of(clipped), frozenset(), lambda name: None)
     assert decision.rule == "optimiser-breaks-graph"
     assert "until dynamo's optimiser applies its pass FuseSuccessiveReluClip" in words_of(decision)
+
+
+def test_a_program_inherits_from_the_same_structure_alone() -> None:
+    def clipped(high: float, *values: float) -> Invocation:
+        return program(
+            ("aten.clamp.default", {"self": given(list(values), (2,)), "min": -3.0, "max": high}),
+            ("aten.relu.default", {"self": Result(0)}),
+        )
+
+    # The same graph but for a number, on which it depends what an optimiser does to it.
+    calls = [clipped(high, 0.3, 5.0) for high in (-1.0, -1.5, -2.0, -2.5, -2.75)]
+    unit = literal_unit(calls, backends=["ort-cpu"])
+    with Supervisor(timeout=60) as supervisor:
+        ((source, groups),) = find_groups(unit, supervisor, print)
+        verdicts = [v for part in run_part(unit, supervisor, source, groups) for v in part]
+    diagnoses = [Diagnosis.from_row(vars(verdict)) for verdict in verdicts]
+    assert [verdict.place for verdict in verdicts] == ["optimiser, FuseSuccessiveReluClip"] * len(calls)
+    assert [diagnosis.inherited_from for diagnosis in diagnoses if diagnosis] == [""] * len(calls)
 
 
 def test_a_program_is_written_as_lines_of_python() -> None:
