@@ -25,6 +25,7 @@ from harness.compare.nearness import (
     largest_finite,
     right_elements,
     summed_tolerance,
+    term_magnitudes,
     tolerance_of,
     ulp,
 )
@@ -315,7 +316,7 @@ def _wrong(
     other = _other(judge, oracle, output) if wrong.any() else None
     if other is not None:
         tolerance = Tolerance(0.0, 0.0) if judge.exact else summed_tolerance(judge, oracle, output)
-        found = wrong & tolerance.accepts(other.astype(np.float64), g)
+        found = wrong & _is_near(other.astype(np.float64), g, tolerance, term_magnitudes(judge, oracle, output))
         wrong = wrong & ~found
         number = int((found if skip is None else found & ~skip).sum())
         excused = {**excused, _OTHER: number} if number else excused
@@ -324,6 +325,14 @@ def _wrong(
         wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
     kept = (wrong, wrong_zero) if skip is None else (wrong & ~skip, wrong_zero & ~skip)
     return (*kept, excused)
+
+
+def _is_near(other: Array, g: Array, tolerance: Tolerance, magnitude: Array | None) -> Mask:
+    """Which elements are another right answer, up to roundings of its terms."""
+    near = tolerance.accepts(other, g)
+    if magnitude is not None:
+        near = near | (np.isfinite(other) & (np.abs(g - other) <= tolerance.allowed(magnitude)))
+    return np.asarray(near)
 
 
 def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:

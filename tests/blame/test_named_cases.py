@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from harness_runs import literal_unit
 
-from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.invocation import Enumerated, Invocation, Literal, TensorSpec
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import find_groups, run_part
 
@@ -48,6 +48,40 @@ CASES = {
     "an axis of a number": (
         call("aten.pairwise_distance.default", x1=tensor([1.0], dtype="float32"), x2=tensor([2.0], dtype="float32")),
         ("converter", "torchlib", "aten_linalg_vector_norm"),
+    ),
+    # The maximum of nothing is the least integer, which is true as a bool; the call is decomposed to it.
+    "a call inside": (
+        call("aten.isin.Scalar_Tensor", element=3.0, test_elements=tensor([], 0, 2)),
+        ("converter", "torchlib", "aten_any_dim"),
+    ),
+    # PyTorch's kernel reads one column wrongly; the graph gives what is documented.
+    "one column": (
+        call(
+            "aten._upsample_bicubic2d_aa.default",
+            self=tensor([-2.0, -2.0, -1000.0], 1, 1, 3, 1),
+            output_size=(7, 1),
+            align_corners=False,
+        ),
+        PASSES,
+    ),
+    # A zero point of int32 is to be 0, and the scale is rounded to float32.
+    "a zero point": (
+        call(
+            "quantized_decomposed.dequantize_per_tensor.default",
+            input=tensor([1, 2], 2, dtype="int32"),
+            scale=0.037,
+            zero_point=127,
+            quant_min=-128,
+            quant_max=127,
+            dtype=Enumerated("dtype", "int32"),
+            out_dtype=Enumerated("dtype", "float64"),
+        ),
+        ("converter", "torchlib", "quantized_decomposed_dequantize_per_tensor"),
+    ),
+    # The exporter's own pass makes a half a float32 before it is compared; PyTorch makes the number a half.
+    "a promotion": (
+        call("aten.less_equal.Scalar", self=tensor([-0.33325195, 1.0], 2, dtype="float16"), other=-0.3333333333333333),
+        ("converter", "dynamo", "type promotion"),
     ),
     # The kernel computes x * (w / s) + (b - mean * w / s), which is inf - inf; the graph gives the documented formula.
     "an infinite weight": (
