@@ -177,7 +177,7 @@ def _grouped(d: Draw, min_rank: int = 2) -> tuple[tuple[int, ...], int, int]:
 
 
 def _documented_groups(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
-    """The outputs as PyTorch documents them, with the mean and 1 / σ of each group where they are outputs, too.
+    """Return the outputs by PyTorch's documented formula: the result, and the mean and 1 / σ of each group.
 
     The kernel computes x · (w / σ) + (b - mean · w / σ), which is NaN where the weight is infinite, and updates its
     mean element by element, which is NaN behind an infinity.

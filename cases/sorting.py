@@ -290,7 +290,7 @@ def unique_dim_consecutive(d: Draw) -> Arguments:
 
 
 def _exact_counts(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Array | None]:
-    """How many elements are in each bin, in rational arithmetic: next to an edge a rounded quotient misses the bin."""
+    """Count the elements of each bin in rational arithmetic, since a rounded quotient misses the bin near an edge."""
     values = arguments["self"].astype(np.float64).ravel()
     low, high = Fraction(arguments.get("min", 0)), Fraction(arguments.get("max", 0))
     if low == high and values.size and np.isfinite(values).all():

@@ -1,4 +1,4 @@
-"""What interpolation gives in real numbers, by its documentation and no kernel."""
+"""Interpolation in real numbers, by PyTorch's documentation rather than its kernels."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _SMOOTH: Mapping[str, tuple[_Filter, int]] = {
 
 
 def _weights(size: int, count: int, scale: float | None, align: bool, kind: str, smooth: bool) -> Array:
-    """What each of `count` output places takes of each of `size` input places; NaN where it takes nothing."""
+    """Return the weight of each input place in each output place, NaN for none; shape ``[count, size]``."""
     if align:
         step = (size - 1) / (count - 1) if count > 1 else 0.0
     else:
@@ -105,7 +105,7 @@ def resized(
 
 
 def _weighted_sum(values: Array, weights: Array) -> Array:
-    """Sums over the last axis; what takes no part is not multiplied by zero, which an infinity would show."""
+    """Sum over the last axis, without the places of no weight: zero times infinity would be NaN."""
     with np.errstate(all="ignore"):
         terms = np.where(np.isnan(weights), 0.0, values[..., np.newaxis, :] * weights)
     result: Array = terms.sum(-1)
@@ -115,7 +115,7 @@ def _weighted_sum(values: Array, weights: Array) -> Array:
 def documented(
     dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool
 ) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Array | None]]:
-    """The floating result that `resized` gives, as another right answer: PyTorch's kernels depart from it.
+    """Return the floating result of `resized` as another right answer, since PyTorch's kernels depart from it.
 
     The smoothing kernels read images of one column wrongly, and the others take a dimension whose size stays for one
     that is not scaled, whatever the scale says.

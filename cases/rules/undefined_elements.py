@@ -1,4 +1,4 @@
-"""What PyTorch or C++ leave undefined: elements, for `Judge.undefined` and `Judge.unsettled`, and other results."""
+"""Elements that PyTorch or C++ leave undefined, and the results that they allow for integers that overflow."""
 
 from __future__ import annotations
 

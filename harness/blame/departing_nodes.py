@@ -54,8 +54,10 @@ def departing_nodes(
 
 
 def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
-    """The first node, by name, that has another dtype or shape by ONNX's rules than in PyTorch; none where
-    all agree, as far as ONNX's rules tell."""
+    """Return the name of the first node whose dtype or shape differs between ONNX's rules and PyTorch.
+
+    The set is empty if all agree, or if ONNX's rules do not tell.
+    """
     if graph.program is None:
         return frozenset()
     model = onnx.ModelProto()
@@ -92,7 +94,7 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
 
 
 def _computing(node: torch.fx.Node) -> torch.fx.Node:
-    """The call that a node takes one result of; any other node itself."""
+    """Return the call that a node picks one result from; any other node itself."""
     if node.target is operator.getitem and isinstance(node.args[0], torch.fx.Node):
         return node.args[0]
     return node
@@ -123,7 +125,7 @@ class _Form:
 
 
 def _promised(value: torch.Tensor) -> _Form:
-    """What PyTorch has, as the exporter represents it: a complex number is two real ones."""
+    """Return the form that PyTorch gives a value, as the exporter represents it: a complex number is two real ones."""
     shape = tuple(n if isinstance(n, int) else None for n in value.shape)
     if value.dtype.is_complex:
         return _Form(_elem_type(value.dtype.to_real()), (*shape, 2))

@@ -164,7 +164,7 @@ class _Failures:
 
 
 def with_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor) -> list[CaseRun]:
-    """Return the failures of `task` with whose they are, and whose all that is wrong in addition is."""
+    """Return the failures of `task`, each problem of each with a diagnosis."""
     firsts, results = results, [one for result in results for one in (result, *result.further)]
     failures = _Failures(results, task, supervisor)
     inaccurate = _inaccurate(failures)

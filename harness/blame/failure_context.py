@@ -79,12 +79,13 @@ def finite(values: Array) -> Array:
 
 
 def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
-    """What becomes of the export before the optimiser, and in which backend.
+    """Return how the export without its optimiser ends, and the backend that decides it.
 
-    A runtime may compute with more bits within a function than the graph has, and be right by that alone. So
-    what is right in the failing backend counts as wrong where the reference evaluator gives a wrong result. Of a
-    program whose calls are right by themselves that is no matter: the optimiser has changed what it gives. And what the
-    failing backend has no kernel for without the optimiser is evaluated by the reference.
+    A runtime may compute with more bits within a function than the graph has, and be right by that alone. So a result
+    that is right in the failing backend counts as wrong if the reference evaluator's is wrong. This does not hold for a
+    program whose calls are right by themselves: there the optimiser has changed the result. The reference evaluator
+    also decides if the failing backend lacks a kernel that the optimiser would have folded away.
+
     Raises what the converter raises.
     """
     model, accused = context.translation.model, context.failure.backend
@@ -400,7 +401,7 @@ class FailureContext:
 
     @property
     def translation(self) -> EmittedGraph:
-        """What the failing converter makes of this case's structure, before its optimiser if it has one.
+        """The failing converter's export of this case's structure, before its optimiser if it has one.
 
         Raises what the converter raises.
         """

@@ -1,10 +1,6 @@
-"""From typed facts to a diagnosis: the component, the place and the fault behind a failure.
+"""The root cause of a failure: the component that is to blame, the place in it, and what is wrong there.
 
-All that is known of a failure when its place is sought: typed facts, of whoever knows them.
-
-Where in a converter a defect is, by what the record says of a failure.
-
-Where a defect is, and what is wrong there: the two halves of a root cause.
+`diagnose` derives both halves, the place and the fault, from the facts of the failure and of the testimonies.
 
 | blame | place |
 | --- | --- |
@@ -278,9 +274,9 @@ def _of_invalid(facts: FailureFacts) -> Place:
     # A pass that makes the dtypes of operands equal casts bfloat16 to complex numbers.
     if facts.converter == "torchscript" and exporter.is_unsupported_cast(facts.words):
         return Place(facts.converter, "type promotion")
-    node = exporter.emitted_node(facts.words)
+    operator = exporter.rejected_operator(facts.words)
     # What the exporter itself makes, such as an element of a sequence, is no function's.
-    return Place(facts.converter, f"{node} nodes") if node and facts.emitter is None else _function(facts)
+    return Place(facts.converter, f"{operator} nodes") if operator and facts.emitter is None else _function(facts)
 
 
 def _of_export(facts: FailureFacts) -> Place:
@@ -458,7 +454,7 @@ def _of_converter(facts: FailureFacts) -> Fault:
     if makes_complex(facts):
         return Fault("undefined-dtype")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return _of_export_of_root_cause(facts)
+        return _export_fault(facts)
     if facts.rule == "constant-result" and facts.converter == "torchscript":
         return Fault("constant-result")
     if takes_for_numbers(facts):
@@ -471,7 +467,7 @@ def _of_converter(facts: FailureFacts) -> Fault:
     return _of_model(facts)
 
 
-def _of_export_of_root_cause(facts: FailureFacts) -> Fault:
+def _export_fault(facts: FailureFacts) -> Fault:
     if exporter.unconverted_operator(facts.words):
         return Fault("no-conversion")
     if "scalar" in facts.call.conditions and exporter.lost_its_way(facts.words):
@@ -534,7 +530,7 @@ def _of_refusal(facts: FailureFacts) -> Fault:
 
 def _undefined_node(words: str) -> str:
     """The node that is not defined for a dtype; all reductions are one."""
-    return re.sub("^Reduce.*", "Reduce", exporter.emitted_node(words).removeprefix("Global"))
+    return re.sub("^Reduce.*", "Reduce", exporter.rejected_operator(words).removeprefix("Global"))
 
 
 def _question(facts: FailureFacts) -> Any:

@@ -343,7 +343,9 @@ def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
 def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> OutputComparison:
     expected = oracle.expected[output]
     wrong = _unequal(judge, oracle, output, got, skip)
-    excused = int((_unequal(CLOSE, oracle, output, got, skip) & ~wrong).sum())
+    accepted = (expected != got) & ~wrong
+    excused = int((accepted if skip is None else accepted & ~skip).sum())
+    reason = _OTHER if judge.exact_reals is None else "the real number rounded otherwise"
     error = None
     if expected.dtype.kind in "iu" and expected.size:
         kept = ... if skip is None else ~skip
@@ -360,9 +362,7 @@ def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask 
         max_abs_error=error,
         mismatched_elements=int(wrong.sum()),
         total_elements=wrong.size if skip is None else int((~skip).sum()),
-        excused=((_OTHER if judge.exact_reals is None else "the real number rounded otherwise", excused),)
-        if excused
-        else (),
+        excused=((reason, excused),) if excused else (),
     )
 
 

@@ -1,13 +1,8 @@
 """A diagnosis: whose defect a failure is, where it is and what is wrong there.
 
-What may be wrong at a place: the closed set of faults of root causes, as stable ids.
-
-What each means is said to people by `harness.present.evidence.FAULTS`.
-
-What is known of whose defect a failure is: facts, as data. `harness.present` makes the sentences.
-
-Testimony   what a witness found: role, finding, statement, and named facts
-Diagnosis   whose defect it is, by which rule, where and what, and all testimonies
+A `Testimony` holds the answer of a witness: its role, its finding, a statement and named facts. A `Diagnosis` holds the
+component to blame, the rule that decided, the place, the fault and all testimonies. Faults are a closed set of stable
+ids. Everything here is data; `harness.present.evidence` makes the sentences.
 """
 
 from __future__ import annotations

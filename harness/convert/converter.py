@@ -219,10 +219,10 @@ class HasExporterPasses(HasUnoptimised, Protocol):
     """A converter whose optimiser can be stopped on its way, which tells which of its changes is wrong."""
 
     def stopped_after(self, limit: int | None, changes: list[str]) -> Converter:
-        """The same converter with an optimiser that makes at most `limit` changes.
+        """Return the same converter with an optimiser that makes at most `limit` changes.
 
         Args:
-            limit: None for as many as it makes by itself.
+            limit: None for any number.
             changes: Receives the name of each change of an export, in order; of one that raises the last.
         """
 

@@ -190,7 +190,6 @@ _DIVIDES = re.compile("Integer division by zero")
 _UNSUPPORTED = "unsupported type"
 #: Kernel, strides, dilations, of one operator and of its transpose: if one list has the wrong length, so do the others.
 _LIST = "An attribute has incorrect size"
-_OP_TYPE = re.compile(r"\(op_type:(\w+)\)")
 _REJECTED = re.compile(r"\(op_type:(\w+)(?:, node name: ([^)]+))?\)")
 _SCHEMA_INPUTS = re.compile(r"with schema\(::(\w+):.* has input size")
 _UNSUPPORTED_CAST = re.compile(r"\(op_type:Cast\): unsupported type$")
@@ -241,16 +240,18 @@ def model_fault(words: str) -> str:
     return "wrong-list-length" if words.endswith(_LIST) else ""
 
 
-def emitted_node(words: str) -> str:
-    """The ONNX operator of the node that the checker rejects; "" for none."""
-    found = _OP_TYPE.search(words)
-    return found[1] if found else ""
-
-
 def rejected_node(message: str) -> tuple[str, str] | None:
-    """Return the ONNX operator and the name of the node that the checker rejects, the name "" where it has none."""
-    found = _REJECTED.search(message)
-    return (found[1], found[2] or "") if found else None
+    """Return the ONNX operator and the name of the node that the checker rejects, with "" for a name that is missing.
+
+    Common words have no names of nodes.
+    """
+    rejected = _REJECTED.search(message)
+    return (rejected[1], rejected[2] or "") if rejected else None
+
+
+def rejected_operator(message: str) -> str:
+    """Return the ONNX operator of the node that the checker rejects; "" if it names none."""
+    return (rejected_node(message) or ("", ""))[0]
 
 
 def node_with_wrong_inputs(words: str) -> str:

@@ -19,7 +19,7 @@ class OptimiserLimit:
     """The changes that an optimiser may still make, as the limit of LLVM's ``-opt-bisect-limit``.
 
     Args:
-        limit: How many changes it may make; None for as many as it likes.
+        limit: The number of changes that it may make; None for any number.
         changes: Receives the name of each change, in order. Where the optimiser raises, the last name is that of the
             pass that raised.
     """

@@ -27,9 +27,9 @@ _FORM = frozenset(
 
 
 def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
-    """Name the function that makes the rejected node, or else all of the first wrong value.
+    """Name the function that emits the rejected node, or the nodes of the first wrong call.
 
-    Where several functions call each other, it is the innermost that makes all nodes that compute.
+    If functions call each other, it is the innermost one that emits all of the nodes that compute.
     """
     try:
         graph = context.translation

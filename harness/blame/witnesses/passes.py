@@ -29,7 +29,7 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
     finding, backend = before_optimiser(context)
     changes: list[Testimony] = []
     if finding is Finding.RIGHT:
-        if _is_right_in_accused(context, export_alone(converter, context.structure, context.route)):
+        if _is_right_in_accused(context, context.export(converter, "model")):
             # Something else than the optimiser has changed what failed.
             return
         changes += _breaking_change(context, partial(_is_right_in_accused, context))

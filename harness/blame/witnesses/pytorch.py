@@ -1,16 +1,7 @@
-"""Witnesses against PyTorch: its kernel asked again, by other means, and in float64.
+"""Witnesses that ask PyTorch again, to tell whether its own answer is wrong.
 
-PyTorch asked again with the same inputs.
-
-PyTorch on row-major copies of the inputs.
-
-PyTorch on one element at a time, for pointwise operators.
-
-PyTorch's own rules for shapes and dtypes, which run no kernel.
-
-PyTorch's own definition of the operator by simpler operators.
-
-PyTorch in float64: how far from the truth PyTorch and the backend are where they differ.
+They repeat the call, on row-major copies of the inputs and on one element at a time; ask PyTorch's rules for shapes and
+dtypes and its decomposition of the operator; and measure in float64 how far PyTorch and the backend are from the truth.
 """
 
 from __future__ import annotations
