@@ -92,7 +92,7 @@ for names, dtypes, exact in (
         signed_zeros=True,
         alternatives=saturated(exact),
         terms=_terms(exact),
-        of_complex=Judge(terms=_terms(exact)),
+        complex_judge=Judge(terms=_terms(exact)),
     )
 
     @ops.case(*(f"{name}.Tensor" for name in names), dtypes=dtypes, judge=judge)
@@ -110,7 +110,7 @@ for names, dtypes, exact in (
 PRODUCT = Judge(
     signed_zeros=True,
     alternatives=saturated(lambda a: a["self"] * a["other"]),
-    of_complex=Judge(terms=lambda a: abs(a["self"]) * abs(a["other"])),
+    complex_judge=Judge(terms=lambda a: abs(a["self"]) * abs(a["other"])),
 )
 ops.simple("mul.Tensor", "multiply.Tensor", dtypes=ALL, promote=ALL, judge=PRODUCT)
 ops.simple("mul.Scalar", "multiply.Scalar", dtypes=ALL, other=_scalar, judge=PRODUCT)
@@ -177,7 +177,7 @@ def _mode(d: Draw) -> str | None:
     return d.choose("trunc", "floor", None)
 
 
-QUOTIENT = Judge(signed_zeros=True, of_complex=Judge(terms=lambda a: abs(a["self"] / a["other"])))
+QUOTIENT = Judge(signed_zeros=True, complex_judge=Judge(terms=lambda a: abs(a["self"] / a["other"])))
 ops.simple("div.Tensor", "divide.Tensor", "true_divide.Tensor", dtypes=ALL, promote=ALL, judge=QUOTIENT)
 ops.simple("div.Scalar", "divide.Scalar", "true_divide.Scalar", dtypes=ALL, other=_scalar, judge=QUOTIENT)
 

@@ -62,7 +62,7 @@ def cholesky_inverse(d: Draw) -> Arguments:
     "matrix_power",
     "linalg_matrix_power",
     dtypes=(*FLOATS, *INTS),
-    judge=Judge(of_complex=ACCUMULATES),
+    judge=Judge(complex_judge=ACCUMULATES),
 )
 def matrix_power(d: Draw) -> Arguments:
     # Inverses are taken of full floats only.

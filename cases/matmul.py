@@ -86,7 +86,7 @@ def vdot(d: Draw) -> Arguments:
     return {"self": d.tensor((k,)), "other": d.tensor((k,))}
 
 
-@ops.case("outer", "ger", dtypes=ALL, judge=Judge(of_complex=ACCUMULATES))
+@ops.case("outer", "ger", dtypes=ALL, judge=Judge(complex_judge=ACCUMULATES))
 def outer(d: Draw) -> Arguments:
     m, n, _ = _sides(d)
     return {"self": d.tensor((m,)), "vec2": d.tensor((n,), d.other_dtype(*FLOATS[:2], "int64"))}
@@ -229,7 +229,7 @@ def multi_dot(d: Draw) -> Arguments:
 # Products of other shapes
 
 
-@ops.case("kron", dtypes=ALL, judge=Judge(of_complex=ACCUMULATES))
+@ops.case("kron", dtypes=ALL, judge=Judge(complex_judge=ACCUMULATES))
 def kron(d: Draw) -> Arguments:
     # PyTorch views the product: few other layouts will do.
     contiguous = d.choose(True, True, False)

@@ -27,7 +27,7 @@ def _replacement(d: Draw) -> Any:
     return d.maybe(lambda: d.float(edges=True), none=True)
 
 
-for names, of_complex in (
+for names, complex_judge in (
     (("abs", "absolute"), CLOSE),
     # PyTorch's vector kernel makes 0 of the opposite of 0, and its scalar one -0.
     (("neg", "negative"), Judge(tolerances=EQUAL.tolerances, reason="changing a sign rounds nothing")),
@@ -39,7 +39,7 @@ for names, of_complex in (
             exact=True,
             signed_zeros=True,
             alternatives=saturated(lambda a: abs(a["self"])),
-            of_complex=of_complex,
+            complex_judge=complex_judge,
         ),
     )
 ops.simple("positive", "ceil", "floor", "round", "trunc", "fix", dtypes=NUMBERS, judge=EXACT)
@@ -54,7 +54,7 @@ ops.simple("sqrt", dtypes=ALL, judge=IEEE)
 ops.simple(
     "reciprocal",
     dtypes=ALL,
-    judge=Judge(signed_zeros=True, of_complex=Judge(terms=lambda a: 1.0 / abs(a["self"]))),
+    judge=Judge(signed_zeros=True, complex_judge=Judge(terms=lambda a: 1.0 / abs(a["self"]))),
 )
 ops.simple(
     "square",

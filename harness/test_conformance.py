@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.app.session import Session
-from harness.core.documents import as_data
+from harness.core.documents import to_data
 from harness.coverage.asker import Asker
 from harness.coverage.exceptions import excuses
 from harness.coverage.survey import survey
@@ -65,7 +65,7 @@ def test_generator(
     given = pytestconfig.option
     case = OPERATOR_CASES[surveyed]
     found = survey(case, asker, seed=given.seed, draws=given.generator_report, excuses=excuses())
-    record_property("survey", as_data(found))
+    record_property("survey", to_data(found))
     record_property("cases", found.draws)
     record_property("failures", len(found.defects))
     if found.defects and not given.record_only:

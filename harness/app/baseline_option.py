@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from harness.compare.verdict import CaseKey
-from harness.core.documents import as_data, of_data
+from harness.core.documents import parse_data, to_data
 from harness.gate.baseline.file import (
     Baseline,
     expecting,
@@ -88,7 +88,7 @@ def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, 
     """What one item reports, as plain data; `before` and `now` are versions of the baseline and the run."""
     versions = version_changes(before, now)
     return {
-        "differences": [as_data(reported(difference, versions)) for difference in compared.differences],
+        "differences": [to_data(reported(difference, versions)) for difference in compared.differences],
         "flaky": sorted(compared.flaky),
         "compared": [compared.same, compared.other],
     }
@@ -106,7 +106,7 @@ class Gate:
 
     def add(self, properties: Mapping[str, Any]) -> None:
         """Take what one item reports: `report_of`."""
-        self._differences += of_data(list[ReportedDifference], properties.get("differences", []))
+        self._differences += parse_data(list[ReportedDifference], properties.get("differences", []))
         for case_id, exported, converter, backend in properties.get("flaky", ()):
             self._flaky.add((case_id, exported, converter, backend))
         same, other = properties.get("compared", (0, 0))

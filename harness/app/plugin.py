@@ -12,7 +12,7 @@ from rich.text import Text
 from harness.app import baseline_option, command_options, model_windows, time_budget
 from harness.app.session import Session, corpus_of
 from harness.compare.repeated import RUNS
-from harness.core.documents import of_data
+from harness.core.documents import parse_data
 from harness.coverage.exceptions import excuses
 from harness.coverage.report import coverage_report
 from harness.coverage.seen_pairs import tried_report
@@ -274,7 +274,7 @@ class _Follower:
         self.gate.add(properties)
         self.afterwords.add(properties.get("notices", ()), properties.get("remembered", (0, 0)))
         if "survey" in properties:
-            self.surveys.append(of_data(Survey, properties["survey"]))
+            self.surveys.append(parse_data(Survey, properties["survey"]))
         self.progress.add(items=1, cases=properties.get("cases", 0), failures=properties.get("failures", 0))
         if self._reporter is None or self._reporter.verbosity != 0:
             return

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.causes.priority import model_use
-from harness.core.documents import count
+from harness.core.text import count
 from harness.plan.options import UsageProblem
 from harness.plan.unit import Unit
 

@@ -31,9 +31,9 @@ from harness.compare.diagnosis import (
 from harness.compare.drawn import draws
 from harness.compare.verdict import BACKEND, UNKNOWN, Outcome, Stage
 from harness.convert.converter import Converter
-from harness.core.documents import one_line
 from harness.core.program import Program, is_program
 from harness.core.route import Route
+from harness.core.text import one_line
 from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.run_case import StartedRoute

@@ -23,7 +23,7 @@ from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import BY_PASS, diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
-from harness.compare.output_comparison import VALUES
+from harness.compare.problem_kinds import VALUES
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import Invocation

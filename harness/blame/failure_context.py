@@ -17,21 +17,22 @@ import onnx
 from harness.blame.testimony import Failure
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding
-from harness.compare.drawn import draws, same_kind
+from harness.compare.drawn import draws, fail_alike
 from harness.compare.judge import CLOSE, Evidence, Mask
 from harness.compare.nearness import tolerance_of
-from harness.compare.output_comparison import OutputComparison, elements_of_kind, kind_of
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.problem_kinds import elements_of_kind, name_problem
 from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.convert.converter import Converter, HasUnoptimised, find_converter
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.convert.transform import tolerance_along
-from harness.core.documents import describe_error
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.program import is_composed
 from harness.core.tensors import build_tensor
+from harness.core.text import describe_error
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
 from harness.pipeline.loaded_models import LoadedModels
@@ -386,7 +387,7 @@ class FailureContext:
             return wrong
         wide = expected.astype(np.float64), got.astype(np.float64)
         with np.errstate(all="ignore"):
-            return elements_of_kind(kind_of(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
+            return elements_of_kind(name_problem(self.judge, self.reference, output, wrong, *wide), wrong, *wide)
 
     @cached_property
     def structure(self) -> Structure:
@@ -489,7 +490,7 @@ class FailureContext:
         if draws(self.judge):
             arguments = self.reference.arguments
             ours, theirs = (Evidence(arguments, expected, some) for some in (outputs, answer))
-            return same_kind(self.judge, ours, theirs)
+            return fail_alike(self.judge, ours, theirs)
         asked = self.wrong if answer is self.got else self._in_question(answer)
         return all(
             bool(_is_rather(o[w], a[w], e[w]).all())

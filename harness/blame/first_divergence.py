@@ -30,11 +30,11 @@ from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasProgram
 from harness.convert.provenance import emitted
 from harness.core.described_tensor import describe_tensor
-from harness.core.documents import describe_error, first_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, TensorSpec
 from harness.core.route import Route
 from harness.core.tensors import build_tensors, output_tensors
+from harness.core.text import describe_error, first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.generate.operator_case import OPERATOR_CASES

@@ -23,7 +23,8 @@ import numpy as np
 from harness.blame.decide import SPECIALISED
 from harness.compare import diagnosis, elements
 from harness.compare.diagnosis import Detail, Diagnosis
-from harness.compare.output_comparison import NAN_POSITIONS, OVERFLOW, OutputProblem
+from harness.compare.output_comparison import OutputProblem
+from harness.compare.problem_kinds import NAN_POSITIONS, OVERFLOW
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_sources import ConversionFunction
@@ -338,7 +339,7 @@ def _function(facts: FailureFacts, packet: str = "") -> Place:
     is_before_graph = facts.stage in (Stage.REFERENCE, Stage.CONVERT)
     if function is None and (is_before_graph or not find_converter(facts.converter).decomposes):
         overload = f"{packet}.default" if packet else facts.overload
-        function = own_function(facts.converter, overload, of_complex="complex" in facts.call.conditions)
+        function = own_function(facts.converter, overload, is_complex="complex" in facts.call.conditions)
     return (
         _place_of(function)
         if function
@@ -389,7 +390,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
 
 
 #: What is said of single elements of a result, by which the algorithms of an operator may differ.
-_OF_ELEMENTS = diagnosis.OF_VALUES | {"loses-nan", "leaves-range"}
+_OF_ELEMENTS = diagnosis.VALUE_FAULTS | {"loses-nan", "leaves-range"}
 #: Rules of the decision table by which an optimiser is to blame.
 BY_PASS = frozenset({"graph-optimisation", "optimiser-breaks-graph"})
 #: Passes that do more than one thing.
@@ -405,7 +406,7 @@ def passes_of(facts: FailureFacts) -> str:
 def _own_fault(facts: FailureFacts) -> Fault:
     """What a comparison found, or the words of whoever refused."""
     if facts.problem is not None:
-        return Fault(diagnosis.OF_PROBLEM[facts.problem.kind])
+        return Fault(diagnosis.PROBLEM_FAULTS[facts.problem.kind])
     if facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         return Fault(str(facts.outcome), facts.words)
     return Fault("fails", facts.words)
@@ -420,7 +421,7 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
     if facts.rule in BY_PASS:
         # What a pass does to a graph is one thing, whatever elements it shows in.
         own = _own_fault(facts)
-        fault = Fault("values") if own.name in diagnosis.OF_VALUES else own
+        fault = Fault("values") if own.name in diagnosis.VALUE_FAULTS else own
         of_family = bool(_OF_ALL_KINDS.search(passes_of(facts)))
         return replace_symptom(fault, facts.family) if of_family else fault
     if facts.rule == SPECIALISED:
@@ -428,7 +429,7 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
     if blame == CONVERTER:
         return _of_converter(facts)
     own = _own_fault(facts)
-    if blame == PYTORCH and own.name in diagnosis.OF_VALUES:
+    if blame == PYTORCH and own.name in diagnosis.VALUE_FAULTS:
         return Fault("values")
     if blame == BACKEND and facts.problem is None and ort.missing_kernel(facts.words):
         return Fault("no-kernel")
@@ -492,7 +493,7 @@ def _of_model(facts: FailureFacts) -> Fault:
 def _of_result(facts: FailureFacts) -> Fault:
     """What is wrong with the elements or the shape of a result."""
     own = _own_fault(facts)
-    of_values = own.name in diagnosis.OF_VALUES
+    of_values = own.name in diagnosis.VALUE_FAULTS
     if facts.element == elements.DIGITS:
         # A result of float64 that is asked for of others must be computed in it. Where a part of the call has
         # no more digits than float32, that says nothing.

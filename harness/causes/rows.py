@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
+from harness.compare.case_problems import parse_problems
 from harness.compare.diagnosis import Detail
-from harness.compare.output_comparison import parse_problems
-from harness.core.documents import without_escapes
+from harness.core.text import strip_escapes
 from harness.record.dictionary_encoding import Numbers, numbered_column
 
 #: The column that says what else is wrong.
@@ -87,7 +87,7 @@ class CodedRows:
         rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
         for row in rows:
             if "message" in row:
-                row["message"] = without_escapes(row["message"])
+                row["message"] = strip_escapes(row["message"])
         return rows
 
     def holding(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:

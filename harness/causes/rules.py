@@ -49,9 +49,9 @@ class CauseFacts:
         return self.fault in _OF_ELEMENTS or self.fault in ("ignores-argument", "rests-on-open-question")
 
 
-_OF_ELEMENTS = diagnosis.OF_VALUES | {"leaves-range", "loses-nan", "as-exact-as-float32"}
+_OF_ELEMENTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan", "as-exact-as-float32"}
 #: Faults by which the algorithms of a place may differ.
-_OF_ALGORITHMS = diagnosis.OF_VALUES | {"leaves-range", "loses-nan"}
+_OF_ALGORITHMS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan"}
 
 
 @dataclass(frozen=True)

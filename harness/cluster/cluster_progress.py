@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import IO
 
 from harness.cluster.schedule import Attempt, AttemptReport, Counts, Schedule
-from harness.core.documents import count
+from harness.core.text import count
 from harness.present.session_lines import duration
 
 #: Seconds between lines, where one can be rewritten and where it cannot.

@@ -36,7 +36,7 @@ from harness.cluster.schedule import (
     cut,
 )
 from harness.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, planned_units
-from harness.core.documents import count
+from harness.core.text import count
 from harness.plan.options import UsageProblem
 from harness.plan.sharding import USUAL_EXAMPLES, usual_seconds
 from harness.present.terminal_summary import print_summary

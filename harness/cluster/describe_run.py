@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from harness.cluster.node_environment import Described, environment_here
-from harness.core.documents import as_json
+from harness.core.documents import to_json
 from harness.plan.pytest_session import pytest_main
 from harness.plan.unit import Unit
 from harness.record.run_info import DISTRIBUTIONS
@@ -66,7 +66,7 @@ def main() -> int:
         backends=tuple(dict.fromkeys(name for unit in units for name in unit.backends)),
         environment=environment_here(packages_behind()),
     )
-    Path(out).write_text(as_json(described), encoding="utf-8")
+    Path(out).write_text(to_json(described), encoding="utf-8")
     return status
 
 

@@ -22,7 +22,7 @@ import harness
 from harness.cluster.node_environment import Described, difference, environment_here
 from harness.cluster.schedule import AttemptOutcome, AttemptReport
 from harness.cluster.staged_run import ACCOUNT_FILE, ClusterPlan, StagedRun, read_account
-from harness.core.documents import of_json
+from harness.core.documents import parse_json
 from harness.record.layout import ResultsError, reason
 from harness.record.progress import completeness
 
@@ -42,7 +42,7 @@ def describe(arguments: Sequence[str], directory: str) -> tuple[int, str, Descri
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch:
         out, log = Path(scratch) / "described.json", Path(scratch) / "log"
         status = _run("describe_run", [str(out), *arguments], log, {}, directory)
-        described = of_json(Described, out.read_text(encoding="utf-8")) if out.is_file() else Described()
+        described = parse_json(Described, out.read_text(encoding="utf-8")) if out.is_file() else Described()
         return status, _last_line(log), described
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.cluster.staged_run import ShardAccount
-from harness.core.documents import as_json
+from harness.core.documents import to_json
 from harness.plan.pytest_session import pytest_main
 from harness.record.layout import reason
 
@@ -52,7 +52,7 @@ class _Accountant:
         """Write what is known by now."""
         account = ShardAccount(cases=self._cases, failures=self._failures, problem=self._problem)
         beside = self._file.with_suffix(".new")
-        beside.write_text(as_json(account), encoding="utf-8")
+        beside.write_text(to_json(account), encoding="utf-8")
         # Another process may be reading it.
         beside.replace(self._file)
         self._kept = time.monotonic()

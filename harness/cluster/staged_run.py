@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core.documents import as_json, of_json
+from harness.core.documents import parse_json, to_json
 from harness.record import layout
 from harness.record.archive.place import Location
 from harness.record.layout import ResultsError, reason
@@ -81,13 +81,13 @@ class StagedRun:
         if name not in self._location.files(self._below):
             return None
         try:
-            return of_json(ClusterPlan, self._location.read(name).decode())
+            return parse_json(ClusterPlan, self._location.read(name).decode())
         except ValueError as error:
             raise ResultsError(f"{self._location.named(name)} is damaged: {reason(error)}") from None
 
     def begin(self, plan: ClusterPlan) -> None:
         """Write the plan."""
-        self._location.write(as_json(plan), f"{self._below}/{_PLAN_FILE}")
+        self._location.write(to_json(plan), f"{self._below}/{_PLAN_FILE}")
 
     def publish(self, directory: Path, shard: int) -> str:
         """Put the record of a shard here; its name here. It counts once all of it is there."""
@@ -132,6 +132,6 @@ def planned_units(names: Iterable[str]) -> dict[str, str]:
 def read_account(directory: Path) -> ShardAccount:
     """What the process of a shard said; nothing where it was killed."""
     try:
-        return of_json(ShardAccount, (directory / ACCOUNT_FILE).read_text(encoding="utf-8"))
+        return parse_json(ShardAccount, (directory / ACCOUNT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return ShardAccount()

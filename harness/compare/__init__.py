@@ -1,1 +1,1 @@
-"""Which outputs are right, and what to call what became of a case."""
+"""Decide which outputs are right, and describe how a case ended."""

@@ -1,21 +1,18 @@
-"""A backend's outputs compared with PyTorch's: are they right, and how far are they apart?
+"""Compare a backend's outputs with PyTorch's: are they right, and how far apart are they?
 
-What complex arithmetic leaves open: the parts of a result of which an operand is infinite or NaN.
-
-A backend's outputs beside PyTorch's: are they right, and how far apart are they?
-
-Shapes and dtypes must agree; integers, booleans and whatever an operator moves or selects must be equal;
-what an operator computes in floating point is held to the rules of `harness.compare.nearness`.
+Shapes and dtypes must agree. Integers, booleans and elements that an operator only moves or selects must be equal.
+Numbers computed in floating point must satisfy the rules of `harness.compare.nearness`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from harness.compare.complex_results import WHY, undefined_parts
 from harness.compare.diagnosis import Difference
 from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
@@ -30,55 +27,24 @@ from harness.compare.nearness import (
     ulp,
 )
 from harness.compare.output_comparison import (
-    FLUSHED,
-    VALUES,
-    ZERO_SIGN,
     OutputComparison,
     OutputProblem,
     distinct,
-    elements_of_kind,
-    kind_of,
     merged,
 )
+from harness.compare.problem_kinds import FLUSHED, VALUES, ZERO_SIGN, elements_of_kind, name_problem
 from harness.compare.tolerances import Tolerance, needed_tolerance
 from harness.core.dtypes import PRECISION, Array
 
-WHY = (
-    "An operand of a complex product or quotient is infinite or NaN: which part of the result is infinite "
-    "and which is NaN, neither PyTorch's documentation nor ONNX says, and PyTorch's own kernels differ."
-)
-
-
-def open_parts(judge: Judge, arguments: Mapping[str, Any], expected: Array, got: Array) -> Mask | None:
-    """The parts of each result of an operand that is not finite, where PyTorch's is not finite and one of
-    the two results has a NaN; None for none.
-
-    Sums count, too: PyTorch's multiply by a complex `alpha`, be it 1. A part that is finite in both results
-    does not: nothing that is not finite went into it.
-    """
-    if judge.exact or not (judge.accumulates or judge.terms) or not expected.shape or expected.shape[-1] != 2:
-        return None
-    operands = [np.asarray(a) for a in arguments.values() if isinstance(a, np.ndarray | complex | float)]
-    if not any(map(np.iscomplexobj, operands)) or all(map(_is_finite, operands)):
-        return None
-    is_nan = (np.isnan(expected) | np.isnan(got)).any(-1, keepdims=True)
-    finite = np.isfinite(expected)
-    return is_nan & ~finite.all(-1, keepdims=True) & ~(finite & np.isfinite(got))
-
-
-def _is_finite(operand: Array) -> bool:
-    return operand.dtype.kind not in "fcV" or bool(np.isfinite(operand).all())
-
-
-#: How far from a half a real number up to 255 may be and still be rounded either way: float32 coordinates.
+#: A real number up to 255 may be this far from a half and be rounded either way, computed from float32 coordinates.
 _ROUNDING = 2.0**-6
 _OTHER = "another of several right answers"
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
-    """Judge the outputs that a backend gave in one case, in the order of PyTorch's.
+    """Judge the outputs of a backend for one case, given in the order of PyTorch's.
 
-    A wrong dtype or shape is the verdict on all outputs; wrong elements behind it are further problems.
+    If a dtype or shape is wrong, all elements count as wrong; wrong elements in the other outputs are further problems.
     """
     expected = oracle.expected
     total = sum(array.size for array in expected)
@@ -96,7 +62,7 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
         if e.shape != g.shape:
             structural.append(_differing("shape", i, list(e.shape), list(g.shape)))
     if structural:
-        return _structural([*structural, *_behind(judge, oracle, got, structural, unasked)], total)
+        return _structural([*structural, *_element_problems(judge, oracle, got, structural, unasked)], total)
     if not judge.rules and all(e.tobytes() == g.tobytes() for e, g in zip(expected, got, strict=True)):
         return OutputComparison(
             max_abs_error=0.0,
@@ -111,9 +77,9 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
 
 
 def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[Mask, ...]:
-    """The elements of each of `got` that `compare` finds wrong; all of an output of another shape or dtype.
+    """Return a mask for each of `got` that marks the elements that `compare` calls wrong.
 
-    There are as many outputs as PyTorch's.
+    All elements of an output with a wrong shape or dtype are marked. There must be as many outputs as PyTorch's.
     """
     expected = oracle.expected
     unasked = judge.unused_outputs(oracle.arguments) if judge.unused_outputs else frozenset()
@@ -142,17 +108,17 @@ def _structural(problems: Sequence[OutputProblem], total: int) -> OutputComparis
     return OutputComparison(problems=distinct(problems), mismatched_elements=total, total_elements=total)
 
 
-def _behind(
+def _element_problems(
     judge: Judge,
     oracle: Oracle,
     got: Sequence[Array],
     structural: Sequence[OutputProblem],
     unasked: Collection[int],
 ) -> Iterator[OutputProblem]:
-    """What is wrong with the elements of outputs of which some have a wrong dtype or shape."""
+    """Yield what is wrong with the elements of outputs, some of which have a wrong dtype or shape."""
     expected = oracle.expected
     shapeless = {i for problem in structural for i in problem.outputs if problem.kind == "shape"}
-    # A rule may look at several outputs.
+    # A rule may use several outputs, so it needs the right shape of all.
     barred = {*shapeless, *unasked, *(judge.rules if shapeless else ())}
     outputs = [i for i in range(len(expected)) if i not in barred]
     outputs = [i for i in outputs if (expected[i].dtype.kind == "c") == (got[i].dtype.kind == "c")]
@@ -165,22 +131,24 @@ def _behind(
 
 
 def _coarser(judge: Judge, dtype: str, expected: Array) -> tuple[Judge, Mask | None]:
-    """How to judge a result that came in `dtype` and has been cast: as one of that precision, like
-    `torch.testing.assert_close` without its check of dtypes; and elements that its range cannot hold."""
+    """Return how to judge a result that has been cast from `dtype`, and the elements outside that dtype's range.
+
+    It is judged at the precision of `dtype`, as by `torch.testing.assert_close` without its check of dtypes.
+    """
     wanted = str(expected.dtype)
     if PRECISION.get(dtype, 99) >= PRECISION.get(wanted, 0):
         return judge, None
     tolerance = tolerance_of(judge, dtype)
-    own = {**judge.tolerances, wanted: tolerance}
-    loose = replace(judge, exact=False, signed_zeros=False, tolerances=own, reason="the precision that it has")
+    tolerances = {**judge.tolerances, wanted: tolerance}
+    loose = replace(judge, exact=False, signed_zeros=False, tolerances=tolerances, reason="the precision that it has")
     beyond = np.abs(expected.astype(np.float64)) > largest_finite(dtype)
     return loose, np.asarray(beyond & np.isfinite(expected))
 
 
 def _compared(
-    judge: Judge, oracle: Oracle, got: Sequence[Array], outputs: Sequence[int], beside: Mask | None = None
+    judge: Judge, oracle: Oracle, got: Sequence[Array], outputs: Sequence[int], ignored: Mask | None = None
 ) -> list[OutputComparison]:
-    """The given outputs, all of the right shape and dtype; `beside` marks elements not to look at, too."""
+    """Compare some outputs, all of the right shape and dtype; `ignored` marks further elements to leave out."""
     expected, arguments = oracle.expected, oracle.arguments
     undefined = judge.undefined(arguments, expected) if judge.undefined else [None] * len(expected)
     unsettled = judge.unsettled(arguments, expected) if judge.unsettled else [None] * len(expected)
@@ -188,7 +156,7 @@ def _compared(
     parts = []
     for i in outputs:
         if i in judge.rules:
-            parts.append(_by_rule(judge, evidence, i))
+            parts.append(_apply_rule(judge, evidence, i))
             continue
         skip, open_ = undefined[i], unsettled[i]
         why = judge.unsettled.why if judge.unsettled else ""
@@ -199,8 +167,8 @@ def _compared(
             skip = open_ if skip is None else skip | open_
         else:
             open_ = None
-        if beside is not None:
-            skip = beside if skip is None else skip | beside
+        if ignored is not None:
+            skip = ignored if skip is None else skip | ignored
         part = _elementwise(judge, i, oracle, got[i], skip)
         left_out = undefined[i]
         if left_out is not None and left_out.any():
@@ -211,9 +179,9 @@ def _compared(
 
 
 def _open_parts(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> Mask | None:
-    """The parts of complex numbers that would be wrong if anybody knew what is right."""
+    """Mark the parts of complex numbers whose right value is undefined and that would be wrong otherwise."""
     expected = oracle.expected[output]
-    parts = open_parts(judge, oracle.arguments, expected, got)
+    parts = undefined_parts(judge, oracle.arguments, expected, got)
     if parts is None or not parts.any():
         return None
     with np.errstate(all="ignore"):
@@ -227,7 +195,7 @@ def _left_out(judge: Judge, why: str, e: Array, g: Array, mask: Mask) -> list[tu
 
 
 def _unlike(judge: Judge, e: Array, g: Array) -> Mask:
-    """Which elements are not PyTorch's but for the last places."""
+    """Mark the elements that differ from PyTorch's by more than the last places."""
     dtype = str(e.dtype)
     if dtype in PRECISION and not judge.exact:
         return ~tolerance_of(judge, dtype).accepts(e.astype(np.float64), g.astype(np.float64))
@@ -245,12 +213,12 @@ def _unsettled(why: str, output: int, e: Array, g: Array, open_: Mask, skip: Mas
     return OutputComparison(problems=(problem,), mismatched_elements=int(wrong.sum()))
 
 
-def _by_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
+def _apply_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparison:
     rule, expected, got = judge.rules[output], evidence.expected[output], evidence.got[output]
     if isinstance(rule, DistributionTest):
-        placing = rule.place(evidence, output)
-        wrong, why = placing.wrong, "drawn at random"
-        problem = _drawn(placing, got, output) if wrong.any() else None
+        fit = rule.place(evidence, output)
+        wrong, why = fit.wrong, "drawn at random"
+        problem = _random_problem(fit, got, output) if wrong.any() else None
     else:
         wrong, why = rule(evidence, output), _OTHER
         problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
@@ -278,7 +246,7 @@ def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Ma
         if skip is not None:
             finite = finite & ~skip
         if wrong.any():
-            problem = kind_of(judge, oracle, output, wrong, e, g)
+            problem = name_problem(judge, oracle, output, wrong, e, g)
         elif wrong_zero.any():
             problem, wrong = ZERO_SIGN, wrong_zero
         errors = difference[finite]
@@ -305,8 +273,7 @@ def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Ma
 def _wrong(
     judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None
 ) -> tuple[Mask, Mask, Excuses]:
-    """The wrong elements of a floating output, those of which only the sign of the zero is wrong, and excuses
-    of others."""
+    """Return the wrong elements of a floating output, the zeros whose sign is wrong, and the excuses of others."""
     excused: Excuses = {}
     if judge.exact:
         right = (g == e) | (np.isnan(g) & np.isnan(e))
@@ -316,9 +283,9 @@ def _wrong(
     other = _other(judge, oracle, output) if wrong.any() else None
     if other is not None:
         tolerance = Tolerance(0.0, 0.0) if judge.exact else summed_tolerance(judge, oracle, output)
-        found = wrong & _is_near(other.astype(np.float64), g, tolerance, term_magnitudes(judge, oracle, output))
-        wrong = wrong & ~found
-        number = int((found if skip is None else found & ~skip).sum())
+        accepted = wrong & _is_near(other.astype(np.float64), g, tolerance, term_magnitudes(judge, oracle, output))
+        wrong = wrong & ~accepted
+        number = int((accepted if skip is None else accepted & ~skip).sum())
         excused = {**excused, _OTHER: number} if number else excused
     wrong_zero = np.zeros_like(wrong)
     if judge.exact or judge.signed_zeros:
@@ -328,7 +295,7 @@ def _wrong(
 
 
 def _is_near(other: Array, g: Array, tolerance: Tolerance, magnitude: Array | None) -> Mask:
-    """Which elements are another right answer, up to roundings of its terms."""
+    """Mark the elements that are near another right answer, up to roundings of its terms."""
     near = tolerance.accepts(other, g)
     if magnitude is not None:
         near = near | (np.isfinite(other) & (np.abs(g - other) <= tolerance.allowed(magnitude)))
@@ -336,7 +303,7 @@ def _is_near(other: Array, g: Array, tolerance: Tolerance, magnitude: Array | No
 
 
 def _other(judge: Judge, oracle: Oracle, output: int) -> Array | None:
-    """Another right answer for each element."""
+    """Return another right answer for each element; None if there is none."""
     return judge.alternatives(oracle.arguments, oracle.expected)[output] if judge.alternatives else None
 
 
@@ -353,7 +320,7 @@ def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask 
         error = float(apart.max()) if apart.size else None
     problem = None
     if wrong.any():
-        # A comparison with zero, say, of a subnormal number that was taken for one.
+        # A comparison with zero, for instance, of a subnormal number that was flushed to zero.
         flushed = None if oracle.flushed is None else oracle.flushed[output]
         is_flushed = flushed is not None and flushed.shape == got.shape and (flushed == got)[wrong].all()
         problem = _first(FLUSHED if is_flushed else VALUES, wrong, expected, got, output)
@@ -367,7 +334,7 @@ def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask 
 
 
 def _unequal(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> Mask:
-    """The wrong elements of an output that is not floating."""
+    """Mark the wrong elements of an output that is not floating."""
     expected = oracle.expected[output]
     wrong = np.asarray(expected != got)
     if judge.exact_reals is not None and expected.dtype.kind in "iu" and wrong.any():
@@ -380,19 +347,19 @@ def _unequal(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask |
 
 
 def _differing(kind: str, output: int, expected: Any, got: Any) -> OutputProblem:
-    """Outputs that differ in their dtype or shape."""
+    """Return the problem of outputs that differ in their dtype or shape."""
     detail = f"output {output}: expected {expected}, got {got}"
     difference = Difference(output, expected=str(expected), got=str(got))
     return OutputProblem(kind, detail, (output,), expected=expected, got=got, difference=difference)
 
 
-def _drawn(placing: Fit, got: Array, output: int) -> OutputProblem:
-    """Numbers drawn at random that cannot be, or are spread in another way."""
-    return OutputProblem(VALUES, placing.said(got, output), (output,), difference=Difference(output))
+def _random_problem(fit: Fit, got: Array, output: int) -> OutputProblem:
+    """Return the problem of random numbers that are impossible or have the wrong distribution."""
+    return OutputProblem(VALUES, fit.message(got, output), (output,), difference=Difference(output))
 
 
 def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> OutputProblem:
-    """Wrong elements, of which the first is shown."""
+    """Return the problem of wrong elements, of which the first is shown."""
     place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
     where = f"[{','.join(str(int(i)) for i in place)}]" if place else ""
     e, g = expected[place], got[place]
@@ -409,6 +376,6 @@ def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> 
 
 
 def _number(element: Any) -> Any:
-    """An element as a Python number; one of bfloat16 has no such by itself."""
+    """Return an element as a Python number; bfloat16 has no `item` that gives one."""
     number = element.item() if hasattr(element, "item") else element
     return number if isinstance(number, bool | int | float) else float(number)

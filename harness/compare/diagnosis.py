@@ -1,8 +1,8 @@
-"""A diagnosis: whose defect a failure is, where it is and what is wrong there.
+"""A diagnosis: which component a failure is a defect of, where the defect is, and what is wrong there.
 
-A `Testimony` holds the answer of a witness: its role, its finding, a statement and named facts. A `Diagnosis` holds the
-component to blame, the rule that decided, the place, the fault and all testimonies. Faults are a closed set of stable
-ids. Everything here is data; `harness.present.evidence` makes the sentences.
+A `Testimony` is the answer of one witness: its role, its finding, a statement and named facts. A `Diagnosis` adds the
+blamed component, the rule that decided, the place and the fault. Faults are a closed set of stable ids. Everything here
+is data; `harness.present.evidence` turns it into sentences.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any
 
-from harness.core.documents import as_data, of_data
+from harness.core.documents import parse_data, to_data
 
-#: What a comparison finds wrong with elements.
-OF_VALUES = frozenset({"values", "nan-positions", "infinities", "sign-of-zero"})
-#: What is wrong with the shape of a result.
-OF_SHAPE = frozenset({"shape", "unfit-shapes", "too-few-dimensions", "too-many-dimensions", "emptied"})
-#: Of a backend's kernel, by its operator's definition.
-OF_KERNEL = frozenset(
+#: Faults of elements, as a comparison finds them.
+VALUE_FAULTS = frozenset({"values", "nan-positions", "infinities", "sign-of-zero"})
+#: Faults of a result's shape.
+SHAPE_FAULTS = frozenset({"shape", "unfit-shapes", "too-few-dimensions", "too-many-dimensions", "emptied"})
+#: Faults of a backend's kernel, measured by the operator's definition.
+KERNEL_FAULTS = frozenset(
     {
         *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
         *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
@@ -29,8 +29,8 @@ OF_KERNEL = frozenset(
         *("wrong-numbers", "number-of-results", "inaccurate"),
     }
 )
-#: Of a converter.
-OF_CONVERTER = frozenset(
+#: Faults of a converter.
+CONVERTER_FAULTS = frozenset(
     {
         *("no-conversion", "computes-in-another-dtype", "larger-dtype", "undefined-dtype", "loses-nan"),
         *(
@@ -47,16 +47,16 @@ OF_CONVERTER = frozenset(
 )
 FAULTS = frozenset(
     {
-        *(*OF_VALUES, *OF_SHAPE, *OF_KERNEL, *OF_CONVERTER),
-        # Of any: the specification leaves it open; a runtime or exporter says it in words of its own, which
-        # `Detail.symptom` has; an ending without words.
+        *(*VALUE_FAULTS, *SHAPE_FAULTS, *KERNEL_FAULTS, *CONVERTER_FAULTS),
+        # Faults of any component: left open by the specification; an error whose text is in `Detail.symptom`; an
+        # ending without an error message.
         *("left-open", "fails", "no-kernel", "dtype", "count", "crash", "timeout"),
     }
 )
 
-#: What `harness.compare.output_comparison` calls a problem → its fault. Small numbers that become zero are wrong
-#: like others, and large ones that become infinite like infinities.
-OF_PROBLEM = {
+#: Kind of problem (`harness.compare.problem_kinds`) → fault. Small numbers flushed to zero count as wrong values, and
+#: numbers that overflow as infinities.
+PROBLEM_FAULTS = {
     "number of outputs": "count",
     "dtype": "dtype",
     "shape": "shape",
@@ -72,28 +72,25 @@ OF_PROBLEM = {
 class Finding(StrEnum):
     """What a witness found.
 
-    Of something else that computes the same call: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's
-    answer; `OTHER`, a third one; `REFUSES`, an error; `LACKS`, an admitted gap.
+    Another computation of the same call gives: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's answer;
+    `OTHER`, a third answer; `REFUSES`, an error; `LACKS`, a declared gap.
 
-    Of the model: `VALID`, `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` and `SAME`. Of its
-    precision, of an argument that it ignores or a result that it has as a constant: `SAME`, that explains the
-    failing backend's answer.
+    The model is `VALID` or `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` or `SAME`. Its precision, an
+    argument that it ignores, or a constant result explain the failing backend's answer: `SAME`.
 
-    Of PyTorch: `CONFIRMS`, another way of its own gives its answer; `CONTRADICTS`, another way gives the
-    backend's answer, or a different one each time; `INEXACT`, it is itself far from the truth, as is the
-    backend.
+    PyTorch: `CONFIRMS`, another computation by PyTorch gives its answer; `CONTRADICTS`, another computation gives the
+    backend's answer, or answers vary; `INEXACT`, PyTorch is itself far from the truth, as is the backend.
 
-    Of the specification: `OPEN`, the failure is in what it leaves open; `SETTLED`, in what it decides
-    otherwise than the graph assumes; `INVENTED`, in what it leaves open and the graph alone asks.
+    The specification: `OPEN`, it leaves the failing aspect undefined; `SETTLED`, it defines it differently than the
+    graph assumes; `INVENTED`, it leaves it undefined and only the graph depends on it.
 
-    Of the graph's nodes, on the backend's own inputs: `WRONG`, one gives what its definition does not, and
-    with the definition's result the failure is gone; `RIGHT`, one by one they give PyTorch's answer; `SAME`,
-    each is right and the failing backend's answer follows; `SHAPE_OR_DTYPE`, the same where a shape or dtype
-    is wrong, or where a node fails and the shape would be wrong; `OPEN`, the specification leaves the wrong
-    one's result open; `VALID`, the one that fails is valid; `INVALID`, it is not.
+    The graph's nodes, on the backend's own inputs: `WRONG`, one violates its definition, and the definition's result
+    removes the failure; `RIGHT`, node by node they give PyTorch's answer; `SAME`, each is right and together they give
+    the failing backend's answer; `SHAPE_OR_DTYPE`, the same for a wrong shape or dtype, or for a failing node whose
+    shape would be wrong; `OPEN`, the specification leaves the wrong node's result undefined; `VALID` or `INVALID`, the
+    failing node.
 
-    Of the witness itself, which decides nothing: `DIED`, it crashed while being asked; `RAISED`, it raised an
-    exception.
+    The witness itself, without effect on the decision: `DIED`, it crashed; `RAISED`, it raised an exception.
     """
 
     RIGHT = "right"
@@ -115,46 +112,45 @@ class Finding(StrEnum):
     RAISED = "raised"
 
 
-#: Facts of a diagnosis of a program: the overload of a call that fails by itself as the program does, or how many calls
-#: the program has where none does, and how many of them fail otherwise or cannot be run by themselves.
+#: Facts about a program: the overload of a call that fails alone as the program does; else the number of calls, and how
+#: many of them fail differently or cannot run alone.
 CALL_ALONE, COMPOSED, OTHERWISE = "call_alone", "composed", "otherwise"
-#: Facts of a diagnosis of a model's wrong result: the first value that departs from PyTorch's, as
-#: `harness.blame.first_divergence.Divergence.to_data` has it, or why it is unknown.
+#: Facts about a model's wrong result: the first value that departs from PyTorch's, in the form of
+#: `harness.blame.first_divergence.Divergence.to_data`, or why it is unknown.
 DIVERGENCE, NO_DIVERGENCE = "divergence", "no_divergence"
 
 
 class Role(StrEnum):
-    """What kind of witness speaks; the decision table of `harness.blame.decide` is in these words."""
+    """The kind of a witness; the decision table of `harness.blame.decide` is written in these terms."""
 
     ALONE = "alone"
-    """The failing backend again, on the one case without the rest of its batch."""
+    """The failing backend again, on the case without the rest of its batch."""
     NODES = "nodes"
     """The definitions of the graph's operators, node by node."""
     PROGRAM = "program"
-    """PyTorch on the program that the exporter translates, decomposed."""
+    """PyTorch on the decomposed program that the exporter translates."""
     RUNTIME = "runtime"
     """Another backend on the same model."""
     PLAIN = "plain"
-    """The failing backend with its graph optimisations off, on the same model."""
+    """The failing backend on the same model without graph optimisations."""
     MODEL = "model"
     """The ONNX checker and shape inference."""
     UNOPTIMISED = "unoptimised"
     """The failing backend on the export before the exporter's optimiser."""
     EMISSION = "emission"
-    """The functions of the converter that ran, and the nodes that each emitted."""
+    """The converter's functions that ran, and the nodes that each emitted."""
     PASS = "pass"
-    """An optimiser, the runtime's or the exporter's, without single passes."""
+    """The optimiser of the runtime or the exporter, with single passes left out."""
     CONVERTER = "converter"
     """The failing backend on another converter's export."""
     PYTORCH = "pytorch"
-    """PyTorch's own kernels, asked in another way."""
+    """PyTorch's own kernels, called in another way."""
     OPERATOR = "operator"
-    """The call, which is that of an operator of ONNX's own."""
+    """The call itself, which is one of an ONNX operator."""
     LOWERED = "lowered"
-    """PyTorch's kernels on the program that a converter hands over to its runtime; of artefacts that are no ONNX
-    models, all of which have this witness."""
+    """PyTorch's kernels on the program that a converter passes to its runtime; for all artefacts other than ONNX."""
     DECOMPOSITION = "decomposition"
-    """PyTorch's own definition of the operator by simpler ones."""
+    """PyTorch's definition of the operator in terms of simpler ones."""
     META = "meta"
     """PyTorch's shape and dtype rules, which run no kernel."""
     FLOAT64 = "float64"
@@ -162,11 +158,11 @@ class Role(StrEnum):
     SPECIFICATION = "specification"
     """The text of the ONNX operators."""
     NARROWED = "narrowed"
-    """The graph, held against the precision that the call has."""
+    """The precision in which the graph computes, compared with the call's."""
     IGNORED = "ignored"
     """PyTorch on the call without one of its arguments."""
     CONSTANT = "constant"
-    """The graph, which has the result as a constant."""
+    """The graph, whose result is a constant."""
     ABSENT = "absent"
     """A witness that raised an exception."""
 
@@ -176,12 +172,12 @@ class Testimony:
     """What one witness found.
 
     Attributes:
-        role: What kind of witness it is.
-        finding: What it found; with the role, all that the decision table looks at.
-        statement: Which sentence it is for people: a key of `harness.present.evidence.SENTENCES`.
-        facts: What the sentence and the place of the defect need, by name: plain JSON values.
-        independent: Whether the witness shares no engine with the failing backend. Agreement of one that does
-            says nothing.
+        role: The kind of the witness.
+        finding: What it found. The decision table uses only the role and the finding.
+        statement: The sentence that describes it: a key of `harness.present.evidence.SENTENCES`.
+        facts: Named JSON values that the sentence and the search for the place need.
+        independent: Whether the witness shares no engine with the failing backend; if it does, its agreement proves
+            nothing.
     """
 
     role: Role
@@ -195,12 +191,12 @@ class Testimony:
 
 @dataclass(frozen=True)
 class Detail:
-    """What tells root causes at one place with one fault apart, or unites them; typed, few distinct values.
+    """What distinguishes root causes with the same place and fault; few distinct values.
 
     Attributes:
-        symptom: The argument that is ignored, the node that has no such dtype, or the normalised words of an
-            exporter or runtime where nothing else explains a failure.
-        choice: Which of the place's algorithms the call asks for: ``rounding_mode=floor``.
+        symptom: The ignored argument, the node that lacks a dtype, or the normalised message of an exporter or runtime
+            if nothing else explains a failure.
+        choice: The argument that selects one of the place's algorithms: ``rounding_mode=floor``.
         element: The kind of the wrong element, one of `harness.compare.elements`.
     """
 
@@ -210,29 +206,29 @@ class Detail:
 
     @property
     def text(self) -> str:
-        """The detail as JSON without what is empty, as the record has it; "" for nothing."""
-        given = {name: value for name, value in as_data(self).items() if value}
+        """The detail as JSON without empty fields, as recorded; "" if all are empty."""
+        given = {name: value for name, value in to_data(self).items() if value}
         return json.dumps(given) if given else ""
 
     @classmethod
     def from_text(cls, text: str) -> Detail:
-        """What `text` gave."""
+        """Return the detail that `text` gave."""
         return _detail(text)
 
 
 @lru_cache(maxsize=10_000)
 def _detail(text: str) -> Detail:
-    return of_data(Detail, json.loads(text)) if text else Detail()
+    return parse_data(Detail, json.loads(text)) if text else Detail()
 
 
 @dataclass(frozen=True)
 class Difference:
-    """The first thing that is wrong with outputs, as scripts and pages show it.
+    """The first difference between outputs, as scripts and pages show it.
 
     Attributes:
-        output: Index of the output; None where the number of outputs is wrong.
-        element: Its index in the output; () for a scalar, a dtype or a shape.
-        expected: PyTorch's number, dtype, shape or count, as text; "" where no one value is right.
+        output: Index of the output; None if the number of outputs is wrong.
+        element: Index of the element in the output; () for a scalar, a dtype or a shape.
+        expected: PyTorch's number, dtype, shape or count, as text; "" if several values are right.
         got: The backend's.
     """
 
@@ -244,25 +240,25 @@ class Difference:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Whose defect a failure is, where it is and what is wrong there.
+    """Which component a failure is a defect of, where the defect is, and what is wrong there.
 
-    The table decides the blame by what witnesses found; the place and the fault are added after that.
+    The decision table chooses the blame from the testimony; the place and the fault are added afterwards.
 
     Attributes:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
-        rule: The row of the decision table that decided, a stable id: ``optimiser-breaks-graph``.
-        facts: What the sentence of the rule needs, by name.
+        rule: The stable id of the row of the decision table that decided: ``optimiser-breaks-graph``.
+        facts: Named values that the rule's sentence needs.
         testimony: What all witnesses found, the most telling first.
-        inherited_from: The case that was examined in place of this one, which fails in the same way; "" where
-            this one was examined.
-        call: Of a program or a model, the call that fails by itself, as JSON; "" where none does. Not recorded.
-        component: Whose code is wrong: ``torchlib``, ``TorchScript``, ``dynamo``, ``ort-cpu``, ``PyTorch``,
-            ``ONNX``, or ``rule`` for a user's conversion function.
-        place: What of theirs: a function, a kernel, a pass, an operator.
-        file: Of a function, relative to the folder of its package; "" where there is none.
-        fault: What is wrong there, one of `harness.compare.diagnosis.FAULTS`.
-        detail: What else tells the root cause.
-        difference: What is wrong with the outputs; None where none were compared.
+        inherited_from: Id of the case that was examined instead, because it fails in the same way; "" if this case was
+            examined.
+        call: The call of a program or model that fails alone, as JSON; "" if none does. Not recorded.
+        component: The component that has the defect: ``torchlib``, ``TorchScript``, ``dynamo``, ``ort-cpu``,
+            ``PyTorch``, ``ONNX``, or ``rule`` for a user's conversion function.
+        place: The function, kernel, pass or operator of the component.
+        file: The function's file, relative to its package's folder; "" if the place is not a function.
+        fault: What is wrong there, one of `FAULTS`.
+        detail: What distinguishes root causes with the same place and fault.
+        difference: The first difference between the outputs; None if none were compared.
     """
 
     blame: str
@@ -280,28 +276,27 @@ class Diagnosis:
 
     @property
     def json(self) -> str:
-        """What the columns of the record do not say: the difference, the rule's facts, testimonies, inheritance."""
-        data = as_data(self)
+        """The parts that have no column of their own in the record: difference, facts, testimony, inheritance."""
+        data = to_data(self)
         kept = {name: data[name] for name in ("rule", "file", "difference", "facts", "testimony", "inherited_from")}
         return json.dumps({name: value for name, value in kept.items() if value}, default=str)
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Diagnosis | None:
-        """The diagnosis in a row of the record; None in one of an earlier version, or of a pass.
+        """Return the diagnosis in a row of the record; None for a pass, or if an early version wrote the row.
 
         Args:
-            row: With the columns ``blame``, ``component``, ``place``, ``fault``, ``detail`` and
-                ``diagnosis``.
+            row: A row with the columns ``blame``, ``component``, ``place``, ``fault``, ``detail`` and ``diagnosis``.
         """
         if not row["diagnosis"]:
             return None
-        told = json.loads(row["diagnosis"])
+        recorded = json.loads(row["diagnosis"])
         columns = {name: row[name] for name in ("blame", "component", "place", "fault")}
         detail = json.loads(row["detail"]) if row["detail"] else {}
-        return of_data(cls, {"rule": "", **told, **columns, "detail": detail})
+        return parse_data(cls, {"rule": "", **recorded, **columns, "detail": detail})
 
 
 def recorded_difference(diagnosis: str) -> Difference:
-    """The difference in a column ``diagnosis``; an empty one where no outputs were compared."""
-    found = json.loads(diagnosis).get("difference") if diagnosis else None
-    return of_data(Difference, found) if found else Difference()
+    """Return the difference in the column ``diagnosis``; an empty one if no outputs were compared."""
+    difference = json.loads(diagnosis).get("difference") if diagnosis else None
+    return parse_data(Difference, difference) if difference else Difference()

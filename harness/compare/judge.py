@@ -1,4 +1,4 @@
-"""Which outputs of an operator are right, as an operator case states it."""
+"""Which outputs of an operator are right, as its operator case states it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a rule may look at.
+    """What a rule may use.
 
     Attributes:
-        arguments: Schema name → the value that was passed, tensors as NumPy arrays.
+        arguments: The arguments by schema name, tensors as NumPy arrays.
         expected: PyTorch's outputs.
-        got: The backend's outputs; each has the shape and dtype of its expected one.
+        got: The backend's outputs; each has the shape and dtype of the expected one.
     """
 
     arguments: Mapping[str, Any]
@@ -30,33 +30,34 @@ class Evidence:
     got: Sequence[Array]
 
 
-#: Decides one output: True where an element is wrong. Shape: that of the output.
+#: Marks the wrong elements of one output. Shape: that of the output.
 OutputRule: TypeAlias = Callable[[Evidence, int], Mask]
 
 
 def anything(evidence: Evidence, output: int) -> Mask:
-    """The output rule for uninitialised values: only shape and dtype count."""
+    """Accept all values: the rule for uninitialised outputs, of which only shape and dtype count."""
     return np.zeros(evidence.got[output].shape, dtype=bool)
 
 
-#: Marks elements of each output, from the arguments and PyTorch's outputs; None for an output without any.
+#: Marks elements of each output, given the arguments and PyTorch's outputs; None for an output without marks.
 Marks: TypeAlias = Callable[[Mapping[str, Any], Sequence[Array]], Sequence["Mask | None"]]
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """Marks, with what they excuse, for the record.
+    """Marks and the reason for them, for the record.
 
     Attributes:
-        why: A few words for elements that are not compared, as in "a float that the integer cannot hold";
-            a sentence for elements whose result is unsettled.
+        why: For elements that are not compared a phrase, such as "a float that the integer cannot hold"; for elements
+            whose result is unsettled a sentence.
+        marks: The marks.
     """
 
     why: str
     marks: Marks
 
     def __call__(self, arguments: Mapping[str, Any], expected: Sequence[Array]) -> Sequence[Mask | None]:
-        """As any `Marks`; a mark of a complex number is one of both its parts."""
+        """Mark elements, as any `Marks` does; the mark of a complex number applies to both parts."""
         marks = self.marks(arguments, expected)
         return [
             np.stack([mask, mask], -1) if mask is not None and (*mask.shape, 2) == array.shape else mask
@@ -68,41 +69,37 @@ class Allowance:
 class Judge:
     """How to compare a backend's outputs with PyTorch's.
 
-    Whatever the judge, shapes, dtypes, and the positions of NaN and infinities must agree, and
-    integers and booleans must be equal.
+    Under every judge, shapes, dtypes and the positions of NaN and infinities must agree, and integers and booleans must
+    be equal.
 
     Attributes:
-        exact: Floating-point elements must be equal too (data movement, selection). Implies
-            `signed_zeros`.
-        signed_zeros: +0 and −0 differ. For operators whose zero IEEE 754 or PyTorch defines.
-        accumulates: Each output is a sum of products of inputs (a reduction, a product of
-            matrices, a convolution), so that its rounding error scales with the sum of the terms'
-            magnitudes, not with the result: see `harness.compare.comparison`.
-        terms: For an operator that accumulates and also subtracts or scales, so that the call on absolute
-            inputs does not give it: the sum of the terms' magnitudes, in float64, from the arguments,
-            whose tensors come as float64 or complex128. Of several outputs, a tuple. Of a complex output the
-            modulus, for both parts.
-        tolerances: dtype → tolerance in place of the default, with `reason`.
+        exact: Floating-point elements must be equal too (data movement, selection). Implies `signed_zeros`.
+        signed_zeros: +0 and −0 differ. For operators whose zero is defined by IEEE 754 or PyTorch.
+        accumulates: Each output is a sum of products of inputs (a reduction, a matrix product, a convolution), so that
+            its rounding error scales with the sum of the terms' magnitudes instead of the result: see
+            `harness.compare.nearness`.
+        terms: The sum of the terms' magnitudes, in float64, as a function of the arguments, whose tensors are float64
+            or complex128. For operators that accumulate but also subtract or scale, so that the call on absolute inputs
+            does not give it. A tuple for several outputs; the modulus for both parts of a complex output.
+        tolerances: dtype → tolerance that replaces the default, justified by `reason`.
         reason: Why the tolerances differ.
-        rules: Output index → a rule that accepts exactly the right answers, for operators that
-            have several (unstable sort, ties of top-k, random, empty).
-        undefined: Marks, per output, elements that PyTorch or C++ leave undefined (a float out of
-            range cast to an integer); they are not compared, and counted where they differ. An `Allowance`
-            says why.
-        unsettled: Marks elements for which no text says what is right, although PyTorch's kernels compute
-            the same for them wherever they run (an integer that overflows). They are compared; a difference
-            in them is nobody's, and recorded as the specification's.
-        exact_reals: For integers that stand for rounded reals, as pixels do: these reals, from the arguments. A
-            neighbour of PyTorch's integer is right, too, where it is the real number rounded, ties as it may.
-        alternatives: Another right answer for each element of an output, in its dtype, where documentation and
-            kernel compute otherwise; PyTorch's where there is none, None for an output without any.
-        unused_outputs: Outputs that the arguments do not ask for, so that not even their shape is compared.
-        of_complex: Of calls with complex tensors, where they are judged otherwise. IEEE 754 defines no
-            complex arithmetic, so that neither sign of a zero is wrong there.
-        coordinates: Names of tensor arguments whose numbers are places measured from the middle of a range, so that
-            what is computed from them is rounded as numbers of at least one are.
-        reads_layout: The result depends by definition on how the inputs lie in memory (`as_strided`), so
-            that PyTorch does not contradict itself where it differs for row-major copies of them.
+        rules: Output index → a rule that accepts exactly the right answers, for operators with several of them
+            (unstable sort, ties of top-k, random, empty).
+        undefined: Marks elements that PyTorch or C++ leaves undefined (a float out of range cast to an integer). They
+            are not compared, but counted if they differ. An `Allowance` also gives the reason.
+        unsettled: Marks elements whose right value no text defines, although PyTorch's kernels agree wherever they run
+            (an integer that overflows). They are compared, and a difference is blamed on the specification.
+        exact_reals: For integers that are rounded reals, such as pixels: these reals, as a function of the arguments.
+            A neighbour of PyTorch's integer is then right as well if it is the real rounded, ties either way.
+        alternatives: Another right answer for each element of an output, in its dtype, for operators whose documented
+            formula differs from the kernel; PyTorch's element where there is none, None for an output without any.
+        unused_outputs: Outputs that the arguments do not request; not even their shapes are compared.
+        complex_judge: The judge of calls with complex tensors, if it differs. IEEE 754 defines no complex arithmetic,
+            so either sign of a zero is right there.
+        coordinates: Names of tensor arguments that are positions relative to the middle of a range; what is computed
+            from them has the rounding errors of numbers of at least one.
+        reads_layout: The result depends by definition on the memory layout of the inputs (`as_strided`), so PyTorch
+            does not contradict itself if it differs for row-major copies.
     """
 
     exact: bool = False
@@ -117,37 +114,37 @@ class Judge:
     exact_reals: Callable[[Mapping[str, Any]], Array] | None = None
     alternatives: Callable[[Mapping[str, Any], Sequence[Array]], Sequence[Array | None]] | None = None
     unused_outputs: Callable[[Mapping[str, Any]], frozenset[int]] | None = None
-    of_complex: Judge | None = None
+    complex_judge: Judge | None = None
     coordinates: frozenset[str] = frozenset()
     reads_layout: bool = False
 
     def __post_init__(self) -> None:
         if self.tolerances and not self.reason:
-            raise ValueError("a tolerance of one's own needs its reason")
+            raise ValueError("tolerances need a reason")
 
     def restricted_to(self, outputs: Collection[int], count: int) -> Judge:
-        """The same for some of `count` outputs, all if none is named, as if the others were unused."""
+        """Return a judge for some of `count` outputs that treats the others as unused; itself if `outputs` is empty."""
         if not outputs:
             return self
         others, before = frozenset(range(count)).difference(outputs), self.unused_outputs
         return replace(self, unused_outputs=lambda arguments: others | (before(arguments) if before else frozenset()))
 
     def allowing(self, tolerance: Tolerance | None) -> Judge:
-        """Return the same judge with one tolerance for every floating dtype, in place of all others; None for none."""
+        """Return a judge with one tolerance for every floating dtype; itself for None."""
         if tolerance is None:
             return self
         return replace(self, tolerances=dict.fromkeys(PRECISION, tolerance), reason="asked for")
 
     @property
     def without_unsettled(self) -> Judge:
-        """The same without a look at what is unsettled."""
+        """The judge with unsettled elements left out of the comparison."""
         if self.unsettled is None:
             return self
         both = [marks for marks in (self.undefined, self.unsettled) if marks is not None]
 
         def marks(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-            found = [mask(arguments, expected) for mask in both]
-            return [_either(masks) for masks in zip(*found, strict=True)]
+            masks_by_kind = [mask(arguments, expected) for mask in both]
+            return [_either(masks) for masks in zip(*masks_by_kind, strict=True)]
 
         return replace(self, undefined=marks, unsettled=None)
 
@@ -157,17 +154,17 @@ def _either(masks: Sequence[Mask | None]) -> Mask | None:
     return np.logical_or.reduce(present) if present else None
 
 
-#: Close as `torch.testing` understands it. The default.
+#: The default: close, as `torch.testing` defines it.
 CLOSE = Judge()
-#: Bit for bit but for NaN payloads.
+#: Equal bit for bit, except for NaN payloads.
 EXACT = Judge(exact=True, signed_zeros=True)
 #: Close, and the sign of a zero counts.
 IEEE = Judge(signed_zeros=True)
-#: Equal, but for the sign of a zero: for operators that select one of several operands. Which of +0 and −0 is
-#: the larger PyTorch leaves open, and its vector and scalar kernels differ in it.
+#: Equal except for the sign of a zero, for operators that select an operand: PyTorch does not define which of +0 and −0
+#: is larger, and its vector and scalar kernels differ.
 EQUAL = Judge(
     tolerances={dtype: Tolerance(0.0, 0.0) for dtype in PRECISION},
     reason="one of the operands is returned: nothing is rounded",
 )
-#: Sums of products.
+#: Close, for sums of products.
 ACCUMULATES = Judge(accumulates=True)

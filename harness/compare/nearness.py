@@ -1,72 +1,68 @@
 """When a floating-point result is right.
 
-The measure is the same call in float64, the truth as far as this machine can know it, and beside it what
-PyTorch itself makes of the call in the case's dtype. Let u be the unit roundoff of the dtype (2⁻ᵖ, p the
-bits of its significand), e PyTorch's result, o the truth, g the backend's result, and
+The measure is the same call in float64, the best available truth, and PyTorch's own result in the case's dtype. Let u
+be the unit roundoff of the dtype (2⁻ᵖ, p the bits of its significand), e PyTorch's result, o the truth, g the backend's
+result, and
 
-    κ   how many roundings a library may make on its way to a result: the relative tolerance of
-        `torch.testing.assert_close` in units of u, which PyTorch's own tests hold every kernel to (22 in
-        float32, 2 in float16, 4 in bfloat16). Each dtype has its own u, its own κ and its own smallest
-        number: a half is not a loose float32. The one of float64 (9·10⁸ roundings) would accept a result
-        that was computed in float32; float64 has the κ of float32 instead;
-    η   the spacing of the dtype's subnormal numbers: what one rounding may cost near zero (Higham, Accuracy
-        and Stability of Numerical Algorithms, 2nd ed., eq. 2.8).
+    κ   the number of roundings that a library may make on the way to a result: the relative tolerance of
+        `torch.testing.assert_close` in units of u, which PyTorch's tests require of every kernel (22 in float32,
+        2 in float16, 4 in bfloat16). u, κ and the smallest number depend on the dtype, so half precision is not
+        simply a loose float32. float64 has the κ of float32, because its own (9·10⁸ roundings) would accept a result
+        computed in float32;
+    η   the spacing of the dtype's subnormal numbers: the cost of a rounding near zero (N. Higham, Accuracy and
+    Stability
+        of Numerical Algorithms, 2nd ed., eq. 2.8).
 
 An element is right if any of these holds:
 
-1. |g - e| ≤ κ(u|e| + η): PyTorch's result but for the last places;
-2. |g - o| ≤ k(u|o| + η), k = max(κ, 2√m): the truth but for the last places, where m is how many input
-   elements there are for each output element, of a reduction its length. The roundings of a sum of m
-   terms add up to about √m of one (Higham §2.8; Higham and Mary, A New Approach to Probabilistic Rounding
-   Error Analysis, SIAM J. Sci. Comput. 41, 2019);
-3. |g - o| ≤ |e - o|: no further from the truth than PyTorch's own result: a backend cannot be asked to
-   repeat PyTorch's rounding errors. One result may be right by luck, so PyTorch's largest error in a few
-   calls whose inputs differ from the case's in the last place counts too, twice. Where PyTorch leaves the
-   range on its way and ends in an infinity or NaN although the truth is finite, any infinity or NaN is no
-   further; a finite number must be right by itself;
-4. the operator accumulates (a sum of products) and |g - o| ≤ max(κ, 2√n)·u·S, where S is the same call in
-   float64 on the absolute values of the inputs (or `Judge.terms`), the sum of the terms' magnitudes, and n
-   the number of elements of the largest input. The forward error of a sum of n terms in any order is at
-   most γₙ·S, γₙ = n·u / (1 - n·u) (Higham §3.1, §4.2), whatever is left after cancellation, and grows with
-   √n in practice (see 2). So it is where |g - e| is at most that, and |e - o| more: the call computes some of its
-   terms in a narrower dtype than the result has (float32 distances of a float64 integral), which float64 does not;
-5. the operator accumulates, none of the element's inputs is infinite or NaN, not even one that a factor of
-   zero hides, and it is an infinity or NaN that some order of summation runs into. Neither ONNX nor PyTorch
-   states an order, and a partial sum is at most the sum of the positive terms, P = (S + o) / 2, and at least
-   minus that of the negative ones, N = (S - o) / 2: +inf is right where P(1 + κu) exceeds the largest finite
-   number of the dtype, -inf where N(1 + κu) does, and NaN, which is +inf + -inf (IEEE 754-2019 §7.2), where
-   both do. Where float64 overflows itself, P and N are unknown and all three are right; so they are where
-   terms may overflow because they are scaled by less than one only after they have been summed: where
-   S(1 + κu), the `SCALES` taken as at least one, exceeds the largest finite number. Where an infinite input
-   decides, the other terms may still overflow to the other infinity, as they do in a product that is rounded
-   before it is added and do not in a fused multiply-add: NaN is right beside +inf where the N of the finite
-   terms exceeds the largest finite number, and beside -inf where their P does. P and N are known up to 2⁻⁵⁰·S,
-   which one huge term makes larger than the other numbers of the dtype;
-6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part
-   of it that grows with the square of the step (half the second difference): the result is then the exact one
-   for inputs that the dtype cannot tell from these, which is all that a stable algorithm promises (backward
-   error, ibid. §1.5, §1.6). `Judge.coordinates` are moved by the last place of one at least. C is what is
-   left at an extremum: where all elements are equal the variance is the square of the error that their mean
-   has. Only a smooth response counts, one that grows with the step: at a jump (a rounding, a comparison, a
-   remainder) the operator defines which side is right;
-7. PyTorch's own definition of the operator by simpler ones, run in the case's dtype, is another order of the
-   same terms. Of an operator that accumulates it is right where no input of the element is infinite or NaN and
-   PyTorch's result or the backend's is: the order decided then whether the range was left. Of a float64 result,
-   which has nothing wider to be held against, PyTorch's own error is at least the distance between the two, if
-   that is at most 2⁻⁴⁰ of the result: |g - e| ≤ twice that;
+1. |g - e| ≤ κ(u|e| + η): PyTorch's result except for the last places;
+2. |g - o| ≤ k(u|o| + η), k = max(κ, 2√m): the truth except for the last places, where m is the number of input elements
+   per output element, for a reduction its length. The roundings of a sum of m terms add up to about √m of one (Higham
+   §2.8; N. Higham and T. Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41, 2019);
+3. |g - o| ≤ |e - o|: as near to the truth as PyTorch's result, whose rounding errors a backend need not repeat. A
+   result may be right by chance, so PyTorch's largest error in a few calls whose inputs differ in the last place counts
+   too, doubled. If PyTorch leaves the range on the way and returns an infinity or NaN although the truth is finite, any
+   infinity or NaN is right; a finite number must satisfy another rule;
+4. the operator accumulates (a sum of products) and |g - o| ≤ max(κ, 2√n)·u·S, where S is the same call in float64 on
+   the absolute values of the inputs (or `Judge.terms`), the sum of the terms' magnitudes, and n the number of elements
+   of the largest input. The forward error of a sum of n terms in any order is at most γₙ·S, γₙ = n·u / (1 - n·u)
+   (Higham §3.1, §4.2), whatever remains after cancellation, and grows with √n in practice (see 2).
+   The same holds if |g - e| is within that bound and |e - o| is not: the call computes some terms in a narrower dtype
+   than the result's (float32 distances of a float64 integral), which float64 does not reproduce;
+5. the operator accumulates, none of the element's inputs is infinite or NaN, including those multiplied by zero, and g
+   is an infinity or NaN that some order of summation produces. Neither ONNX nor PyTorch defines an order. A partial sum
+   is at most the sum of the positive terms, P = (S + o) / 2, and at least minus that of the negative ones,
+   N = (S - o) / 2. So +inf is right if P(1 + κu) exceeds the dtype's largest finite number, -inf if N(1 + κu) does, and
+   NaN, which is +inf + -inf (IEEE 754-2019 §7.2), if both do. All three are right if float64 itself overflows, which
+   leaves P and N unknown, or if terms are scaled by less than one only after summation and may overflow before: if
+   S(1 + κu), with `SCALES` of at least one, exceeds the largest finite number. If an infinite input decides, the other
+   terms may still overflow to the opposite infinity, as in a product that is rounded before it is added, unlike a fused
+   multiply-add: NaN is right along with +inf if N of the finite terms exceeds the largest finite number, and along with
+   -inf if their P does. P and N are known up to 2⁻⁵⁰·S, which a single huge term can make larger than all other numbers
+   of the dtype;
+6. |g - o| ≤ k·D + k²·C, where D is how far o moves when every input moves by its last place, and C the part of it that
+   grows with the square of the step (half the second difference): the result is exact for inputs that the dtype cannot
+   distinguish from these, which is all that a stable algorithm promises (backward error, Higham §1.5, §1.6).
+   `Judge.coordinates` move by the last place of one or more. C is what remains at an extremum: for equal elements, the
+   variance is the square of their mean's error. Only a smooth response counts, one that grows with the step: at a jump
+   (a rounding, a comparison, a remainder) the operator defines which side is right;
+7. PyTorch's definition of the operator in terms of simpler ones, run in the case's dtype, is another order of the same
+   terms. For an operator that accumulates, its result is right if none of the element's inputs is infinite or NaN but
+   PyTorch's or the backend's result is, so that the order decided whether the range was left. For a float64 result,
+   which has no wider reference, PyTorch's own error is at least the distance between the two, if that is at most 2⁻⁴⁰
+   of the result: |g - e| ≤ twice that;
 8. float64 has no answer, and |g - e| ≤ atol + rtol·|e| with the numbers of `torch.testing.assert_close`.
 
-The parts of a complex number are judged one by one. Each part of a product or quotient is a sum of products,
-and what is left after cancellation may be all rounding error: a small relative error of the whole is all that
-complex arithmetic promises (Higham §3.6, lemma 3.5). These operators are judged by rules 4 and 5 with the
-modulus for S (`Judge.of_complex`), as those are that accumulate: the call on absolute values gives moduli.
+The parts of a complex number are judged separately. Each part of a product or quotient is a sum of products and may be
+all rounding error after cancellation; complex arithmetic promises only a small relative error of the whole (Higham
+§3.6, lemma 3.5). These operators are judged by rules 4 and 5 with the modulus for S (`Judge.complex_judge`), and so are
+those that accumulate: the call on absolute values gives moduli.
 
-So a result as close to the truth as PyTorch's is right even where the two differ, and one that is far from
-the truth is wrong even inside a loose tolerance. NaN equals NaN. Infinities must be infinities of the same
-sign in PyTorch's result or in the float64 result rounded to the dtype. A `Judge` with tolerances of its own
-states them as (rtol, atol) in place of κu and κη, with its reason.
+So a result as near to the truth as PyTorch's is right even if the two differ, and one far from the truth is wrong even
+within a loose tolerance. NaN equals NaN. An infinity must be one of the same sign in PyTorch's result or in the float64
+result rounded to the dtype. If a `Judge` has tolerances, they replace κu and κη and state their reason.
 
-Rule 1 is what anybody would ask for; an element that only a later rule accepts is excused, and counted.
+Rule 1 is what everybody expects; an element that only a later rule accepts is excused and counted.
 """
 
 from __future__ import annotations
@@ -82,7 +78,7 @@ from harness.compare.judge import Judge, Mask
 from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
 from harness.core.dtypes import PRECISION, Array
 
-#: What a rule excuses → elements that no rule before it accepts.
+#: Reason for an excuse → number of elements that it accepts and earlier rules do not.
 Excuses: TypeAlias = Mapping[str, int]
 
 _TRUTH = "nearness 2 (near the truth)"
@@ -95,17 +91,17 @@ _TERMS = "nearness 4 (the terms' magnitudes)"
 _BESIDE = "nearness 3 (PyTorch's error beside the case)"
 _CONDITION = "nearness 6 (conditioning)"
 
-#: Arguments that scale terms, in every overload that has a number of that name.
+#: Arguments that scale terms in every overload where they are numbers.
 SCALES = frozenset({"alpha", "beta", "value"})
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What becomes of one output when the inputs move by their last place.
+    """How an output changes when the inputs move by their last place.
 
     Attributes:
-        condition: D of rule 6, in the output's unit; its shape is the output's.
-        own_error: PyTorch's largest error at these inputs (rule 3), as an array.
+        condition: D of rule 6, in the output's unit and shape.
+        own_error: PyTorch's largest error at these inputs (rule 3), in the output's unit and shape.
         curvature: C of rule 6, as an array or 0.
     """
 
@@ -115,51 +111,51 @@ class Sensitivity:
 
 
 class Oracle(Protocol):
-    """What PyTorch says of one case. Float64 costs another run, so it is asked for only when needed."""
+    """PyTorch's results for one case. Everything but `expected` costs further runs and is computed only on demand."""
 
     @property
     def expected(self) -> tuple[Array, ...]:
-        """Outputs in the case's dtype."""
+        """The outputs in the case's dtype."""
 
     @property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """Outputs in float64; None for an output, or as a whole, where there is none."""
+        """The outputs in float64; None for an output, or instead of all, if float64 has no answer."""
 
     @property
     def magnitude(self) -> tuple[Array | None, ...] | None:
-        """Outputs in float64 for the absolute values of the inputs."""
+        """The outputs in float64 for the absolute values of the inputs."""
 
     @property
     def unscaled(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with scales of at least one."""
+        """The same with scales of at least one."""
 
     @property
     def marked(self) -> tuple[Array | None, ...] | None:
-        """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
+        """The same with every finite input replaced by 1; an output is finite if all its inputs are."""
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """What calls with inputs in the neighbourhood say."""
+        """How the outputs change when the inputs move by their last place."""
 
     @property
     def finite_terms(self) -> tuple[Sequence[Array | None] | None, Sequence[Array | None] | None]:
-        """The truth and the magnitude with zeros for infinite inputs and NaN."""
+        """The truth and the magnitude with infinite and NaN inputs replaced by zeros."""
 
     @property
     def definition(self) -> tuple[Array, ...] | None:
-        """Outputs, in the case's dtype, of PyTorch's own definition of the operator by simpler ones."""
+        """The outputs, in the case's dtype, of PyTorch's definition of the operator in terms of simpler ones."""
 
     @property
     def flushed(self) -> tuple[Array, ...] | None:
-        """Outputs in the case's dtype with zeros for subnormal inputs; None where no input is subnormal."""
+        """The outputs, in the case's dtype, for subnormal inputs replaced by zeros; None if no input is subnormal."""
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Schema name → value passed, tensors as arrays."""
+        """The arguments by schema name, tensors as arrays."""
 
 
 def tolerance_of(judge: Judge, dtype: str) -> Tolerance:
-    """(κu, κη) of a dtype, or the judge's own."""
+    """Return (κu, κη) for a dtype, or the judge's own tolerance."""
     own = judge.tolerances.get(dtype)
     if own is not None:
         return own
@@ -172,15 +168,15 @@ def tolerance_of(judge: Judge, dtype: str) -> Tolerance:
 def right_elements(
     judge: Judge, oracle: Oracle, output: int, e: Array, g: Array, skip: Mask | None
 ) -> tuple[Mask, Excuses]:
-    """Which elements are right by the rules above, and which of the rules excuse how many of them.
+    """Mark the right elements, and count how many of them each rule after the first accepts.
 
     Args:
-        judge: The operator's.
-        oracle: PyTorch's answers.
+        judge: The operator's judge.
+        oracle: PyTorch's results.
         output: Index of the output.
-        e: PyTorch's result in float64 (of the case's values).
-        g: The backend's.
-        skip: Elements that need not be judged, and are not counted.
+        e: PyTorch's result, converted to float64.
+        g: The backend's result, converted to float64.
+        skip: Marks elements that need not be judged and are not counted.
     """
     dtype = str(oracle.expected[output].dtype)
     excused: dict[str, int] = {}
@@ -189,11 +185,11 @@ def right_elements(
     def done() -> bool:
         return bool((right if skip is None else right | skip).all())
 
-    def accept(elements: Mask, words: str) -> None:
+    def accept(elements: Mask, reason: str) -> None:
         nonlocal right
         count = int((elements & ~(right if skip is None else right | skip)).sum())
         if count:
-            excused[words] = excused.get(words, 0) + count
+            excused[reason] = excused.get(reason, 0) + count
         right = right | elements
 
     if done():
@@ -210,19 +206,19 @@ def right_elements(
     accept(true & (error <= _summed(judge, dtype, _per_element(oracle, o)).allowed(o)), _TRUTH)
     if not (right | np.isfinite(g)).all():
         accept(_overflown_on_the_way(judge, oracle, output, g, o), _ORDER)
-    for words, allowed in _allowances(judge, oracle, output):
+    for reason, allowed in _allowances(judge, oracle, output):
         if done():
             break
-        accept(true & (error <= allowed), words)
+        accept(true & (error <= allowed), reason)
     if not done():
-        accept(_in_another_order(judge, oracle, output, e, g), _TERMS)
+        accept(_is_other_order(judge, oracle, output, e, g), _TERMS)
     if not done():
-        accept(_as_defined(judge, oracle, output, e, g), _DEFINITION)
+        accept(_fits_definition(judge, oracle, output, e, g), _DEFINITION)
     return right, excused
 
 
-def _in_another_order(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
-    """The second part of rule 4: PyTorch's result but for the order of its sum, where float64 computes another one."""
+def _is_other_order(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
+    """Apply the second part of rule 4: PyTorch's result in another order of summation, where float64's differs."""
     o = oracle.truth[output] if oracle.truth else None
     magnitude = term_magnitudes(judge, oracle, output)
     if magnitude is None or o is None:
@@ -231,12 +227,12 @@ def _in_another_order(judge: Judge, oracle: Oracle, output: int, e: Array, g: Ar
     return np.asarray((np.abs(e - o) > allowed) & (np.abs(g - e) <= allowed))
 
 
-#: Of a float64 result: how far PyTorch's definition may be from its kernel and still be the same but for rounding.
+#: Largest relative distance between PyTorch's definition and its kernel in float64 that counts as rounding.
 _ROUNDED_OTHERWISE = 2.0**-40
 
 
-def _as_defined(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
-    """Rule 7: another order of the same terms, and what it says of PyTorch's own error in float64."""
+def _fits_definition(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -> Mask:
+    """Apply rule 7: another order of the same terms, and the error of PyTorch in float64 that it reveals."""
     nothing = np.zeros(e.shape, dtype=bool)
     dtype = str(oracle.expected[output].dtype)
     sums = judge.accumulates or judge.terms is not None
@@ -252,9 +248,9 @@ def _as_defined(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -
     right = nothing
     if sums and leaves_range.any():
         same = tolerance_of(judge, dtype).accepts(d, g)
-        # A definition that stays in range where the kernel does not needs no look at the inputs.
+        # If the definition stays within the range and the kernel does not, the inputs need not be checked.
         stays = np.isfinite(d) & ~np.isfinite(e)
-        right = same & leaves_range & (stays | _of_finite_inputs(judge, oracle, output))
+        right = same & leaves_range & (stays | _has_finite_inputs(judge, oracle, output))
     if dtype == "float64":
         own_error = np.abs(d - e)
         right = right | ((own_error <= _ROUNDED_OTHERWISE * np.abs(e)) & (np.abs(g - e) <= 2.0 * own_error))
@@ -262,10 +258,10 @@ def _as_defined(judge: Judge, oracle: Oracle, output: int, e: Array, g: Array) -
 
 
 def allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[Array]:
-    """How far from the truth rules 3, 4 and 6 allow a finite element to be, in the output's unit.
+    """Yield how far from the truth rules 3, 4 and 6 allow a finite element to be, in the output's unit.
 
-    Each is asked for only when it is needed: a later one costs more calls of PyTorch. NaN where a rule allows
-    nothing. Without a truth there are none.
+    They are computed lazily, since later ones cost more calls of PyTorch. NaN means that a rule allows nothing; without
+    a truth there are no rules.
     """
     return (allowed for _, allowed in _allowances(judge, oracle, output))
 
@@ -276,59 +272,59 @@ def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str
     o = oracle.truth[output] if oracle.truth else None
     if o is None or o.shape != e.shape:
         return
-    # Where PyTorch overflows its distance is infinite, which would excuse anything.
+    # If PyTorch overflows, its distance is infinite and would excuse anything.
     yield _OWN_ERROR, np.where(np.isfinite(e), np.abs(e - o), np.nan)
     magnitude = term_magnitudes(judge, oracle, output)
     if magnitude is not None:
         yield _TERMS, _summed(judge, dtype, _largest(oracle)).allowed(magnitude)
     sensitivity = oracle.sensitivity if dtype not in judge.tolerances else None
-    of_output = sensitivity[output] if sensitivity else None
-    if of_output is not None:
-        yield _BESIDE, 2.0 * of_output.own_error
+    moved = sensitivity[output] if sensitivity else None
+    if moved is not None:
+        yield _BESIDE, 2.0 * moved.own_error
         roundings = _summed(judge, dtype, _per_element(oracle, o)).rtol * 2.0 ** PRECISION[dtype]
-        yield _CONDITION, roundings * of_output.condition + roundings**2 * of_output.curvature
+        yield _CONDITION, roundings * moved.condition + roundings**2 * moved.curvature
 
 
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:
-    """The sum of the terms' magnitudes, S; None for an operator that sums nothing, or where it is unknown."""
+    """Return S, the sum of the terms' magnitudes; None if the operator sums nothing or S is unknown."""
     if judge.terms is not None:
-        found = _stated(judge, oracle, output, {name: _wide(a) for name, a in oracle.arguments.items()})
+        sums = _stated(judge, oracle, output, {name: _wide(a) for name, a in oracle.arguments.items()})
     else:
-        found = oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
-    return np.abs(found) if found is not None and found.shape == oracle.expected[output].shape else None
+        sums = oracle.magnitude[output] if judge.accumulates and oracle.magnitude else None
+    return np.abs(sums) if sums is not None and sums.shape == oracle.expected[output].shape else None
 
 
 def _stated(judge: Judge, oracle: Oracle, output: int, arguments: Mapping[str, Any]) -> Array | None:
-    """What the judge says of an output's terms."""
+    """Return the sum of the terms' magnitudes that the judge states for an output."""
     assert judge.terms is not None
     terms = judge.terms(arguments)
-    found = terms[output] if isinstance(terms, tuple) else terms
-    return None if found is None else paired(np.asarray(found), oracle.expected[output].shape)
+    sums = terms[output] if isinstance(terms, tuple) else terms
+    return None if sums is None else paired(np.asarray(sums), oracle.expected[output].shape)
 
 
 def paired(magnitude: Array, shape: tuple[int, ...]) -> Array:
-    """The magnitude of complex numbers for both parts of an output of `shape`; any other as it is."""
+    """Repeat the magnitude of complex numbers for both parts of an output of `shape`; return others unchanged."""
     return np.stack([magnitude, magnitude], -1) if (*magnitude.shape, 2) == shape else magnitude
 
 
 def _largest(oracle: Oracle) -> int:
-    """The number of elements of the largest input."""
+    """Return the number of elements of the largest input."""
     return max((a.size for a in oracle.arguments.values() if isinstance(a, np.ndarray)), default=1)
 
 
 def _per_element(oracle: Oracle, o: Array) -> float:
-    """How many input elements there are for each output element."""
+    """Return the number of input elements per output element."""
     return _largest(oracle) / max(o.size, 1)
 
 
 def summed_tolerance(judge: Judge, oracle: Oracle, output: int) -> Tolerance:
-    """`tolerance_of`, or what a reduction to this output needs where that is more: k of rule 2."""
+    """Return the tolerance of a reduction to this output, k of rule 2, or `tolerance_of` if that is larger."""
     expected = oracle.expected[output]
     return _summed(judge, str(expected.dtype), _per_element(oracle, expected))
 
 
 def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
-    """`tolerance_of`, or what a sum of so many terms needs where that is more."""
+    """Return the tolerance of a sum of this many terms, or `tolerance_of` if that is larger."""
     tolerance = tolerance_of(judge, dtype)
     if dtype in judge.tolerances:
         return tolerance
@@ -337,23 +333,23 @@ def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
 
 
 def largest_finite(dtype: str) -> float:
-    """The largest finite number of a dtype: (2 - 2^(1-p))·2^emax."""
+    """Return the largest finite number of a dtype: (2 - 2^(1-p))·2^emax."""
     return float(np.ldexp(2.0 - np.ldexp(1.0, 1 - PRECISION[dtype]), 1 - MIN_EXPONENT[dtype]))
 
 
 def ulp(magnitude: Array, dtype: str) -> Array:
-    """The unit in the last place at `magnitude`: 2^(e - p + 1), e at least the smallest normal's."""
+    """Return the unit in the last place at `magnitude`: 2^(e - p + 1), with e not below the least normal exponent."""
     _, exponent = np.frexp(magnitude)
     exponent = np.maximum(exponent - 1, MIN_EXPONENT[dtype])
     return np.asarray(np.ldexp(1.0, exponent - (PRECISION[dtype] - 1)))
 
 
-#: What float64 may lose of a sum of terms of one sign beside much larger ones of the other, of all magnitudes.
+#: The share of all magnitudes that float64 may lose from a sum of terms of one sign next to larger ones of the other.
 _LOST = 2.0**-50
 
 
 def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o: Array) -> Mask:
-    """Rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
+    """Apply rule 5: infinities and NaN that depend on the order in which finite terms are summed."""
     magnitude = term_magnitudes(judge, oracle, output)
     if magnitude is None:
         return np.zeros(g.shape, dtype=bool)
@@ -366,8 +362,8 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
     if unscaled is not None:
         unknown |= ~np.isfinite(unscaled) | (np.abs(unscaled) * (1.0 + tolerance.rtol) > limit)
     if unknown.any():
-        unknown &= _of_finite_inputs(judge, oracle, output)
-    # Half of each: the sum of two numbers near the largest would overflow here.
+        unknown &= _has_finite_inputs(judge, oracle, output)
+    # Halved first, since the sum of two numbers near the largest would overflow.
     lost = magnitude * _LOST
     upwards = unknown | (known & ((magnitude / 2 + o / 2 + lost) * (1.0 + tolerance.rtol) > limit))
     downwards = unknown | (known & ((magnitude / 2 - o / 2 + lost) * (1.0 + tolerance.rtol) > limit))
@@ -378,7 +374,7 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
 
 
 def _overflown_against_infinity(judge: Judge, oracle: Oracle, output: int, g: Array, o: Array) -> Mask:
-    """Rule 5: NaN where the terms that are finite may overflow to the other infinity than an infinite term's."""
+    """Apply rule 5 to NaN: finite terms may overflow to the infinity opposite to that of an infinite term."""
     truths, magnitudes = oracle.finite_terms
     if judge.terms is not None:
         magnitude = _stated(judge, oracle, output, {name: _zeroed(a) for name, a in oracle.arguments.items()})
@@ -401,8 +397,8 @@ def _zeroed(argument: Any) -> Any:
     return np.where(np.isfinite(wide), wide, 0.0) if isinstance(wide, np.ndarray) and wide.dtype.kind in "fc" else wide
 
 
-def _of_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
-    """Elements that are not infinite or NaN because of their inputs, which leaves one right answer."""
+def _has_finite_inputs(judge: Judge, oracle: Oracle, output: int) -> Mask:
+    """Mark the elements none of whose inputs is infinite or NaN."""
     if judge.terms is not None:
         marked = _stated(judge, oracle, output, {name: _marked(a) for name, a in oracle.arguments.items()})
     else:
@@ -420,7 +416,7 @@ def _marked(argument: Any) -> Any:
 
 
 def _unscaled(judge: Judge, oracle: Oracle, output: int) -> Array | None:
-    """S with scales of at least one; None where they are."""
+    """Return S with scales of at least one; None if all scales are."""
     scales = {n: a for n, a in oracle.arguments.items() if n in SCALES and isinstance(a, int | float | complex)}
     if all(abs(a) >= 1 for a in scales.values()):
         return None

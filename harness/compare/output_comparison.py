@@ -1,97 +1,16 @@
-"""The result of a comparison: all that is wrong, and what was excused.
-
-What to call that elements are wrong.
-
-What a comparison finds: how far outputs are apart, all that is wrong with them, and what was excused.
-
-All that is wrong with a case, as the record has it where that is more than its outcome.
-"""
+"""The result of a comparison: how far outputs are apart, everything that is wrong, and what was excused."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from harness.compare.diagnosis import Difference
-from harness.compare.judge import Judge, Mask
-from harness.compare.nearness import Oracle, tolerance_of
-from harness.compare.tolerances import MIN_EXPONENT
-from harness.core.documents import as_json, without_escapes
-from harness.core.dtypes import Array
 
-NAN_POSITIONS = "NaN positions"
-OVERFLOW = "overflow to infinity"
-INFINITIES = "infinities"
-FLUSHED = "subnormals flushed to zero"
-VALUES = "values"
-ZERO_SIGN = "sign of zero"
-
-#: What a comparison finds wrong with elements.
-ELEMENTWISE = (VALUES, NAN_POSITIONS, INFINITIES, OVERFLOW, FLUSHED, ZERO_SIGN)
-#: All that it finds wrong: first what is wrong with the outputs as a whole.
-PROBLEMS = ("number of outputs", "dtype", "shape", *ELEMENTWISE)
-
-
-def kind_of(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:
-    """Name what is wrong with the elements marked in `wrong`.
-
-    `FLUSHED` is said where every wrong element is right for a machine that takes subnormal numbers for
-    zeros, as GPUs and fast-math kernels do: among its inputs, or its result. `OVERFLOW` is said where
-    PyTorch has a number and the backend an infinity of its sign: the range was left on the way.
-
-    Args:
-        judge: The operator's.
-        oracle: PyTorch's answers.
-        output: Its index.
-        wrong: At least one element is marked.
-        e: PyTorch's result in float64.
-        g: The backend's.
-    """
-    if _is_flushed(judge, oracle, output, wrong, e, g):
-        return FLUSHED
-    if (np.isnan(e) != np.isnan(g))[wrong].any():
-        return NAN_POSITIONS
-    infinite = (np.isinf(e) | np.isinf(g))[wrong]
-    if not infinite.any():
-        return VALUES
-    if judge.exact:
-        # What is only moved leaves no range.
-        return INFINITIES
-    left = np.isinf(g) & np.isfinite(e) & ((e == 0) | (np.sign(e) == np.sign(g)))
-    return OVERFLOW if left[wrong].sum() == infinite.sum() else INFINITIES
-
-
-def elements_of_kind(kind: str, wrong: Mask, e: Array, g: Array) -> Mask:
-    """Of the elements marked in `wrong` those that show the kind, for a message that names one."""
-    if kind == NAN_POSITIONS:
-        return np.asarray(wrong & (np.isnan(e) != np.isnan(g)))
-    if kind in (OVERFLOW, INFINITIES):
-        return np.asarray(wrong & (np.isinf(e) | np.isinf(g)))
-    return wrong
-
-
-def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> bool:
-    smallest_normal = np.ldexp(1.0, MIN_EXPONENT[str(oracle.expected[output].dtype)])
-    excused = (g == 0) & (np.abs(e) < smallest_normal)
-    if not (excused | ~wrong).all() and oracle.flushed is not None:
-        flushed = oracle.flushed[output]
-        if flushed.shape == e.shape:
-            zeroed = flushed.astype(np.float64)
-            zeroed = np.where(np.abs(zeroed) < smallest_normal, 0.0, zeroed)
-            excused |= (g == zeroed) | (np.isnan(g) & np.isnan(zeroed))
-            # Beside zero every small number is near, flushed or not.
-            tolerance = tolerance_of(judge, str(oracle.expected[output].dtype))
-            excused |= (zeroed != 0) & tolerance.accepts(zeroed, g)
-    return bool((excused | ~wrong).all())
-
-
-#: A reason and a number of elements, as the record has them; reasons hold no semicolon.
-_BETWEEN = "; "
+#: Separates excuses in the record; a reason contains no semicolon.
+_SEPARATOR = "; "
 
 
 @dataclass(frozen=True)
@@ -99,14 +18,14 @@ class OutputProblem:
     """One thing that is wrong with outputs.
 
     Attributes:
-        kind: One of `harness.compare.output_comparison.PROBLEMS`: it has no numbers of this case.
-        detail: The first wrong element or the difference of shapes, for a person.
-        outputs: Indices of the outputs that have it.
-        expected: PyTorch's dtype, shape or first wrong element; None where there is no such.
+        kind: One of `harness.compare.problem_kinds.PROBLEMS`, without any numbers.
+        detail: The first wrong element or the differing shapes, as text.
+        outputs: Indices of the outputs that have the problem.
+        expected: PyTorch's dtype, shape or first wrong element; None if there is none.
         got: The backend's.
-        dtype: Of the output, where elements are wrong.
-        difference: The first of them, in words.
-        unsettled: Why it is unknown what is right, a sentence; "" where it is known.
+        dtype: The output's dtype if elements are wrong.
+        difference: The first wrong element, as text.
+        unsettled: A sentence on why the right answer is unknown; "" if it is known.
     """
 
     kind: str
@@ -120,25 +39,25 @@ class OutputProblem:
 
     @property
     def message(self) -> str:
-        """What is wrong, with the numbers of this case."""
+        """The kind and the detail."""
         return f"{self.kind}: {self.detail}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputComparison:
-    """The distance between outputs and the verdict on it, over all outputs of a case.
+    """The distance between the outputs of a case and everything that is wrong with them.
 
     Attributes:
-        problems: All that is wrong, each kind once, the first one first; none where everything is right.
-        max_abs_error: Largest |got - expected| over finite elements; None where nothing is comparable.
-        max_rel_error: The same over |expected|, elements with expected = 0 left out.
-        max_ulp_error: The same in units in the last place of expected, in the output's dtype.
-        needed_rtol: See `harness.compare.tolerances.needed_tolerance`; None where no element asks for it.
+        problems: One problem of each kind, the first one first; empty if everything is right.
+        max_abs_error: Largest |got - expected| over finite elements; None if nothing is comparable.
+        max_rel_error: Largest |got - expected| / |expected|, without elements whose expected value is 0.
+        max_ulp_error: Largest error in units in the last place of the expected value, in the output's dtype.
+        needed_rtol: See `harness.compare.tolerances.needed_tolerance`; None if no element needs it.
         needed_atol: The atol of that pair.
-        mismatched_elements: How many are wrong.
-        total_elements: How many were compared.
-        excused: Of the elements that are not PyTorch's but for the last places, how many a rule accepts or
-            leaves out, and which one: pairs of words and a number.
+        mismatched_elements: Number of wrong elements.
+        total_elements: Number of compared elements.
+        excused: Reasons and numbers of elements that differ from PyTorch's by more than the last places and that a
+            rule accepts or leaves out.
     """
 
     problems: tuple[OutputProblem, ...] = ()
@@ -153,43 +72,43 @@ class OutputComparison:
 
     @property
     def problem(self) -> str | None:
-        """The kind of the first problem; None where everything is right."""
+        """The kind of the first problem; None if everything is right."""
         return self.problems[0].kind if self.problems else None
 
     @property
     def message(self) -> str:
-        """The first problem, with the numbers of this case; "" where everything is right."""
+        """The first problem's message; "" if everything is right."""
         return self.problems[0].message if self.problems else ""
 
     @property
     def unsettled(self) -> str:
-        """Why it is unknown what is right, where that holds of all that is wrong; else ""."""
+        """Why the right answer is unknown, if that is so for everything that is wrong; else ""."""
         return self.problems[0].unsettled if self.problems else ""
 
     def excused_as(self, why: str) -> OutputComparison:
-        """The comparison where all that is wrong has an excuse."""
+        """Return the comparison with everything that is wrong excused for a reason."""
         excused = (*self.excused, (why, self.mismatched_elements))
         return replace(self, problems=(), mismatched_elements=0, excused=excused)
 
     @property
     def excuses(self) -> str:
-        """`excused` in a line, as the record has it."""
+        """`excused` on one line, as recorded."""
         return excuses_text(self.excused)
 
 
 def excuses_text(excused: Sequence[tuple[str, int]]) -> str:
-    """How many elements were excused and why: ``3: nearness 2 (near the truth)``; "" for none."""
-    return _BETWEEN.join(f"{number}: {why}" for why, number in excused)
+    """Return excuses on one line: ``3: nearness 2 (near the truth)``; "" if there are none."""
+    return _SEPARATOR.join(f"{number}: {why}" for why, number in excused)
 
 
-def excuses_of(text: str) -> tuple[tuple[str, int], ...]:
-    """What `excuses_text` wrote."""
-    parts = (part.partition(": ") for part in text.split(_BETWEEN) if part)
+def parse_excuses(text: str) -> tuple[tuple[str, int], ...]:
+    """Return the excuses that `excuses_text` wrote."""
+    parts = (part.partition(": ") for part in text.split(_SEPARATOR) if part)
     return tuple((why, int(number)) for number, _, why in parts)
 
 
 def merged(parts: Sequence[OutputComparison]) -> OutputComparison:
-    """The comparison of a case, given those of its outputs, in order."""
+    """Return the comparison of a case from those of its outputs, in order."""
     if len(parts) == 1:
         return parts[0]
 
@@ -214,49 +133,11 @@ def merged(parts: Sequence[OutputComparison]) -> OutputComparison:
 
 
 def distinct(problems: Sequence[OutputProblem]) -> tuple[OutputProblem, ...]:
-    """Each kind of problem once, with all outputs that have it; what has a right answer comes first."""
-    found: dict[tuple[str, str], OutputProblem] = {}
+    """Return each kind of problem once, with all outputs that have it; those with a known right answer come first."""
+    by_kind: dict[tuple[str, str], OutputProblem] = {}
     for problem in sorted(problems, key=lambda p: bool(p.unsettled)):
         key = problem.kind, problem.unsettled
-        first = found.setdefault(key, problem)
+        first = by_kind.setdefault(key, problem)
         if first is not problem:
-            found[key] = replace(first, outputs=(*first.outputs, *problem.outputs))
-    return tuple(found.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaseProblem:
-    """One problem of a case: what the columns of the same names would say if it were the only one."""
-
-    stage: str
-    outcome: str
-    signature: str
-    message: str
-    blame: str
-    evidence: str = ""
-    blame_rule: str = ""
-    component: str = ""
-    place: str = ""
-    fault: str = ""
-    detail: str = ""
-    diagnosis: str = ""
-
-
-def problems_text(problems: Sequence[CaseProblem]) -> str:
-    """Problems as the record has them, a JSON list; "" where there is no more than one."""
-    if len(problems) < 2:
-        return ""
-    return as_json([{name: without_escapes(text) for name, text in asdict(one).items() if text} for one in problems])
-
-
-def parse_problems(text: str) -> tuple[CaseProblem, ...]:
-    """What `problems_text` wrote.
-
-    Raises:
-        ValueError: it wrote something else.
-    """
-    try:
-        found = json.loads(text) if text else ()
-        return tuple(CaseProblem(**{"signature": "", "message": "", "blame": "", **one}) for one in found)
-    except TypeError as error:
-        raise ValueError(f"no list of problems: {error}") from None
+            by_kind[key] = replace(first, outputs=(*first.outputs, *problem.outputs))
+    return tuple(by_kind.values())

@@ -1,4 +1,4 @@
-"""Which of several runs of one case is judged, where what it gives is drawn at random."""
+"""Repeat a case whose result is random until it fails."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from harness.compare.judge import Judge
 from harness.compare.nearness import Oracle
 from harness.core.dtypes import Array
 
-#: How often a case is run at most when a failure of it is looked for again.
+#: Largest number of runs in a search for a recorded failure.
 RUNS = 1000
-#: How many elements are looked at for that.
+#: Largest number of elements that such a search compares.
 _ELEMENTS = 2**18
 
-#: Runs a case once more; None where that ends otherwise than with outputs.
+#: Runs a case again; None if it ends without outputs.
 Again: TypeAlias = Callable[[], Sequence[Array] | None]
 
 
 def first_wrong(judge: Judge, oracle: Oracle, got: Sequence[Array], again: Again, most: int = RUNS) -> Sequence[Array]:
-    """The outputs of the first of several runs that are wrong, else of the last.
+    """Return the outputs of the first wrong run out of several; if none is wrong, those of the last.
 
-    Of an operator that does not draw at random one run says all. Whoever looks for a recorded failure of one
-    that does takes runs from here, so that all of them find it or do not.
+    One run suffices unless the operator is random. All searches for a recorded failure use this function, so that they
+    agree on whether it occurs.
 
     Args:
-        judge: The operator's.
-        oracle: PyTorch's answers.
-        got: What the first run gave.
-        again: See `Again`.
-        most: Runs; fewer of a case with many elements.
+        judge: The operator's judge.
+        oracle: PyTorch's results.
+        got: The outputs of the first run.
+        again: Runs the case again.
+        most: Largest number of runs; a case with many elements gets fewer.
     """
     elements = sum(array.size for array in oracle.expected)
-    more = min(most, max(1, _ELEMENTS // max(elements, 1))) - 1 if draws(judge) else 0
-    for _ in range(more):
+    repetitions = min(most, max(1, _ELEMENTS // max(elements, 1))) - 1 if draws(judge) else 0
+    for _ in range(repetitions):
         if compare(judge, oracle, got).problem is not None:
             break
         following = again()

@@ -1,10 +1,9 @@
-"""A failure's message made comparable: the same for the same defect, whatever the case.
+"""Signatures: failure messages normalised so that the same defect gives the same text in every case.
 
-A signature keeps the words that name the defect and the operator it is in, and replaces by
-placeholders what belongs to one case only: ``<n>`` numbers, ``<list>`` shapes and lists of values,
-``<name>`` graph names, ``<dtype>``, ``<path>``, ``<addr>``. dtypes always go, even where a message
-is about nothing else: a kernel that is missing in four dtypes is one gap with four dtypes, and a
-report lists the dtypes of a group beside it.
+A signature keeps the words that name the defect and its operator. Whatever belongs to one case is replaced by a
+placeholder: ``<n>`` for numbers, ``<list>`` for shapes and lists of values, ``<name>`` for graph names, ``<dtype>``,
+``<path>``, ``<addr>``. dtypes are replaced even if the message is about nothing else: a kernel that is missing in four
+dtypes is one gap, and reports list the dtypes of a group separately.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from harness.compare.output_comparison import PROBLEMS
-from harness.core.documents import without_escapes
+from harness.compare.problem_kinds import PROBLEMS
+from harness.core.text import strip_escapes
 
 #: Longest signature, in characters.
 LIMIT = 200
-#: How much of a message is looked at, in characters: exporters print whole graphs.
+#: Longest part of a message that is read, in characters, since exporters print whole graphs.
 _MESSAGE_LIMIT = 50_000
 _LINE_LIMIT = 4_000
 
@@ -32,11 +31,11 @@ _TRACEBACK = "Traceback (most recent call last)"
 _RAISED = re.compile(r"^(?!Traceback|During|The above)[A-Za-z_][\w.]*(?:: .*)?$", re.MULTILINE)
 _CAUSED_BY = re.compile(r"^\s*caused by:?\s", re.MULTILINE | re.IGNORECASE)
 _NUMBERED = re.compile(r"^\s*\d+: (.+)$", re.MULTILINE)
-# The backends' own exceptions already say the informative part of the runtime's, case by case; what
-# caused them speaks of a whole batch.
+# The exceptions of backends already contain the informative part of the runtime's message for each case, whereas their
+# cause describes a whole batch.
 _BACKEND = re.compile(r"^(?:UnsupportedModel|InvalidModel|BackendFailure|DeviceLost): ")
 
-# Lines that lead to the informative one: OpenVINO's and TensorRT's above all.
+# Lines that precede the informative one, mostly OpenVINO's and TensorRT's.
 _NOISE = re.compile(
     r"""^\s*(?:[\w.]+:\ )?(?:
         Exception\ from\ | While\ validating\ | Check\ '.*'\ failed\ at\ \S+$ | FrontEnd\ API\ failed
@@ -60,13 +59,13 @@ _DTYPE = r"""(?:
     | Complex(?:Half|Float|Double)
 )"""
 _TYPE_MODULE = r"(?:torch|np|numpy|ml_dtypes|TensorProto|DataType|DType)\."
-#: A function as a C++ compiler prints it, after the place that it is in.
+#: A function as a C++ compiler prints it, after its source location.
 _CPP_FUNCTION = r"\S+\.(?:h|hpp|cc|cpp):\d+ (?:[\w:<>&*, ]*? )?[\w:<>~]+::[\w~]+\((?:[^()]|\([^()]*\))*\)(?: const)?"
 _SOURCE_FILE = (
     r"(?:\b[A-Za-z]:\\|\.{0,2}/)?(?:[\w.+@~-]+[/\\])*"
     r"[\w+-]+\.(?:py|pyx|cc|cpp|cu|hpp|h|rs|onnx|so)\b"
 )
-#: As TorchScript names nodes and their outputs.
+#: Names that TorchScript gives to nodes and their outputs.
 _SCOPED_NAME = r"(?<![\w/])/(?:[\w.:]+/)*[A-Z]\w*(?:/[A-Z]\w*)*_output_\d+\b|(?<![\w/>])/[A-Z]\w*(?![\w/.])"
 _NUMBER = r"[-+]?(?:\d+(?:\.\d+|\.(?=[\s,\])}]*[,\])}]))?(?:[eE][-+]?\d+)?|\.\d+|\binf\b|\bnan\b)"
 _ELEMENT = rf"(?:{_NUMBER}[jLf]?|<n>|<list>|<name>|\?|None|(?:s|u|zuf|zf)\d+|\.\.)"
@@ -76,22 +75,22 @@ _ELEMENTS = rf"{_ELEMENT}(?:\s*[,x]?\s*{_ELEMENT})*\s*,?"
 _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern, re.VERBOSE if "\n" in pattern else 0), replacement)
     for pattern, replacement in (
-        # torch.export: a size that values decide, `u8`, is not a dtype.
+        # torch.export: `u8`, a size that depends on values, must not be taken for a dtype.
         (r"\bu\d+ \(unhinted: u\d+\)", "<n> (<n>)"),
-        # What the comparison says of one element.
+        # The comparison's description of one element.
         (rf"^({'|'.join(PROBLEMS)}): .*", r"\1"),
-        # Courtesies, and what follows the message proper.
+        # Polite requests, and whatever follows the message.
         (r"\s*\[Caused by the value '.*", ""),
         (r"\s*Please (?:feel free|open a bug|report|see|check|refer).*", ""),
         (r"\s*See the stack trace for more information\.?", ""),
-        # What Python objects print.
+        # How Python prints objects.
         (r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>", r"\1.\2"),
         (r"<function ([\w.<>]+) at 0x[0-9a-fA-F]+>", r"\1"),
         (r"<class '(?:[\w.]*\.)?(\w+)'>", r"\1"),
         (r" (?:object )?at 0x[0-9a-fA-F]+(?=>)", ""),
         (r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w*)(?=: |$)", r"\1"),
         (r"Error when translating node .*?target=(?:torch\.ops\.)?([\w.]+).*", r"Error when translating \1"),
-        # torch.onnx and torchlib: what they print of the call that failed.
+        # torch.onnx and torchlib: how they print the call that failed.
         (r"<n> INTERNAL ASSERT FAILED|\b\d+ INTERNAL ASSERT FAILED", "INTERNAL ASSERT FAILED"),
         (r"(it isn't a special case\.)\s*Argument types:[^\n]*?\bbool\b.*", r"\1 An argument is a bool."),
         (r"(it isn't a special case\.)\s*Argument types:.*", r"\1"),
@@ -99,7 +98,7 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bFakeTensor\((?:[^()]|\([^()]*\))*\)", "FakeTensor"),
         (r"\s*Tried overloads: .*", ""),
         (r"(?<=\w)\.? (?:self|other|input):$", ""),
-        # onnx: which input is not part of the defect.
+        # onnx: the input is not part of the defect.
         (r"(\(op_type:\w+\)): [\w<>]+ typestr: [\w<>]+, has unsupported type\b.*", r"\1: unsupported type"),
         (r"(\(op_type:\w+\)): [\w<>]+ has (inconsistent|unsupported) type\b.*", r"\1: \2 type"),
         # ONNX Runtime.
@@ -122,9 +121,9 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\(\w+: (?=\S)", "("),
         (r" In \w+ at \S+?:\d+\)?$", ""),
         (r"(?<=\()Provided.*", ""),
-        # Python: where source that PyTorch wrote does not parse.
+        # Python: a syntax error in source that PyTorch generated.
         (r"(?<=invalid syntax) \([^()]*, line \d+\)", ""),
-        # Places and identities.
+        # Locations and identities.
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<addr>"),
         (r"\b0x[0-9a-fA-F]+\b|\b(?=[a-f]*[0-9])[0-9a-f]{12,}\b", "<addr>"),
         (r"https?://\S+", "<path>"),
@@ -133,14 +132,14 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<![\w<>/])(?:/[\w.+@-]+){2,}/?|\b[A-Za-z]:\\\S+", "<path>"),
         (r"<path>(?:\.\d+)*(?::\d+)+", "<path>"),
         (r"\btmp[a-z0-9_]{6,}\b", "<path>"),
-        # dtypes, before numbers eat them.
+        # dtypes, before their digits are replaced as numbers.
         (r"\b[tT]ensor\((?:\w+|<dtype>)\)", "<dtype>"),
         ("\n" + rf"(?<![\w<])(?:{_TYPE_MODULE})?{_DTYPE}(?![\w>])", "<dtype>"),
         (r"(?:torch|np|numpy)\.<dtype>", "<dtype>"),
         (r"\btorch\.(?:bool|float|double|half|long|int|short|char|byte)\b", "<dtype>"),
         (r"(['\"])(?:bool|float|double|half|long|int|short)\1", r"\1<dtype>\1"),
         (r"\bd?type (?:bool|float|double)\b", "type <dtype>"),
-        # Names that exporters and the harness give.
+        # Names given by exporters and the harness.
         (r"%\w+", "<name>"),
         (r"\bonnx::\w+_\d+\b", "<name>"),
         (r"(?<![\w<.:])(?:node_\w+|val_\d+\w*|[a-z]{1,4}\d+_\w*\d|\w+_\d+(?:_\w*\d)?)(?![\w>(])", "<name>"),
@@ -159,20 +158,19 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )  # fmt: skip
 
 
-# The cases of a structure, and many others, fail in the same words, and more than one asks for their
-# signature.
+# Cached because many cases fail with the same message, and several callers ask for its signature.
 @lru_cache(maxsize=512)
 def normalise(message: str) -> str:
-    """The signature of a failure message, on one line of at most `LIMIT` characters.
+    """Return the signature of a failure message, one line of at most `LIMIT` characters.
 
-    Normalising a signature gives it back unchanged. An empty message has the signature "".
+    A signature is its own signature; an empty message has the signature "".
 
     Args:
-        message: As the exporter, PyTorch or the runtime gave it, whole: the informative part of
-            torch.onnx's errors is far from their beginning.
+        message: The complete message of the exporter, PyTorch or the runtime; the informative part of torch.onnx's
+            messages is far from the beginning.
     """
-    line = without_escapes(message[:_MESSAGE_LIMIT])
-    # One substitution can make room for another: lists of lists, a cut beside a placeholder.
+    line = strip_escapes(message[:_MESSAGE_LIMIT])
+    # A substitution can make another one possible, for instance in lists of lists.
     for _ in range(20):
         before, line = line, _cut(_substitute(_informative_line(line)[:_LINE_LIMIT]))
         if line == before:
@@ -181,8 +179,8 @@ def normalise(message: str) -> str:
 
 
 def informative_line(message: str) -> str:
-    """The line of a message that says what failed, whole: numbers, names and shapes are left in it."""
-    return _informative_line(without_escapes(message[:_MESSAGE_LIMIT]))
+    """Return the line of a message that says what failed, with its numbers, names and shapes."""
+    return _informative_line(strip_escapes(message[:_MESSAGE_LIMIT]))
 
 
 def _substitute(line: str) -> str:
@@ -234,7 +232,7 @@ def _first_useful(text: str) -> str:
 
 
 def _within_rule(line: str, chain: str) -> str:
-    """The root cause, with the conversion function or the operator that the chain says it happened in."""
+    """Return the root cause, preceded by the conversion function or operator in which it occurred."""
     where = _RULE.search(chain) or _TARGET.search(chain)
     if not where or where[1] in line or "No ONNX function found" in line:
         return line

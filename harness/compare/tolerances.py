@@ -1,6 +1,6 @@
-"""How close is close, per dtype: `torch.testing`'s numbers, and the roundings that they amount to.
+"""Tolerances per dtype: the numbers of `torch.testing`, and the numbers of roundings that they correspond to.
 
-Every comparison with a tolerance, of whatever room, asks `Tolerance`.
+Every comparison with a tolerance, in any room, uses `Tolerance`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class Tolerance:
     atol: float
 
     def allowed(self, magnitude: Array) -> Array:
-        """How far from numbers of this magnitude (float64) a result may be, in their unit."""
+        """Return the largest allowed error at a magnitude (float64), in the same unit."""
         return np.asarray(self.atol + self.rtol * np.abs(magnitude))
 
     def accepts(self, expected: Array, got: Array) -> npt.NDArray[np.bool_]:
-        """Which elements of `got` are equal to `expected`, NaN to NaN, or within the tolerance of it.
+        """Mark the elements of `got` that equal `expected`, NaN equal to NaN, or are within the tolerance.
 
         Args:
-            expected: In float64. Only a finite number has others near it.
-            got: In float64; same shape.
+            expected: Expected elements in float64. Only finite ones have a tolerance.
+            got: The result in float64; same shape.
         """
         with np.errstate(all="ignore"):
             right = (got == expected) | (np.isnan(got) & np.isnan(expected))
@@ -42,11 +42,11 @@ class Tolerance:
         return np.asarray(right)
 
 
-#: How many times nearer to one answer than to another a result must be to be taken for the first.
+#: A result belongs to an answer if it is this many times nearer to it than to the other.
 MUCH_NEARER = 100
 
-#: `torch.testing.assert_close`'s defaults per dtype (its documentation has the table). They are the contract
-#: that PyTorch's own tests hold a kernel to.
+#: The defaults of `torch.testing.assert_close` per dtype, from its documentation: what PyTorch's own tests require of a
+#: kernel.
 DEFAULT: dict[str, Tolerance] = {
     "float64": Tolerance(1e-7, 1e-7),
     "float32": Tolerance(1.3e-6, 1e-5),
@@ -59,7 +59,7 @@ DEFAULT: dict[str, Tolerance] = {
 #: Exponent of the smallest normal number (IEEE 754-2019 §3.3; bfloat16 has float32's).
 MIN_EXPONENT: dict[str, int] = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
 
-#: κ of `harness.compare.nearness`: the relative tolerance above in units of 2^-p; float64's is float32's.
+#: κ of `harness.compare.nearness`: the relative tolerance in units of 2^-p. float64 has that of float32.
 ROUNDINGS: dict[str, float] = {
     "float64": 1.3e-6 * 2.0**24,
     "float32": 1.3e-6 * 2.0**24,
@@ -69,21 +69,21 @@ ROUNDINGS: dict[str, float] = {
 
 
 def needed_tolerance(expected: Array, got: Array, dtype: str) -> tuple[float | None, float | None]:
-    """The (rtol, atol) pair that accepts every element, each as small as the data allow.
+    """Return the smallest (rtol, atol) pair that accepts every element.
 
-    `torch.testing` accepts ``|got - expected| <= atol + rtol·|expected|``. With the default pair (r, a) of
-    the dtype, the relative part is the larger where ``|expected| >= a / r``. Elements there are asked for the
-    smallest rtol that accepts them by itself, those below for the smallest atol that does: a relative error
-    is meaningless beside zero, and an absolute one says nothing of large numbers. Both together accept all
-    elements. The pair of several outputs or cases is the maximum of each.
+    `torch.testing` accepts ``|got - expected| <= atol + rtol·|expected|``. With the dtype's default pair (r, a), the
+    relative term is the larger one if ``|expected| >= a / r``. rtol is the smallest that accepts all of these elements,
+    atol the smallest that accepts all others: a relative error is meaningless near zero, and an absolute one says
+    nothing about large numbers. Together they accept every element. For several outputs or cases, take the maximum of
+    each.
 
     Args:
-        expected: Elements that are compared, finite, float64; any shape.
+        expected: The compared elements, finite, float64; any shape.
         got: The same elements of the result; same shape.
-        dtype: Of the outputs, one of `DEFAULT`.
+        dtype: The outputs' dtype, one of `DEFAULT`.
 
     Returns:
-        rtol, a ratio, and atol, in the unit of the values; None where no element asks for it.
+        rtol, a ratio, and atol, in the unit of the values; None if no element needs it.
     """
     default = DEFAULT[dtype]
     errors, scale = np.abs(got - expected), np.abs(expected)

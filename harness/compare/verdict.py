@@ -1,4 +1,4 @@
-"""What became of one case with one converter and one backend."""
+"""How a case ended on one route: the columns of the record."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, TypeAlias
 
-#: What identifies a row of a run: case id, exported invocation, converter, backend.
+#: Identifies a row of a run: case id, exported invocation, converter, backend.
 CaseKey: TypeAlias = tuple[str, str, str, str]
 
 
 class Stage(StrEnum):
-    """Where a case got to; the stage at which it ended."""
+    """The stage at which a case ended."""
 
     REFERENCE = "reference"
     CONVERT = "convert"
@@ -22,13 +22,12 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What the ending was.
+    """How a case ended.
 
-    `BUILT`: an engine was built and could not be run on this machine. `NARROWED`: the backend would
-    silently compute in a narrower dtype than the model states, so its numbers answer another question. `INACCURATE`:
-    the result is less exact than PyTorch's, and as exact as the operator's own formula is that ONNX gives, each step
-    rounded once.
-    `SKIP`: PyTorch itself rejects the invocation, so that there is nothing to conform to.
+    `BUILT`: an engine was built but cannot run on this machine. `NARROWED`: the backend would silently compute in a
+    narrower dtype than the model's, so its numbers would answer another question. `INACCURATE`: the result is less
+    exact than PyTorch's, but as exact as ONNX's formula for the operator with each step rounded once. `SKIP`: PyTorch
+    itself rejects the invocation, so there is nothing to conform to.
     """
 
     PASS = "pass"
@@ -44,18 +43,18 @@ class Outcome(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether an operator item fails for it."""
+        """Whether a test of the operator fails because of it."""
         return self in FAILURES
 
     @property
     def severity(self) -> int:
-        """0 for the worst failure; the greatest for what is not a failure."""
+        """The rank of the failure, 0 being the worst; the largest number if it is not a failure."""
         return FAILURES.index(self) if self.is_failure else len(FAILURES)
 
 
 CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
 
-#: Whose code runs at a stage, and so who crashed. Comparing runs PyTorch in float64 and the harness's rules.
+#: Stage → whose code runs there and is blamed for a crash. Comparison runs PyTorch in float64 and the harness itself.
 RUNS_AT = {
     Stage.REFERENCE: PYTORCH,
     Stage.CONVERT: CONVERTER,
@@ -65,22 +64,21 @@ RUNS_AT = {
     Stage.COMPARE: UNKNOWN,
 }
 
-#: Worst first. Silently wrong numbers reach a user's users; a crash or a hang takes the program with it but is
-#: noticed; an error is noticed and explained; a declared gap comes last.
+#: Worst first: wrong numbers go unnoticed; a crash or hang takes the program down but is noticed; an error is noticed
+#: and explained; a declared gap comes last.
 FAILURES = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 
 def is_judged(outcome: Outcome, blame: str) -> bool:
-    """Whether a case counts in shares: it is right, or wrong and somebody's. All shares are of such cases."""
+    """Whether shares count a case: it passes, or it fails and the specification does not allow that."""
     return outcome is Outcome.PASS or (outcome.is_failure and blame != SPEC)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """One row of the record: after ``run_id``, its fields are the record's columns, in this order.
+    """A row of the record: the fields are the record's columns after ``run_id``, in this order.
 
-    Each field says what it holds; the record keeps these words beside the column. Text is "" and a number is
-    None where there is nothing to say.
+    The annotations are stored as the columns' descriptions. Text is "" and a number is None if there is nothing to say.
     """
 
     case_id: Annotated[str, "content hash of the invocation"]
@@ -135,11 +133,10 @@ class Verdict:
 
     @property
     def case_key(self) -> CaseKey:
-        """What identifies this row in its run."""
+        """Identifies the row in its run."""
         return self.case_id, self.exported_invocation, self.converter, self.backend
 
     @property
     def is_open(self) -> bool:
-        """Whether this would be a failure but for a specification that leaves the result open, so that it is
-        nobody's."""
+        """Whether it would be a failure if the specification did not leave the result undefined."""
         return self.outcome.is_failure and self.blame == "spec"

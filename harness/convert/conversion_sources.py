@@ -68,7 +68,7 @@ def function_at(file: str, function: str) -> ConversionFunction | None:
 
 
 @cache
-def conversion_functions(converter: str, *, of_complex: bool = False) -> Mapping[str, ConversionFunction]:
+def conversion_functions(converter: str, *, is_complex: bool = False) -> Mapping[str, ConversionFunction]:
     """What a converter translates without taking it apart → the function that does.
 
     Nothing is known of a converter that is another's, or not installed.
@@ -76,10 +76,10 @@ def conversion_functions(converter: str, *, of_complex: bool = False) -> Mapping
     The keys are dotted overloads, as ``aten.add.Tensor``, or packets where a function has all overloads.
 
     Args:
-        of_complex: Of calls that have complex tensors. Many operators have a second function for them.
+        is_complex: Of calls that have complex tensors. Many operators have a second function for them.
     """
     real, complex_ = _functions(converter)
-    return {**real, **complex_} if of_complex else {**complex_, **real}
+    return {**real, **complex_} if is_complex else {**complex_, **real}
 
 
 @cache
@@ -88,15 +88,15 @@ def _functions(
 ) -> tuple[Mapping[str, ConversionFunction], Mapping[str, ConversionFunction]]:
     """Those for real numbers, and those for complex ones."""
     found: dict[str, ConversionFunction] = {}
-    of_complex: dict[str, ConversionFunction] = {}
+    is_complex: dict[str, ConversionFunction] = {}
     for library, folder in SOURCES.get(converter, ()):
         place = found_folder(folder)
         for path in _files(place) if place else ():
             for decorators, function in _registered(path.read_text(encoding="utf-8")):
-                names = of_complex if "complex=True" in decorators else found
+                names = is_complex if "complex=True" in decorators else found
                 for name in _names(decorators):
                     names.setdefault(name, ConversionFunction(library, function, f"{folder}/{path.name}"))
-    return found, of_complex
+    return found, is_complex
 
 
 def found_folder(folder: str) -> Path | None:

@@ -9,7 +9,7 @@ from harness.convert.conversion_sources import ConversionFunction, conversion_fu
 from harness.generate.operator_family import family_name, packet_of
 
 
-def own_function(converter: str, overload: str, *, of_complex: bool = False) -> ConversionFunction | None:
+def own_function(converter: str, overload: str, *, is_complex: bool = False) -> ConversionFunction | None:
     """Return what a converter translates an overload with, without taking it apart; None where nothing is known.
 
     An operator may be registered under the name that it shares with its aliases.
@@ -17,10 +17,10 @@ def own_function(converter: str, overload: str, *, of_complex: bool = False) -> 
     Args:
         converter: Its name.
         overload: As ``aten.add.Tensor``.
-        of_complex: Whether the call has complex tensors.
+        is_complex: Whether the call has complex tensors.
     """
     packet, _, kind = overload.rpartition(".")
-    functions = conversion_functions(converter, of_complex=of_complex)
+    functions = conversion_functions(converter, is_complex=is_complex)
     names = (overload, packet_of(overload), f"{family_name(packet)}.{kind}", family_name(packet))
     return next(filter(None, map(functions.get, names)), None)
 
@@ -32,5 +32,5 @@ def function_named(converter: str, name: str) -> ConversionFunction | None:
 
 @cache
 def _by_name(converter: str) -> Mapping[str, ConversionFunction]:
-    both = (conversion_functions(converter, of_complex=some) for some in (False, True))
+    both = (conversion_functions(converter, is_complex=some) for some in (False, True))
     return {function.name: function for functions in both for function in functions.values()}

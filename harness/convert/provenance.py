@@ -29,7 +29,7 @@ from harness.convert.torch_private import (
     TRANSLATING_MODULE,
     script_node_creation,
 )
-from harness.core.documents import with_causes
+from harness.core.text import error_chain
 
 #: Where a node's lines are kept on their way to the model: in metadata in onnx_ir, and in TorchScript their
 #: number in an attribute whose name the checker of ONNX leaves alone.
@@ -266,7 +266,7 @@ def _translated_node(frame: FrameType | None) -> str:
 def raising_lines(error: BaseException) -> tuple[CodeLine, ...]:
     """The lines of conversion functions that an exception, or its cause, came through: innermost first."""
     found: list[CodeLine] = []
-    for cause in with_causes(error):
+    for cause in error_chain(error):
         trace = cause.__traceback__
         lines: list[CodeLine] = []
         while trace is not None:

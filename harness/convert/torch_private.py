@@ -24,8 +24,8 @@ from unittest.mock import patch
 
 import torch
 
-from harness.core.documents import describe_error
 from harness.core.tensors import overload
+from harness.core.text import describe_error
 from harness.core.torch_operators import OpOverload, is_composite, register_all_operators
 
 _EXPORTER = "torch.onnx._internal.exporter"

@@ -1,6 +1,6 @@
-"""The words that values are computed from, and domains of values like those of a tensor seen in a model.
+"""Raw random words, and value domains that imitate a tensor seen in a model.
 
-`harness.core.described_tensor` finds which of the domains a tensor is in.
+`harness.core.described_tensor` chooses the domain for a tensor.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ Raw: TypeAlias = npt.NDArray[np.uint64]
 
 
 def raw_stream(seed: int, count: int) -> Raw:
-    """`count` 64-bit words, the same for one seed everywhere."""
+    """Return `count` 64-bit words; a seed gives the same words on every machine."""
     return np.asarray(np.random.PCG64(seed).random_raw(count), dtype=np.uint64)
 
 
 def unit(raw: Raw) -> npt.NDArray[np.float64]:
-    """Uniform in [0, 1), 53 bits."""
+    """Uniform numbers in [0, 1) with 53 random bits."""
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(raw: Raw, bound: int) -> npt.NDArray[np.int64]:
-    """Uniform in [0, bound); the bias is below 2⁻⁴⁰ for bounds that occur here."""
+    """Uniform integers in [0, bound); the bias is below 2⁻⁴⁰ for the bounds used here."""
     return (raw % np.uint64(max(bound, 1))).astype(np.int64)
 
 
-# In these `value`, `inside` and `outside` are words where JSON has no number for them.
+# `value`, `inside` and `outside` are strings where JSON has no number: "nan", "inf", "-inf".
 
 
 def _constant(raw: Raw, dtype: str, style: str, value: str | int | float) -> Values:
-    """One value everywhere."""
+    """The same value everywhere."""
     if is_float(dtype):
         return np.full(len(raw), float(value))
     return np.full(len(raw), value, dtype=bool if dtype == "bool" else np.int64)
@@ -54,21 +54,21 @@ def _like(
     zeros: float,
     minus_infinite: float = 0.0,
 ) -> Values:
-    """Bell-shaped about `mean` in [low, high]; a share `zeros` is 0 and a share `minus_infinite` is -inf.
+    """Bell-shaped values about `mean`, clipped to [low, high], with shares of zeros and of -inf.
 
-    The sum of four uniform numbers has a variance of a third and stands for the normal distribution.
+    The sum of four uniform numbers, whose variance is a third, stands for the normal distribution.
     """
     mask = np.uint64(0xFFFF)
     total = sum(((raw >> np.uint64(shift)) & mask).astype(np.float64) for shift in (0, 16, 32, 48))
     values = np.clip((total * 2.0**-16 - 2.0) * (deviation * 1.7320508) + mean, low, high)
-    # Another permutation of the 64-bit words, so that which are zero does not depend on their size.
+    # Permute the words once more, so that an element's being zero does not depend on its size.
     share = unit(raw * np.uint64(0x9E3779B97F4A7C15))
     values = np.where(share < zeros, 0.0, values)
     return np.where(share >= 1.0 - minus_infinite, -np.inf, values) if minus_infinite else values
 
 
 def _share(raw: Raw, dtype: str, style: str, ones: float) -> Values:
-    """Booleans, or zeros and ones, of which a share is true."""
+    """Booleans, or zeros and ones, of which the share `ones` is true."""
     return unit(raw) < ones
 
 
@@ -78,7 +78,7 @@ def _sorted(raw: Raw, dtype: str, style: str, low: int, high: int) -> Values:
 
 
 def _steps(raw: Raw, dtype: str, style: str, start: float, step: float, run: int) -> Values:
-    """start, start + step … anew in each consecutive `run` of storage elements, as positions are."""
+    """start, start + step, … restarting after each `run` consecutive storage elements, like positions."""
     place = np.arange(len(raw), dtype=np.int64) % max(run, 1)
     return start + step * place
 
@@ -93,14 +93,14 @@ def _triangular(
     inside: str | int | float,
     outside: str | int | float,
 ) -> Values:
-    """Matrices with one value on and below the `diagonal`-th diagonal and another above it: causal masks."""
+    """Matrices with one value on and below the `diagonal`-th diagonal and another above it, like causal masks."""
     place = np.arange(len(raw), dtype=np.int64) % max(rows * columns, 1)
     below = place % columns - place // columns <= diagonal
     kind = np.float64 if is_float(dtype) else np.int64
     return np.where(below, float(inside), float(outside)).astype(kind)
 
 
-#: See `harness.core.values.DOMAINS`.
+#: Domain name → function; part of `harness.core.values.DOMAINS`.
 CAPTURED: dict[str, Callable[..., Values]] = {
     "constant": _constant,
     "like": _like,

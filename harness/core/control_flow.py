@@ -12,41 +12,42 @@ from dataclasses import dataclass, field
 
 #: The namespace of these operators.
 FLOW = "control_flow"
-#: What a branch makes of two tensors `x` and `y`.
+#: Expressions of two tensors `x` and `y` that a branch of `cond` may compute.
 BRANCHES = (
     *("x + y", "x * y", "y - x", "torch.maximum(x, y)", "torch.where(x > y, x, y)", "x + y.flip(0)"),
     "torch.cond((x > y).any(), lambda x, y: x - y, lambda x, y: y - x, (x, y))",
 )
-#: What a round of a loop makes of the tensor `x` that it carries.
+#: Expressions of the carried tensor `x` that one iteration of a loop may compute.
 ROUNDS = ("x * 0.5", "x + 1", "-x", "x * x", "x - x.amax()", "x.flip(0)")
-#: What a step makes of `c`, which is carried, and of a slice `x`.
+#: Expressions of the carried tensor `c` and a slice `x` that one step of `scan` may compute.
 STEPS = ("c + x", "c * 0.5 + x", "torch.maximum(c, x)", "x - c", "x * 2")
 
 
 @dataclass(frozen=True)
 class FlowOperator:
-    """An operator of this namespace.
+    """A control-flow operator and how to write a call of it.
 
     Attributes:
-        schema: Its arguments and results, as the dispatcher writes them.
-        source: Its call, with names of arguments in braces: what each is written as.
-        functions: Names in the source that a script has to import (`harness.core.torch_operators.FLOW_IMPORTS`).
-        usual: Argument → what is written where it is left out.
+        schema: Its arguments and results in the dispatcher's notation.
+        source: Python source of a call, with argument names in braces.
+        functions: Names in `source` that a script must import (`harness.core.torch_operators.FLOW_IMPORTS`).
+        defaults: Argument → source to use when a call omits it.
     """
 
     name: str
     schema: str
     source: str
     functions: tuple[str, ...] = ()
-    usual: Mapping[str, str] = field(default_factory=dict)
 
-    def written(self, arguments: Mapping[str, str], bodies: Mapping[str, str]) -> str:
-        """The call as source, of what its other arguments are written as and of the bodies of its functions."""
-        return self.source.format(**{**self.usual, **arguments, **bodies})
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+    def format_call(self, arguments: Mapping[str, str], bodies: Mapping[str, str]) -> str:
+        """Return the Python source of a call, given the source of its arguments and of its function bodies."""
+        return self.source.format(**{**self.defaults, **arguments, **bodies})
 
 
 _ROUND = "lambda i, x: (i + 1, {body}), (torch.zeros((), dtype=torch.int64), {x})"
-#: By name.
+#: Overload → operator.
 FLOW_OPERATORS = {
     operator.name: operator
     for operator in (
@@ -79,5 +80,5 @@ FLOW_OPERATORS = {
 
 
 def is_flow_operator(overload: str) -> bool:
-    """Whether an overload is of this namespace."""
+    """Whether an overload is a control-flow operator."""
     return overload.partition(".")[0] == FLOW

@@ -1,6 +1,6 @@
-"""The calls of operators that take functions, through PyTorch's own: what an exporter captures of a user's model.
+"""Calls of control-flow operators through PyTorch's public functions, as an exporter would capture them.
 
-Importing this registers their schemas.
+Importing this module registers the operators' schemas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.core.torch_operators import flow_function
 
 
 def _functions(arguments: str, bodies: tuple[str, ...]) -> dict[str, Callable[..., Any]]:
-    """Body → the function of it."""
+    """Return a function for each body expression."""
     return {body: eval(f"lambda {arguments}: {body}", {"torch": torch}) for body in bodies}
 
 
@@ -25,66 +25,66 @@ _ROUNDS = _functions("x", ROUNDS)
 _STEPS = _functions("c, x", STEPS)
 
 
-def _cond(pred: torch.Tensor, x: torch.Tensor, y: torch.Tensor, then: str, otherwise: str) -> torch.Tensor:
-    chosen: torch.Tensor = torch.cond(pred, _BRANCHES[then], _BRANCHES[otherwise], (x, y))
-    return chosen
+def _call_cond(pred: torch.Tensor, x: torch.Tensor, y: torch.Tensor, then: str, otherwise: str) -> torch.Tensor:
+    result: torch.Tensor = torch.cond(pred, _BRANCHES[then], _BRANCHES[otherwise], (x, y))
+    return result
 
 
-def _looped(
-    goes_on: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], x: torch.Tensor, body: str
+def _call_while_loop(
+    condition: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], x: torch.Tensor, body: str
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The number of rounds made, and what came of `x`."""
-    made = _ROUNDS[body]
+    """Return the number of iterations and the final `x`."""
+    compute = _ROUNDS[body]
 
-    def round_made(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return i + 1, made(x)
+    def iterate(i: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return i + 1, compute(x)
 
     start = torch.zeros((), dtype=torch.int64)
-    found: tuple[torch.Tensor, torch.Tensor] = flow_function("while_loop")(goes_on, round_made, (start, x))
-    return found
+    result: tuple[torch.Tensor, torch.Tensor] = flow_function("while_loop")(condition, iterate, (start, x))
+    return result
 
 
-def _repeated(x: torch.Tensor, steps: int, body: str) -> tuple[torch.Tensor, torch.Tensor]:
-    return _looped(lambda i, x: i < steps, x, body)
+def _repeat(x: torch.Tensor, steps: int, body: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return _call_while_loop(lambda i, x: i < steps, x, body)
 
 
-def _repeated_while(x: torch.Tensor, limit: float, most: int, body: str) -> tuple[torch.Tensor, torch.Tensor]:
-    return _looped(lambda i, x: (x > limit).any() & (i < most), x, body)
+def _repeat_while_above(x: torch.Tensor, limit: float, most: int, body: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return _call_while_loop(lambda i, x: (x > limit).any() & (i < most), x, body)
 
 
-def _scanned(
+def _call_scan(
     init: torch.Tensor, xs: torch.Tensor, carry: str, result: str, dim: int = 0, reverse: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """What is carried in the end, and the steps' results, stacked."""
-    carried, given = _STEPS[carry], _STEPS[result]
+    """Return the final carried value and the results of all steps, stacked."""
+    compute_carry, compute_result = _STEPS[carry], _STEPS[result]
 
     def step(c: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return carried(c, x), given(c, x)
+        return compute_carry(c, x), compute_result(c, x)
 
-    found: tuple[torch.Tensor, torch.Tensor] = flow_function("scan")(step, init, xs, dim=dim, reverse=reverse)
-    return found
+    scanned: tuple[torch.Tensor, torch.Tensor] = flow_function("scan")(step, init, xs, dim=dim, reverse=reverse)
+    return scanned
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    f"{FLOW}.cond.default": _cond,
-    f"{FLOW}.while_loop.default": _repeated,
-    f"{FLOW}.while_loop.values": _repeated_while,
-    f"{FLOW}.scan.default": _scanned,
+    f"{FLOW}.cond.default": _call_cond,
+    f"{FLOW}.while_loop.default": _repeat,
+    f"{FLOW}.while_loop.values": _repeat_while_above,
+    f"{FLOW}.scan.default": _call_scan,
 }
 
 
 @dataclass(frozen=True)
 class FlowCall:
-    """What to call for an operator.
+    """The callable of a control-flow operator.
 
     Raises:
-        LookupError: there is no such operator, or no such function for it.
+        LookupError: The operator does not exist, or this PyTorch lacks its function.
     """
 
     name: str
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call PyTorch's function, which compiles itself where nothing captures it: that is left out."""
+        """Call PyTorch's function; outside of a capture it runs eagerly instead of compiling itself."""
         function = _FUNCTIONS[self.name]
         if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return function(*arguments, **keywords)

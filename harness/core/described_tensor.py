@@ -1,8 +1,8 @@
-"""A tensor seen in a model as a specification: what it is, and a recipe for values like its own.
+"""Describe a tensor seen in a model as a specification with a recipe for similar values.
 
-Exact where that is short: few elements, one value everywhere, positions counted up, a causal mask. Anything
-else is drawn: its shape, dtype and strides are true, its values have the mean, the spread, the range and the
-shares of zeros and of -inf of those that were seen, to three digits.
+The description is exact where that is short: few elements, one repeated value, positions that count up, a causal mask.
+Otherwise the shape, dtype and strides are kept, and values are drawn with the tensor's mean, deviation, range and
+shares of zeros and of -inf, to three digits.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import torch
 
 from harness.core.invocation import Literal, Recipe, TensorSpec, contiguous_strides
 
-#: Storage elements that are kept as they are: of integers, whose values mean more, and of the rest.
+#: Storage elements up to which values are kept: for integers, whose exact values matter more, and for other dtypes.
 _EXACT_INTEGERS, _EXACT = 64, 8
-#: Elements from which statistics are taken; larger tensors are sampled evenly.
+#: Elements that statistics are taken from; larger tensors are sampled evenly.
 _SAMPLED = 1 << 18
-#: Elements beyond those of the tensor that its storage may have, as a multiple; else it lies compactly.
+#: A storage with more than this many times the tensor's elements is replaced by a contiguous one.
 _SPARSEST = 4
 
 
 def describe_tensor(tensor: torch.Tensor, place: str, *, exact: int | None = None) -> TensorSpec:
-    """The specification of `tensor`.
+    """Return the specification of `tensor`.
 
     Args:
-        tensor: Of a dtype that invocations know.
-        place: What tells it from others of its shape, for the seed.
-        exact: Storage elements that are kept as they are, in place of the default.
+        tensor: A tensor whose dtype invocations support.
+        place: Where the tensor was seen; the seed is derived from it, so that equal shapes get different values.
+        exact: Storage elements up to which values are kept; None means the default.
     """
     tensor = tensor.detach()
     shape, strides = tuple(tensor.shape), tuple(tensor.stride())
@@ -55,7 +55,7 @@ def _is_sparse(spec: TensorSpec) -> bool:
 
 
 def _storage(tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
-    """The elements of the storage that `spec` has, as far as `tensor` tells them."""
+    """Return the storage elements that `spec` covers, as far as `tensor` has them."""
     if spec.strides != tuple(tensor.stride()) or tensor.is_conj() or tensor.is_neg():
         return tensor.contiguous().reshape(-1)
     return tensor.as_strided((spec.storage_size,), (1,), int(tensor.storage_offset()) - spec.offset)
@@ -79,7 +79,7 @@ def _domain(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | float,
 
 
 def _steps(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | float, ...] | None:
-    """Counted up by whole steps in each row."""
+    """Return the domain of values that count up by integer steps within each row; None if they do not."""
     run = spec.shape[-1] if spec.shape else 1
     if run < 2 or storage.dtype is torch.bool:
         return None
@@ -92,7 +92,7 @@ def _steps(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | float, 
 
 
 def _triangular(storage: torch.Tensor, spec: TensorSpec) -> tuple[str | int | float, ...] | None:
-    """Two values, divided by a diagonal."""
+    """Return the domain of matrices whose two values are separated by a diagonal; None if they are not."""
     if len(spec.shape) < 2 or min(spec.shape[-2:]) < 2:
         return None
     rows, columns = spec.shape[-2:]
@@ -133,12 +133,12 @@ def _floating(storage: torch.Tensor) -> tuple[str | int | float, ...]:
 
 
 def _rounded(value: float) -> float:
-    """Three digits: what machines agree on, and short."""
+    """Round to three digits, so that machines agree and recipes stay short."""
     return float(f"{value:.2e}")
 
 
 def _word(value: bool | int | float) -> str | int | float:
-    """A number, or what JSON has no number for in words."""
+    """Return the number, or its text where JSON has no number for it."""
     if isinstance(value, float) and value in (float("inf"), float("-inf")):
         return repr(value)
     return "nan" if value != value else value

@@ -1,7 +1,7 @@
-"""Names of dtypes, grouped as operator cases speak of them.
+"""Names of dtypes, in the groups that operator cases use.
 
-A dtype is a string here (``float32``), so that invocations stay plain values and the record,
-the reports and goldens need no PyTorch to read them.
+A dtype is a string here (``float32``), so that invocations are plain values, and records, reports and goldens can be
+read without PyTorch.
 """
 
 from __future__ import annotations
@@ -10,29 +10,28 @@ from typing import Any, TypeAlias
 
 import numpy.typing as npt
 
-#: Feeds and outputs. bfloat16 and float8 travel as `ml_dtypes` arrays, everything else as plain NumPy; arrays
-#: are C-contiguous.
+#: A feed or an output, C-contiguous. bfloat16 and float8 are `ml_dtypes` arrays, other dtypes plain NumPy.
 Array: TypeAlias = npt.NDArray[Any]
 
 FLOATS: tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
 INTS: tuple[str, ...] = ("int64", "int32", "int16", "int8", "uint8")
 SIGNED_INTS: tuple[str, ...] = INTS[:-1]
-#: PyTorch moves and compares them, but promotes them to nothing and converts no negative number to them.
+#: PyTorch moves and compares these, but does not promote them or convert negative numbers to them.
 WIDE_UNSIGNED: tuple[str, ...] = ("uint16", "uint32", "uint64")
 UNSIGNED: tuple[str, ...] = ("uint8", *WIDE_UNSIGNED)
 BOOL: tuple[str, ...] = ("bool",)
 NUMBERS: tuple[str, ...] = FLOATS + INTS
 INTEGRAL: tuple[str, ...] = INTS + BOOL
 ALL: tuple[str, ...] = NUMBERS + BOOL
-#: PyTorch's CPU kernels of many linear-algebra and vision operators stop here.
+#: The dtypes that PyTorch's CPU kernels of many linear-algebra and vision operators support.
 FULL_FLOATS: tuple[str, ...] = ("float32", "float64")
 
-#: Complex dtype → that of its parts. ONNX has operators for none of them: an exporter that takes complex
-#: numbers represents them as pairs of reals in one more dimension.
+#: Complex dtype → dtype of its parts. ONNX operators take no complex dtype: exporters represent a complex tensor as
+#: pairs of reals in an additional last dimension.
 PARTS: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
 COMPLEX: tuple[str, ...] = tuple(PARTS)
 
-#: Significand precision p in bits (the implicit one counted), and the range of finite values.
+#: Precision of the significand in bits, including the implicit bit.
 PRECISION: dict[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 
 INT_RANGE: dict[str, tuple[int, int]] = {
@@ -58,7 +57,7 @@ def is_integer(dtype: str) -> bool:
 
 
 def wider_float(dtype: str) -> str:
-    """The dtype of the oracle for `dtype`: float64 for floats, complex128 for complex, else itself."""
+    """Return the dtype that the oracle computes in: float64 for floats, complex128 for complex, else `dtype` itself."""
     if dtype in PARTS:
         return "complex128"
     return "float64" if is_float(dtype) else dtype

@@ -1,4 +1,4 @@
-"""The fewest of some things with which something still holds, by halving."""
+"""Find a minimal subset of items that keeps a property, by delta debugging."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ T = TypeVar("T")
 
 
 def fewest(items: Sequence[T], holds: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """A few items with which something holds, none of which can be left out; none where it does not hold with all.
+    """Return a minimal subset of `items` that satisfies `holds`; empty if all of them together do not.
 
-    Halves are tried until it holds with neither. Then ever smaller pieces are left out (Zeller and Hildebrandt,
-    Simplifying and Isolating Failure-Inducing Input, IEEE Trans. Softw. Eng. 28, 2002).
+    1. Halve the items as long as one half satisfies the property.
+    2. Then remove ever smaller pieces that are not needed, down to single items.
+
+    After A. Zeller and R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE Trans. Softw. Eng. 28,
+    2002.
     """
-    left = tuple(dict.fromkeys(items))
-    if not left or not holds(left):
+    remaining = tuple(dict.fromkeys(items))
+    if not remaining or not holds(remaining):
         return ()
-    while len(left) > 1:
-        middle = len(left) // 2
-        half = next((part for part in (left[:middle], left[middle:]) if holds(part)), None)
+    while len(remaining) > 1:
+        middle = len(remaining) // 2
+        half = next((part for part in (remaining[:middle], remaining[middle:]) if holds(part)), None)
         if half is None:
-            return _without_needless(left, holds)
-        left = half
-    return left
+            return _remove_needless(remaining, holds)
+        remaining = half
+    return remaining
 
 
-def _without_needless(items: tuple[T, ...], holds: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
-    """The items without those that need not be there."""
+def _remove_needless(items: tuple[T, ...], holds: Callable[[Sequence[T]], bool]) -> tuple[T, ...]:
+    """Return the items that are left when every removable piece has been removed."""
     size = max(len(items) // 4, 1)
     while True:
         start = 0

@@ -1,9 +1,8 @@
 """An operator call with concrete arguments, as a plain value.
 
-Everything passes invocations on: the generator draws them, the worker process rebuilds their
-tensors, the record stores them as JSON, and a corpus is a list of them. An invocation holds no
-tensor: a tensor argument is a shape, a dtype, strides and either a recipe for its values or the
-values themselves, so that it is a few hundred bytes, hashable, and rebuilt bit for bit anywhere.
+The generator draws invocations, the worker process rebuilds their tensors, the record stores them as JSON, and a corpus
+is a list of them. An invocation holds no tensors: a tensor argument is a shape, a dtype, strides, and either the values
+or a recipe for them. So it takes a few hundred bytes, is hashable, and can be rebuilt bit for bit anywhere.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from harness.core.dtypes import PARTS, Array
 
 
 class InvalidInvocation(ValueError):
-    """JSON that is not an invocation; the message says what and where."""
+    """The JSON is not an invocation; the message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +27,11 @@ class Recipe:
     """How to compute the values of a tensor.
 
     Attributes:
-        domain: Which values the operator allows there, as a name of `harness.core.values.DOMAINS`
-            followed by its parameters: ``("any",)``, ``("range", -1.0, 1.0)``, ``("index", 5)``.
-        style: How to choose among them: a name of `harness.core.values.STYLES` (``plain``), or one of
-            `harness.core.styles.PLANNED` with its parameters (``alone 2 0 1``).
-        seed: Makes the choice definite.
+        domain: The values that the operator allows: a name from `harness.core.values.DOMAINS` followed by its
+            parameters, such as ``("any",)``, ``("range", -1.0, 1.0)`` or ``("index", 5)``.
+        style: How to choose among them: a name from `harness.core.values.STYLES` (``plain``), or one from
+            `harness.core.styles.PLANNED` followed by its parameters (``alone 2 0 1``).
+        seed: The seed of the random words that the values are computed from.
     """
 
     domain: tuple[str | int | float, ...]
@@ -42,9 +41,9 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """The values themselves, one per storage element; NaN payloads of the default NaN only.
+    """The values themselves, one per storage element. All NaNs have the default payload.
 
-    Two are equal if they are written alike: 0.0 is neither -0.0 nor 0, and NaN is NaN.
+    Two literals are equal if they are written alike: 0.0 differs from -0.0 and from 0, and NaN equals NaN.
     """
 
     values: tuple[bool | int | float | complex, ...]
@@ -62,11 +61,10 @@ class TensorSpec:
 
     Attributes:
         shape: Sizes; ``()`` is a 0-d tensor.
-        dtype: As PyTorch prints it without ``torch.``: ``float32``, ``bfloat16``, ``int64``, ``bool``.
-        strides: In elements, one per dimension; 0 expands.
-        offset: First element's place in the storage, in elements.
-        values: Of the storage, in storage order, so that an expanded or overlapping tensor is
-            one value too.
+        dtype: PyTorch's name without ``torch.``: ``float32``, ``bfloat16``, ``int64``, ``bool``.
+        strides: Steps in elements, one per dimension; an expanded dimension has 0.
+        offset: Position of the first element in the storage, in elements.
+        values: Values of the storage in storage order, so that an expanded or overlapping tensor is a single value too.
     """
 
     shape: tuple[int, ...]
@@ -105,7 +103,7 @@ class Enumerated:
 
     Attributes:
         kind: ``dtype``, ``layout``, ``memory_format`` or ``device``.
-        name: As PyTorch prints it without ``torch.``: ``float32``, ``strided``, ``cpu``.
+        name: PyTorch's name without ``torch.``: ``float32``, ``strided``, ``cpu``.
     """
 
     kind: str
@@ -117,11 +115,11 @@ ENUMERATED_KINDS = ("dtype", "layout", "memory_format", "device")
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A tensor argument of a call in a program that the program holds, as a module holds a parameter.
+    """A tensor that a program holds, as a module holds a parameter.
 
     Attributes:
         spec: The tensor.
-        dtype: That it is converted to; "" for its own.
+        dtype: The dtype that it is converted to; "" keeps its own.
     """
 
     spec: TensorSpec
@@ -130,11 +128,11 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A tensor argument of a call in a program that an earlier call returned.
+    """A result of an earlier call, as an argument of a call in a program.
 
     Attributes:
-        call: Index of that call.
-        output: Index among its tensors.
+        call: Index of the earlier call.
+        output: Index among that call's tensors.
     """
 
     call: int
@@ -143,7 +141,9 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a program that an earlier argument has described: where the program takes it again, or returns it.
+    """A repeated use of a program's input, as an argument of a later call or as a returned value.
+
+    The first use describes the input by a `TensorSpec`.
 
     Attributes:
         place: Index among the inputs of the program, in order.
@@ -152,15 +152,15 @@ class Input:
     place: int
 
 
-#: What a tensor argument of a call in a program may be.
+#: The forms of a tensor argument of a call in a program.
 TensorArgument: TypeAlias = "TensorSpec | Weight | Result | Input"
 
 Argument: TypeAlias = "TensorArgument | Enumerated | bool | int | float | complex | str | tuple[Argument, ...] | None"
 
 
-#: What the overload of a program begins with; the rest names the pattern that it was drawn by.
+#: Prefix of the overload of a program; the rest names the pattern that it was drawn by.
 PROGRAM = "program."
-#: The same of a whole model.
+#: Prefix of the overload of a whole model.
 MODEL = "model."
 
 
@@ -169,9 +169,9 @@ class Invocation:
     """An ATen overload with concrete arguments, or a program of several calls: see `harness.core.program`.
 
     Attributes:
-        overload: As PyTorch prints it: ``aten.add.Tensor``, ``aten.celu.default``.
-        arguments: By the schema's names, in the schema's order. One that is absent takes its
-            default; one that is given its default explicitly is another invocation.
+        overload: PyTorch's name: ``aten.add.Tensor``, ``aten.celu.default``.
+        arguments: Pairs of name and value, in the order of the schema. An omitted argument takes its default; passing
+            the default explicitly gives a different invocation.
     """
 
     overload: str
@@ -179,35 +179,35 @@ class Invocation:
 
     @cached_property
     def json(self) -> str:
-        """Canonical JSON: one text for one invocation."""
+        """Canonical JSON: equal invocations have equal text."""
         return json.dumps(self.to_data(), separators=(",", ":"), allow_nan=False)
 
     @cached_property
     def case_id(self) -> str:
-        """Short content hash, the identity of the case; stable across machines and versions."""
+        """Short content hash that identifies the case; stable across machines and versions."""
         return hashlib.sha256(self.json.encode()).hexdigest()[:12]
 
     @cached_property
     def structure_id(self) -> str:
-        """Hash of everything but tensor values: invocations that share it share one export."""
+        """Hash of everything but tensor values; invocations that share it can share an export."""
         blank = self.with_values(lambda spec: Literal(()))
         return hashlib.sha256(blank.json.encode()).hexdigest()[:12]
 
     def __str__(self) -> str:
-        """As a person would write the call, tensors as ``float32[2,3]``."""
+        """The call as a person would write it, with tensors as ``float32[2,3]``."""
         if self.overload.startswith(PROGRAM):
             return "; ".join(_lines(dict(self.arguments)))
         return f"{self.overload}({', '.join(f'{n}={describe(a)}' for n, a in self.arguments)})"
 
     def tensors(self) -> Iterator[TensorSpec]:
-        """Tensor arguments in order, those in lists too."""
+        """Yield the tensor arguments in order, including those in lists."""
         for _, argument in self.arguments:
             yield from _tensors(argument)
 
     @property
     def dtype(self) -> str:
-        """The dtype that the matrices file this case under: that of the first tensor which is no condition, else the
-        condition's, else the `dtype` argument's, else PyTorch's default."""
+        """The dtype that matrices list this case under: that of the first tensor other than `where`'s condition, else
+        the condition's, else the `dtype` argument's, else PyTorch's default."""
         condition = ""
         for name, argument in self.arguments:
             for spec in _tensors(argument):
@@ -222,17 +222,17 @@ class Invocation:
         return "float32"
 
     def map_tensors(self, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
-        """A copy with every tensor replaced by `change` of it, in order."""
+        """Return a copy in which `change` has replaced every tensor, in order."""
         return replace(self, arguments=tuple((n, _map_tensors(a, change)) for n, a in self.arguments))
 
     def with_values(self, choose: Callable[[TensorSpec], Recipe | Literal]) -> Invocation:
-        """A copy with the same structure and other tensor values."""
+        """Return a copy with the same structure and other tensor values."""
         return self.map_tensors(lambda spec: replace(spec, values=choose(spec)))
 
     def arguments_with(self, arrays: Iterable[Array]) -> dict[str, Any]:
-        """Schema name → argument, with `arrays` in place of the tensors, in order; lists for tuples.
+        """Return the arguments by name with `arrays` in place of the tensors, in order, and lists in place of tuples.
 
-        Complex numbers come as pairs of reals in one more dimension, and are made complex.
+        Complex tensors are passed in as pairs of reals and become complex again.
         """
         supply = iter(arrays)
         return {name: _filled(argument, supply) for name, argument in self.arguments}
@@ -249,7 +249,7 @@ class Invocation:
         """Read what `to_data` wrote.
 
         Raises:
-            InvalidInvocation: it is something else.
+            InvalidInvocation: The data is not an invocation.
         """
         if not isinstance(data, Mapping) or not isinstance(data.get("overload"), str):
             raise InvalidInvocation("an invocation is an object with `overload` and `arguments`")
@@ -266,7 +266,7 @@ class Invocation:
         """Read what `json` wrote.
 
         Raises:
-            InvalidInvocation: it is something else.
+            InvalidInvocation: The text is not an invocation.
         """
         try:
             data = json.loads(text)
@@ -275,14 +275,14 @@ class Invocation:
         return cls.from_data(data)
 
 
-#: Values up to which a tensor's are shown.
+#: Tensors with at most this many values are described by their values.
 _SHOWN = 64
-#: What `where` calls the tensor that says which of the others counts.
+#: The argument of `where` that selects between the other two.
 _CONDITION = "condition"
 
 
 def describe(argument: Argument) -> str:
-    """One argument for a person: ``float32[2,3]``, ``[1, -1]``, ``0.5``, ``torch.int64``."""
+    """Return one argument as a person would write it: ``float32[2,3]``, ``[1, -1]``, ``0.5``, ``torch.int64``."""
     if isinstance(argument, TensorSpec):
         layout = "" if argument.is_contiguous else f" strides={list(argument.strides)}"
         values = ""
@@ -303,7 +303,7 @@ def describe(argument: Argument) -> str:
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """The calls of a program, as ``%0 = aten.relu.default(self=float32[2])``, and what it returns."""
+    """Yield the calls of a program, as ``%0 = aten.relu.default(self=float32[2])``, and then what it returns."""
     for place, (overload, given) in enumerate(arguments.get("calls", ())):
         yield f"%{place} = {overload}({', '.join(f'{name}={describe(value)}' for name, value in given)})"
     yield f"return {', '.join(map(describe, arguments.get('returns', ())))}"
@@ -338,7 +338,7 @@ def _encode_number(value: bool | int | float | complex) -> Any:
     if isinstance(value, complex):
         return {"complex": [_encode_number(value.real), _encode_number(value.imag)]}
     if isinstance(value, float) and not math.isfinite(value):
-        # JSON has no word for these.
+        # JSON has no numbers for these.
         return {"float": repr(value)}
     return value
 
@@ -422,7 +422,7 @@ def _decode_tensor(data: Mapping[str, Any], where: str) -> TensorSpec:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Row-major strides of `shape`, in elements."""
+    """Return the row-major strides of `shape`, in elements."""
     strides: list[int] = []
     step = 1
     for size in reversed(shape):

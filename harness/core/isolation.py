@@ -1,6 +1,6 @@
-"""A process that may die, hang or use too much memory in place of this one: PyTorch, exporters and runtimes do.
+"""Run code in a process that may die, hang or use too much memory, as PyTorch, exporters and runtimes do.
 
-What a process says it is about to do is found, whatever becomes of the process.
+What the process announced last can be read whatever happens to it.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
 
 import psutil
 
-from harness.core.documents import describe_error
+from harness.core.text import describe_error
 
 _COUNT = struct.Struct("<Q")
 _LENGTH = struct.Struct("<I")
-#: Bytes that a value may take, pickled.
+#: Largest pickled value, in bytes.
 _ROOM = 4096
 
 
 class Blackboard:
-    """A plain value that one process writes for another in shared memory; the latest replaces the one before.
+    """Shared memory in which a process announces a plain value, such as its next step; it survives the process.
 
-    It costs far less than a message, which wakes the process that waits for it. A pickled blackboard is the
-    place of its memory: whoever reads it shares that.
+    Each value replaces the previous one. Writing costs far less than a message, which would wake the reader. A pickled
+    blackboard carries its path: unpickling gives access to the same memory.
 
     Args:
-        path: A file that holds the memory; it is made where there is none.
+        path: The file that backs the memory; it is created if missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,19 +59,19 @@ class Blackboard:
 
     @property
     def count(self) -> int:
-        """How many values have been written since it was cleared."""
+        """How many values have been written since the last `clear`."""
         return int(_COUNT.unpack_from(self._memory)[0])
 
     def clear(self) -> None:
-        """Take the value away."""
+        """Remove the value."""
         _COUNT.pack_into(self._memory, 0, 0)
 
     def write(self, value: object) -> None:
-        """Put `value` in place of the one before; raises `ValueError` where it is too large."""
+        """Replace the value; raises `ValueError` if it is too large."""
         data = pickle.dumps(value)
         if len(data) > _ROOM:
             raise ValueError(f"a message of {len(data)} bytes is longer than {_ROOM}")
-        # The process may end at any moment: what was there stays whole until the new value is.
+            # The process may end at any moment, so the old value stays intact until the new one is complete.
         count = self.count + 1
         place = self._place(count)
         _LENGTH.pack_into(self._memory, place, len(data))
@@ -79,7 +79,7 @@ class Blackboard:
         _COUNT.pack_into(self._memory, 0, count)
 
     def read(self) -> object:
-        """The value that was written last; None for none."""
+        """Return the value that was written last; None if there is none."""
         if not self.count:
             return None
         place = self._place(self.count)
@@ -95,27 +95,27 @@ class Blackboard:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: How often a working process's memory is looked at, in seconds.
+#: Seconds between checks of a working process's memory.
 _POLL = 0.1
-#: Seconds that starting may take: importing PyTorch and a first export on a loaded machine.
+#: Seconds that a start may take: PyTorch's import and a first export, on a loaded machine.
 _START_TIMEOUT = 300.0
 
-#: Bytes of a log that are searched for why its process died; a stack of a hundred frames takes some 20,000.
+#: Bytes at the end of a log that are searched for the cause of death; a stack of a hundred frames takes some 20,000.
 _LAST_WORDS = 65536
 
 #: Sends a plain value to the process that asked.
 Send: TypeAlias = Callable[[object], None]
-#: Carries out one request.
+#: Handles one request.
 Serve: TypeAlias = Callable[[Any], None]
 
 
 class ProcessDied(Exception):
-    """A process ended, or was ended, before it answered; the message says how.
+    """A process ended, or was ended, before it answered.
 
     Args:
-        message: For a person.
+        message: How it ended.
         words: The last lines that it printed.
-        limit: The limit that it was ended for: ``time`` or ``memory``; "" where it ended by itself.
+        limit: The limit that it exceeded, ``time`` or ``memory``; "" if it was not ended by us.
     """
 
     def __init__(self, message: str, *, words: str = "", limit: str = "") -> None:
@@ -125,18 +125,18 @@ class ProcessDied(Exception):
 
     @property
     def hung(self) -> bool:
-        """Whether it gave no answer in time."""
+        """Whether it was ended because it did not answer in time."""
         return self.limit == "time"
 
     @property
     def account(self) -> str:
-        """The message, and below it the last words."""
+        """The message, followed by the last lines that the process printed."""
         return f"{self}\n{self.words}" if self.words else str(self)
 
 
 @contextlib.contextmanager
-def _without_missing_script() -> Iterator[None]:
-    """No file for a script from standard input, which a new process would import in vain."""
+def _hide_missing_script() -> Iterator[None]:
+    """Hide the path of a script read from standard input, which a new process would try to import."""
     main = vars(sys.modules["__main__"])
     script = main.get("__file__")
     if script is None or Path(script).exists():
@@ -150,18 +150,18 @@ def _without_missing_script() -> Iterator[None]:
 
 
 class IsolatedProcess:
-    """Serves one request after the other in another process, which is replaced when it dies.
+    """A process that serves one request after another and is replaced when it dies.
 
-    Use it as a context manager, or close it. The process starts with the first request. It ends when this one
-    does, however that happens.
+    Use it as a context manager, or close it. The process starts with the first request and never outlives this one.
 
     Args:
-        start: Called in the process with a way to send answers; the result serves requests. It is pickled.
-        fork: Fork the process from the fork server, which has imported what `preload_in_fork_server` named.
-            Otherwise it starts from nothing: what this process has imported or started is not in the other.
-        memory_limit: Bytes of resident memory that the process may reach; None for any number.
-        environment: Variables that it has beside this process's, set before it imports anything else.
-        board: Where the process writes what it is about to do: to write in time is as good as to answer.
+        start: Called in the process with a function that sends answers; returns the function that handles requests. It
+            is pickled.
+        fork: Fork the process from the fork server, which has imported the modules given to `preload_in_fork_server`.
+            Otherwise it starts fresh, without anything that this process has imported or started.
+        memory_limit: Bytes of resident memory that the process may use; None means no limit.
+        environment: Additional environment variables, set before the process imports anything else.
+        board: Where the process announces its next step; an announcement extends the timeout as an answer does.
     """
 
     def __init__(
@@ -180,13 +180,13 @@ class IsolatedProcess:
         self._board = board
         self._process: Any = None
         self._connection: Connection | None = None
-        #: Never written to; it closes with this process, however that ends.
+        #: Never written to; the worker notices when it closes, which happens however this process ends.
         self._alive: Connection | None = None
         self._ended_for: ProcessDied | None = None
         self._looked = 0.0
         self._directory = tempfile.TemporaryDirectory(prefix="harness-worker-")
         self._log = Path(self._directory.name) / "output"
-        #: How many requests the running process has had.
+        #: How many requests the current process has received.
         self.served = 0
 
     def __enter__(self) -> Self:
@@ -196,20 +196,20 @@ class IsolatedProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process for good."""
+        """End the process and remove its files."""
         self.stop()
         self._directory.cleanup()
 
     @property
     def pid(self) -> int | None:
-        """Process id; None where none runs."""
+        """The process id; None if no process runs."""
         return self._process.pid if self._process is not None else None
 
     def send(self, request: object) -> None:
-        """Hand over a request, which is pickled; its answers are to be received before the next.
+        """Send a request, which is pickled; receive all of its answers before the next one.
 
         Raises:
-            ProcessDied: no process can be started.
+            ProcessDied: No process can be started.
         """
         if self._connection is None:
             for last in (False, False, True):
@@ -219,29 +219,29 @@ class IsolatedProcess:
                 except ProcessDied as died:
                     if died.limit or last:
                         raise
-                    # What was killed as it started is started again: the fork server perhaps, which refuses
-                    # connections while it ends, and is replaced only once it has.
+                    # Try again if it was killed while starting: perhaps the fork server, which refuses connections
+                    # while it ends and is replaced only afterwards.
                     time.sleep(_POLL)
         assert self._connection is not None
         self.served += 1
-        # Receiving says how it died.
+        # If the process has died, `receive` reports how.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.send(request)
 
     def receive(self, timeout: float) -> Any:
-        """The next thing that the process sends.
+        """Return the next value that the process sends.
 
         Args:
-            timeout: Seconds that it may take.
+            timeout: Seconds to wait.
 
         Raises:
-            ProcessDied: it sends nothing more, or takes too long or too much memory.
+            ProcessDied: It ended before sending a value, or exceeded the time or memory limit.
         """
         assert self._connection is not None
         deadline = time.monotonic() + timeout
         seen = self._board.count if self._board else 0
         while True:
-            # However busy it is sending; what it had sent before it was ended is still received.
+            # Check even while it keeps sending; values that it sent before it was ended are still received.
             self._look_at_memory()
             patience = min(_POLL, max(0.0, deadline - time.monotonic()))
             if self._connection.poll(0 if self._ended_for else patience):
@@ -258,10 +258,7 @@ class IsolatedProcess:
                 raise self._ended()
 
     def _receive_whole(self, seconds: float) -> Any:
-        """The message that has begun to arrive.
-
-        A process that stops within it is ended after some seconds.
-        """
+        """Receive the message that has begun to arrive; a process that stops within it is ended after `seconds`."""
         assert self._connection is not None
         hung = ProcessDied(f"no answer within {seconds:g} s", limit="time")
         watchdog = threading.Timer(seconds, self._end_for, [hung])
@@ -296,10 +293,10 @@ class IsolatedProcess:
             target=_run, args=(theirs, watched, str(self._log), self._environment, start), daemon=True
         )
         try:
-            with _without_missing_script():
+            with _hide_missing_script():
                 self._process.start()
         except (EOFError, OSError) as error:
-            # A fork server that hangs while it imports ends itself.
+            # A fork server that hangs while importing ends itself.
             self._process = None
             for end in (self._connection, theirs, watched, self._alive):
                 end.close()
@@ -330,7 +327,7 @@ class IsolatedProcess:
         self._ended_for = reason
 
     def _ended(self) -> ProcessDied:
-        """How the process ended, which it has."""
+        """Return how the process ended; call this once it has."""
         died = self._ended_for
         if died is None:
             self._process.join()
@@ -346,7 +343,7 @@ class IsolatedProcess:
             log.seek(max(0, os.fstat(log.fileno()).st_size - _LAST_WORDS))
             text = log.read().decode(errors="replace")
             lines = [line for line in text.splitlines() if line.strip()]
-            # faulthandler's stack is of the harness, not of the runtime that died.
+            # faulthandler's stack shows the harness, not the runtime that died.
             for i, line in enumerate(lines):
                 if line.startswith("Fatal Python error"):
                     return "\n".join(_panic(lines[:i]) or lines[max(0, i - 3) : i + 1])
@@ -355,25 +352,26 @@ class IsolatedProcess:
 
 
 def _panic(lines: Sequence[str]) -> list[str]:
-    """Where and why Rust code panicked, if that is what ended the process; its backtrace is left out."""
+    """Return where and why Rust code panicked, if that ended the process, without the backtrace."""
     if not lines or not lines[-1].startswith("thread caused non-unwinding panic"):
         return []
     panics = [
         [where.partition(") ")[2] or where, why]
         for where, why in pairwise(lines)
-        # A second panic, of the frame that must not unwind, follows the one that matters.
+        # The panic that matters is followed by another one, of the frame that must not unwind.
         if " panicked at " in where and why != "panic in a function that cannot unwind"
     ]
     return panics[-1] if panics else []
 
 
 class IsolatedCalls(IsolatedProcess):
-    """Calls functions of modules in an isolated process.
+    """Calls module-level functions in an isolated process.
 
     Args:
-        timeout: Seconds that one call may take; the first one in a process imports what it needs, too.
+        timeout: Seconds that a call may take; the first call of a process includes its imports.
         prepare: Called when a process starts.
-        fork: See `IsolatedProcess`, as for the rest.
+        fork: See `IsolatedProcess`.
+        environment: See `IsolatedProcess`.
     """
 
     def __init__(
@@ -388,11 +386,11 @@ class IsolatedCalls(IsolatedProcess):
         self._timeout = timeout
 
     def call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """`function(*args, **kwargs)` there; all of them are pickled.
+        """Return `function(*args, **kwargs)`, computed in the process; all of it is pickled.
 
         Raises:
-            ProcessDied: there is no answer.
-            Exception: what the function raised.
+            ProcessDied: The process did not answer.
+            Exception: The exception that the function raised.
         """
         self.send((function, args, kwargs))
         returned, result = self.receive(self._timeout)
@@ -401,31 +399,30 @@ class IsolatedCalls(IsolatedProcess):
         return cast(R, result)
 
 
-#: What the fork server imports before it forks, in this order.
+#: The modules that the fork server imports before it forks, in order.
 _preloaded: list[str] = []
 
 
 def preload_in_fork_server(module: str, *, start: bool = False) -> None:
-    """Have the fork server import `module`, after those named before; of no effect once it runs.
+    """Have the fork server import `module` after those named earlier; no effect once it runs.
 
-    Importing it must not start threads or touch a device: a forked process inherits neither.
+    The import must not start threads or touch a device: a forked process inherits neither.
 
     Args:
-        module: What it imports.
-        start: Start it now, so that it imports while this process goes on; otherwise the first process that
-            is forked waits for it.
+        module: The module to import.
+        start: Start the server now, so that it imports in the background; otherwise the first forked process waits.
     """
     package = module.partition(".")[0]
     try:
         here = [str(Path.cwd())]
     except FileNotFoundError:
-        # The current directory was deleted, and holds nothing.
+        # The current directory was deleted, so it contains no package.
         here = []
-    found = PathFinder.find_spec(package, here)
+    spec = PathFinder.find_spec(package, here)
     ours = [Path(place).resolve() for place in sys.modules[package].__path__]
-    # Until Python 3.13 the server looks into the current directory first, whatever this process's path says;
-    # another project may have a package of that name there.
-    if found is None or [Path(place).resolve() for place in found.submodule_search_locations or ()] == ours:
+    # Until Python 3.13 the server searches the current directory first, which may be another project with a package of
+    # that name.
+    if spec is None or [Path(place).resolve() for place in spec.submodule_search_locations or ()] == ours:
         if module not in _preloaded:
             _preloaded.append(module)
         multiprocessing.get_context("forkserver").set_forkserver_preload(list(_preloaded))
@@ -433,7 +430,7 @@ def preload_in_fork_server(module: str, *, start: bool = False) -> None:
             forkserver.ensure_running()
 
 
-# Within the process
+# The following runs in the worker process.
 
 
 def _run(connection: Connection, alive: Connection, log: str, environment: Mapping[str, str], start: bytes) -> None:
@@ -462,7 +459,7 @@ def _calling(prepare: Callable[[], object] | None, send: Send) -> Serve:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error, or its words where it cannot be pickled and read again."""
+    """Return the error, or a `RuntimeError` with its text if it does not survive pickling."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -471,20 +468,20 @@ def _portable(error: Exception) -> Exception:
 
 
 def _die_with_session(alive: Connection) -> None:
-    """Have the kernel end this process when the other end of `alive` closes, because its session died.
+    """Have the kernel end this process when the other end of `alive` closes because its session died.
 
-    Inside native code that hangs a process never learns that its connection is closed, and the fork server
-    lives as long as its children do. The default action of SIGIO is to end the process.
+    Native code that hangs never learns that a connection was closed, and the fork server lives as long as its children.
+    The default action of SIGIO ends the process.
     """
     fcntl.fcntl(alive.fileno(), fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(alive.fileno(), fcntl.F_SETFL, os.O_ASYNC)
     if alive.poll():
-        # It closed before the kernel was asked to watch it.
+        # It closed before the kernel began to watch it.
         os._exit(1)
 
 
 def _redirect_output(log: str) -> None:
-    """Runtimes write to file descriptors 1 and 2 from native code, and a dying process says why there."""
+    """Redirect file descriptors 1 and 2, where native code writes, including a dying process's last message."""
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for stream in (1, 2):
         os.dup2(descriptor, stream)

@@ -1,4 +1,4 @@
-"""Overload names as users write them, and the schemas that PyTorch has for them."""
+"""Overload names as users write them, and the overloads that PyTorch registers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ from functools import cache
 
 from harness.core.control_flow import FLOW
 
-#: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, quantised ones, and those
-#: that take functions, to which `harness.core.control_flow` gives schemas.
+#: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, quantised operators, and those
+#: that take functions, whose schemas are in `harness.core.control_flow`.
 NAMESPACES = ("aten", "onnx", "quantized_decomposed", FLOW)
 
 
 class UnknownOperator(LookupError):
-    """A name or glob that no known overload matches; the message names near ones."""
+    """A name or glob matches no overload; the message suggests similar names."""
 
 
 @cache
 def all_overloads() -> tuple[str, ...]:
-    """Every overload that this PyTorch registers in the `NAMESPACES`, as it prints them, sorted; none without
-    PyTorch."""
+    """Return every overload that this PyTorch registers in the `NAMESPACES`, sorted; empty without PyTorch."""
     try:
         from harness.core.torch_operators import register_all_operators, registered_schemas
     except ImportError:
-        # Goldens are checked without PyTorch.
+        # Goldens can be checked without PyTorch.
         return ()
     register_all_operators()
     names = set()
@@ -37,46 +36,46 @@ def all_overloads() -> tuple[str, ...]:
 
 
 def normalise(pattern: str) -> str:
-    """``aten::celu``, ``aten::add.Tensor`` and ``torch.ops.aten.celu`` as dotted names.
+    """Return the dotted name for ``aten::celu``, ``aten::add.Tensor`` or ``torch.ops.aten.celu``.
 
-    A name in another of the `NAMESPACES`, and ``model.NAME``, a whole model, is one already.
+    A name from another of the `NAMESPACES` and ``model.NAME``, a whole model, are returned unchanged.
     """
     pattern = pattern.strip().removeprefix("torch.ops.").replace("::", ".")
     return pattern if pattern.partition(".")[0] in (*NAMESPACES, "model") else f"aten.{pattern}"
 
 
 def match(pattern: str, known: Sequence[str]) -> list[str]:
-    """The overloads in `known` that a user's word names, in the order of `known`.
+    """Return the overloads in `known` that a user's pattern names, in the order of `known`.
 
     Args:
         pattern: An overload (``aten.add.Tensor``), a packet (``aten::celu``, ``celu``), or a glob
-            (``aten.upsample_*``); a packet or a glob without overload takes all overloads.
+            (``aten.upsample_*``); a packet or a glob without an overload matches all overloads.
         known: Dotted names to choose from.
 
     Raises:
-        UnknownOperator: nothing matches.
+        UnknownOperator: Nothing matches.
     """
     dotted = normalise(pattern)
-    found = [n for n in known if fnmatch.fnmatchcase(n, dotted) or fnmatch.fnmatchcase(packet(n), dotted)]
-    if found:
-        return found
+    matches = [n for n in known if fnmatch.fnmatchcase(n, dotted) or fnmatch.fnmatchcase(packet(n), dotted)]
+    if matches:
+        return matches
     if any(c in dotted for c in "*?["):
         raise UnknownOperator(f"--op {pattern!r} matches none of {len(known)} operators")
     message = f"--op {pattern!r}: no operator of that name here"
-    matching = [n for n in all_overloads() if n == dotted or packet(n) == dotted]
-    if matching:
-        message = f"--op {pattern!r}: PyTorch has {matching[0]}, but no operator case covers it"
+    uncovered = [n for n in all_overloads() if n == dotted or packet(n) == dotted]
+    if uncovered:
+        message = f"--op {pattern!r}: PyTorch has {uncovered[0]}, but no operator case covers it"
     near = near_names(dotted, known)
     raise UnknownOperator(message + (f"; near: {', '.join(near)}" if near else ""))
 
 
 def packet(name: str) -> str:
-    """``aten.add`` of ``aten.add.Tensor``; a program's name as it is."""
+    """Return ``aten.add`` for ``aten.add.Tensor``; the name of a program is returned unchanged."""
     return name if name.startswith("program.") else name.rpartition(".")[0]
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """At most three of `known` that look like `name`, whether it has an overload or not."""
+    """Return at most three of `known` that resemble `name`, which may lack an overload."""
     by_packet: dict[str, str] = {}
     for candidate in known:
         by_packet.setdefault(packet(candidate), candidate)

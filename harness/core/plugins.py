@@ -1,4 +1,4 @@
-"""What plugs in: the registry of backends and of converters, and why one of them cannot take part here."""
+"""The registry of backends and of converters, and why one of them is unavailable."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Protocol, TypeVar
 
 @dataclass(frozen=True, kw_only=True)
 class Unavailable:
-    """A converter or backend that cannot run here, in one line each.
+    """Why a converter or backend cannot run here, one line each.
 
     Attributes:
-        reason: What is missing, e.g. ``onnxruntime is not installed``.
-        install: What the user types to get it, e.g. ``pip install '.[openvino]'``.
+        reason: What is missing, such as ``onnxruntime is not installed``.
+        install: The command that installs it, such as ``pip install '.[openvino]'``.
     """
 
     reason: str
@@ -28,7 +28,7 @@ class Unavailable:
 
 
 def installed_version(*distributions: str) -> str:
-    """The version of the first of `distributions` that is installed, "unknown" if none is."""
+    """Return the version of the first of `distributions` that is installed; "unknown" if none is."""
     for name in distributions:
         try:
             return metadata.version(name)
@@ -38,12 +38,12 @@ def installed_version(*distributions: str) -> str:
 
 
 def installed(*distributions: str) -> tuple[str, ...]:
-    """Those of `distributions` that are installed."""
+    """Return those of `distributions` that are installed."""
     return tuple(name for name in distributions if installed_version(name) != "unknown")
 
 
 def importable(module: str) -> bool:
-    """Whether the top-level `module` can be found; nothing is imported."""
+    """Whether the top-level `module` can be found; it is not imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
@@ -51,12 +51,12 @@ def importable(module: str) -> bool:
 
 
 class UnknownName(LookupError):
-    """A converter, backend or dtype that is not registered; the message names near ones.
+    """A converter, backend or dtype is not registered; the message suggests similar names.
 
     Args:
-        kind: What was asked for, as in ``--backend``.
-        name: The user's word.
-        known: What there is.
+        kind: The kind of name, as in ``--backend``.
+        name: The name that the user gave.
+        known: All registered names.
     """
 
     def __init__(self, kind: str, name: str, known: Sequence[str]) -> None:
@@ -66,29 +66,29 @@ class UnknownName(LookupError):
 
 
 class Named(Protocol):
-    """What a registry holds: a plug-in before anything of it is imported or started."""
+    """An entry of a registry: describes a plug-in before any of it is imported or started."""
 
     @property
     def name(self) -> str:
-        """As a user writes it. Where it ends in a colon, what follows in the user's word is an argument."""
+        """The name that users write. If it ends in a colon, the text after the colon is an argument."""
 
     @property
     def default(self) -> bool:
-        """Whether a run that names none of its kind takes it."""
+        """Whether a run uses it if the user names none of its kind."""
 
 
 EntryT = TypeVar("EntryT", bound=Named)
 
 
 class Registry(dict[str, EntryT]):
-    """Plug-ins of one kind by name: files of a package, entry points of installed packages, and later ones.
+    """Plug-ins of one kind by name, from a package's modules, installed entry points, and later registrations.
 
     Args:
-        kind: As in ``--backend``.
-        package: Every module of it is imported at first need and registers itself.
-        group: Of entry points; each names a module that registers itself, or is an entry.
-        broken: Makes the entry that stands for a plug-in that cannot be loaded, of its name, why, and its
-            package's version. One broken plug-in must not take the others with it.
+        kind: The kind of plug-in, as in ``--backend``.
+        package: A package whose modules register themselves; they are imported when the registry is first used.
+        group: An entry-point group; each entry point names an entry, or a module that registers itself.
+        broken: Makes the placeholder for a plug-in that failed to load, from its name, the reason and its package's
+            version, so that a broken plug-in does not affect the others.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Registry(dict[str, EntryT]):
         """Add an entry.
 
         Raises:
-            ValueError: the name is taken.
+            ValueError: The name is taken.
         """
         if entry.name in self:
             raise ValueError(f"{self.kind} {entry.name!r} is registered twice")
@@ -113,30 +113,30 @@ class Registry(dict[str, EntryT]):
         return entry
 
     def entries(self) -> list[EntryT]:
-        """All entries, by name."""
+        """Return all entries, by name."""
         self._load()
         return [self[name] for name in sorted(self)]
 
     def defaults(self) -> list[EntryT]:
-        """Those that a run takes which names none, by name."""
+        """Return the entries that a run uses if the user names none, by name."""
         return [entry for entry in self.entries() if entry.default]
 
-    def find(self, word: str) -> tuple[EntryT, str]:
-        """The entry that a user's word means, and the argument in it ("" for an entry without one).
+    def find(self, name: str) -> tuple[EntryT, str]:
+        """Return the entry that a user's name refers to, and the argument after its colon ("" if it takes none).
 
         Raises:
-            UnknownName: there is none; the message has near names.
+            UnknownName: No entry has that name; the message suggests similar ones.
         """
         self._load()
-        head, colon, argument = word.partition(":")
+        head, colon, argument = name.partition(":")
         if head + colon not in self:
-            # A worker process is forked from one that looked when less was to be found: its path is the
-            # session's, its modules are not.
+            # A worker may be forked from a process that loaded entry points earlier, with a shorter path.
             self._load_entry_points()
         if head + colon in self:
             return self[head + colon], argument
+        # `onnx-api` without its module is similar to `onnx-api:`.
         # `onnx-api` without its module is near to `onnx-api:`.
-        raise UnknownName(self.kind, word, sorted(self))
+        raise UnknownName(self.kind, name, sorted(self))
 
     def _load(self) -> None:
         if self._loaded:
@@ -155,7 +155,7 @@ class Registry(dict[str, EntryT]):
         for point in metadata.entry_points(group=self.group):
             try:
                 entry = point.load()
-                # A module registers itself; what names an entry leaves that to us.
+                # A module registers itself; an entry has to be registered here.
                 if hasattr(entry, "probe") and self.get(entry.name) is not entry:
                     self.register(entry)
             except Exception as error:
@@ -172,11 +172,10 @@ class Registry(dict[str, EntryT]):
 
 
 def declaring_place() -> tuple[str, int]:
-    """The file and line that run now at the outermost level of the module behind the call.
+    """Return the file and line of the module-level statement that is running.
 
-    ``("", 0)`` where no module does, as in a thread.
-    What registers itself by a decorator or a call so knows the statement that did it, however many functions
-    lie between.
+    Decorators and calls use it to record the statement that registers something, however deep the call stack is.
+    Returns ``("", 0)`` if no module is being executed, as in a thread.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

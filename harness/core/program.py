@@ -107,7 +107,7 @@ def parts_of(argument: Argument) -> Iterator[Argument]:
         yield argument
 
 
-def with_arguments(call: Invocation, change: Callable[[Argument], Argument]) -> Invocation:
+def map_arguments(call: Invocation, change: Callable[[Argument], Argument]) -> Invocation:
     """A call with `change` of every argument; of the elements of those that are sequences."""
 
     def changed(argument: Argument) -> Argument:
@@ -116,19 +116,19 @@ def with_arguments(call: Invocation, change: Callable[[Argument], Argument]) -> 
     return replace(call, arguments=tuple((name, changed(value)) for name, value in call.arguments))
 
 
-def with_wide_weights(program: Program) -> Program:
+def widen_weights(program: Program) -> Program:
     """The program with its floating weights in float64."""
 
     def widened(argument: Argument) -> Argument:
         is_narrow = isinstance(argument, Weight) and is_float(argument.dtype or argument.spec.dtype)
         return replace(argument, dtype="float64") if is_narrow else argument  # type: ignore[type-var]
 
-    return with_parts(program, widened)
+    return map_parts(program, widened)
 
 
-def with_parts(program: Program, change: Callable[[Argument], Argument]) -> Program:
+def map_parts(program: Program, change: Callable[[Argument], Argument]) -> Program:
     """The program with `change` of every argument of its calls, and of what it returns where that may be returned."""
-    calls = tuple(with_arguments(call, change) for call in program.calls)
+    calls = tuple(map_arguments(call, change) for call in program.calls)
     returns = tuple(c if isinstance(c := change(value), Returned) else value for value in program.returns)
     return replace(program, calls=calls, returns=returns)
 
@@ -138,7 +138,7 @@ def weights_of(program: Program) -> Sequence[Weight]:
     return [part for part in _parts(program) if isinstance(part, Weight)]
 
 
-def with_shared_inputs(program: Program) -> Program:
+def share_inputs(program: Program) -> Program:
     """The program with equal inputs made one: the first place describes it, and the others have an `Input`."""
     places: dict[TensorSpec, int] = {}
     shared_places: list[int] = []
@@ -152,11 +152,11 @@ def with_shared_inputs(program: Program) -> Program:
         shared_places.append(places.setdefault(argument, len(places)))
         return argument if is_first else Input(shared_places[-1])
 
-    return with_parts(program, shared)
+    return map_parts(program, shared)
 
 
-def with_described_inputs(program: Program) -> Program:
-    """The program with an input for each place of a call that takes one: the opposite of `with_shared_inputs`."""
+def unshare_inputs(program: Program) -> Program:
+    """The program with an input for each place of a call that takes one: the opposite of `share_inputs`."""
     inputs = list(program.invocation.tensors())
     described: list[TensorSpec] = []
     places: dict[int, int] = {}
@@ -169,7 +169,7 @@ def with_described_inputs(program: Program) -> Program:
         described.append(inputs[place])
         return inputs[place]
 
-    calls = tuple(with_arguments(call, described_again) for call in program.calls)
+    calls = tuple(map_arguments(call, described_again) for call in program.calls)
     returns = tuple(Input(places[value.place]) if isinstance(value, Input) else value for value in program.returns)
     return replace(program, calls=calls, returns=returns)
 

@@ -1,4 +1,4 @@
-"""What was made last, kept for whoever asks for the same next."""
+"""A least-recently-used cache."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _V = TypeVar("_V")
 
 
 class Recent(Generic[_K, _V]):
-    """A mapping that forgets what has not been asked for the longest.
+    """A mapping that drops its least recently used values.
 
     Args:
-        most: The sum of sizes that it holds.
+        most: The largest sum of the sizes of its values.
     """
 
     def __init__(self, most: int) -> None:
@@ -23,14 +23,14 @@ class Recent(Generic[_K, _V]):
         self._size = 0
 
     def get(self, key: _K) -> _V | None:
-        """The value of a key; None where there is none any more."""
+        """Return the value of a key; None if it was dropped or never kept."""
         if key not in self._held:
             return None
         self._held.move_to_end(key)
         return self._held[key][0]
 
     def keep(self, key: _K, value: _V, size: int = 1) -> None:
-        """Hold a value, and forget others until there is room for it."""
+        """Keep a value, and drop others until it fits."""
         self._size += size - self._held.pop(key, (value, 0))[1]
         self._held[key] = value, size
         while self._size > self._most and len(self._held) > 1:

@@ -1,8 +1,8 @@
-"""The way of a case from PyTorch to a backend, and its name.
+"""The route of a case from PyTorch to a backend, and its name.
 
-A route is written ``dynamo@20+float16 → ort-cpu``: the converter, the opset where the name gives one, the transforms of
-the artefact in order, and the backend. The part before the arrow is its *export*: what users write after
-``--converter``, what the record has in the column ``converter``, and what several backends share.
+A route is written ``dynamo@20+float16 → ort-cpu``: the converter, its opset if the name includes it, the transforms of
+the artefact in order, and the backend. The part before the arrow is the *export*: the argument of ``--converter``, the
+value of the record's column ``converter``, and what several backends share.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ _ARROW = " → "
 _OPSET = "@"
 _TRANSFORM = "+"
 STATIC, DYNAMIC = "static", "dynamic"
-#: Stands for the converter in the routes of ONNX files, which are exported already.
+#: The converter in routes of ONNX files, which are already exported.
 FILE = "file"
 
 
-def is_onnx_file(word: str) -> bool:
-    """Whether a user's word names an ONNX file rather than a model in Python."""
-    return word.endswith(".onnx")
+def is_onnx_file(name: str) -> bool:
+    """Whether a user's argument names an ONNX file rather than a model in Python."""
+
+    return name.endswith(".onnx")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +33,9 @@ class Route:
         names_opset: Whether the opset is part of the route's name, as in a run at several opsets.
         transforms: The names of the transforms that are applied to the artefact, in order.
         backend: The name of a backend, with its argument; "" for a route that ends with the artefact.
-        dynamic: Whether the export leaves sizes open.
-        rules: Files with conversion functions that replace the converter's own.
-        public_api: Whether converters use plain public calls and keep nothing between exports.
+        dynamic: Whether the export has dynamic dimensions.
+        rules: Files with conversion functions that replace the converter's.
+        public_api: Whether converters use only public calls and cache nothing between exports.
     """
 
     converter: str

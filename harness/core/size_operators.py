@@ -1,7 +1,7 @@
 """Python's arithmetic on sizes, as calls of a program: what a model does with ``x.shape[0]``.
 
-They are named like overloads, ``python.floordiv.int``, and give numbers, which other calls take. Exporters see them as
-operations on symbolic integers where sizes are dynamic.
+The calls are named like overloads, ``python.floordiv.int``, and return numbers that other calls take. In a dynamic
+export they are operations on symbolic integers.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: What the names begin with.
+#: Prefix of the names.
 SIZES = "python."
 
 
@@ -20,14 +20,14 @@ class SizeOperator:
     """One operation.
 
     Attributes:
-        arguments: Names, in order.
-        compute: Makes it.
-        written: As a line of Python has it, with the arguments in braces.
+        arguments: The names of its arguments, in order.
+        compute: Its Python function.
+        source: Its Python source, with the arguments in braces.
     """
 
     arguments: tuple[str, ...]
     compute: Callable[..., Any]
-    written: str
+    source: str
 
 
 SIZE_OPERATORS: dict[str, SizeOperator] = {
@@ -47,10 +47,10 @@ SIZE_OPERATORS: dict[str, SizeOperator] = {
 
 
 def is_size_operator(name: str) -> bool:
-    """Whether a call gives a number of sizes."""
+    """Whether a call computes a number from sizes."""
     return name.startswith(SIZES)
 
 
-def written_size(name: str, arguments: dict[str, str]) -> str:
-    """A call as Python, given its arguments as Python."""
-    return SIZE_OPERATORS[name].written.format(**arguments)
+def format_size_call(name: str, arguments: dict[str, str]) -> str:
+    """Return the Python source of a call, given the source of its arguments."""
+    return SIZE_OPERATORS[name].source.format(**arguments)

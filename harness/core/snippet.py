@@ -1,7 +1,7 @@
-"""Code that does without the harness what a converter or a backend does in it.
+"""Stand-alone code that does what a converter or a backend does in the harness.
 
-A script that reproduces a defect is put together from such code (`harness.reproduce`). A converter or backend
-that hands out none works like any other; its failures have no script.
+`harness.reproduce` builds scripts from it. A converter or backend without snippets works in every other way, but its
+failures cannot be reproduced by a script.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class ExportWanted:
-    """What the code of a converter is to export: ``Model()``, a module called with a dict's values.
+    """What a converter's snippet has to export: ``Model()``, a module called with the values of a dict.
 
     Attributes:
-        examples: Name of the dict, graph input name → tensor.
-        opset: To emit; None for the converter's default.
-        dynamic: Graph input → its dimensions that stay dynamic; None for a static export.
+        examples: The name of the dict, which maps graph inputs to tensors.
+        opset: The opset to emit; None means the converter's default.
+        dynamic: Graph input → its dynamic dimensions; None for a static export.
         rules: Overload → name of the user's conversion function, which the script defines.
     """
 
@@ -38,7 +38,7 @@ class ExportWanted:
 
     @property
     def dynamic_shapes(self) -> str:
-        """`dynamic` as `torch.export` takes it, as an expression; ``dynamic`` stands for `Dim.DYNAMIC`."""
+        """`dynamic` as an expression for `torch.export`; the script binds ``dynamic`` to `Dim.DYNAMIC`."""
         shapes = (
             f"{name!r}: {{{', '.join(f'{dim}: dynamic' for dim in dims)}}}"
             for name, dims in (self.dynamic or {}).items()
@@ -48,12 +48,12 @@ class ExportWanted:
 
 @dataclass(frozen=True, kw_only=True)
 class ExportSnippet:
-    """Code of a converter.
+    """A converter's code.
 
     Attributes:
-        code: Lines that leave the exported `onnx.ModelProto`, or another artefact, in ``model``.
-        imports: Whole lines, beside ``import onnx`` and ``import torch``, which are there anyway.
-        packages: Distributions whose versions matter, beside torch and onnx.
+        code: Lines that assign the exported `onnx.ModelProto`, or another artefact, to ``model``.
+        imports: Import lines in addition to ``import onnx`` and ``import torch``.
+        packages: Distributions whose versions matter, in addition to torch and onnx.
     """
 
     code: tuple[str, ...]
@@ -63,16 +63,15 @@ class ExportSnippet:
 
 @dataclass(frozen=True, kw_only=True)
 class RunWanted:
-    """What the code of a backend is to run.
+    """What a backend's snippet has to run.
 
     Attributes:
-        argument: What follows the colon of the backend's name; "" without one.
-        raw: Whether bfloat16 takes part, which NumPy lacks.
-        ranges: Dynamic graph input → the smallest and the largest shape that it will have; empty for a static
-            model.
-        kind: What the converter makes, as `harness.run.artefact` names it.
-        arrays: Whether the script does without PyTorch: ``inputs`` has NumPy arrays, and ``outputs`` is to
-            have them. Whoever cannot do that ignores it.
+        argument: The text after the colon of the backend's name; "" if there is none.
+        raw: Whether bfloat16 occurs, which NumPy lacks.
+        arrays: Whether the script works without PyTorch: ``inputs`` are NumPy arrays, and ``outputs`` must be too.
+            A backend that cannot do that ignores it.
+        kind: The kind of artefact, as `harness.run.artefact` names it.
+        ranges: Dynamic graph input → its smallest and largest shape; None for a static model.
     """
 
     argument: str = ""
@@ -84,15 +83,14 @@ class RunWanted:
 
 @dataclass(frozen=True, kw_only=True)
 class RunSnippet:
-    """Code of a backend.
+    """A backend's code.
 
     Attributes:
-        load: Lines that prepare ``model``, which for ``callable`` is a module beside ``examples``, a tuple.
-        run: Lines that run it on ``inputs``, a dict of graph input name → tensor that may hold more inputs
-            than the model, and leave ``outputs``, a list of tensors. Empty where the backend hands out no
-            code for that.
-        imports: See `ExportSnippet`.
-        packages: Names of packages.
+        load: Lines that prepare ``model``, which for the kind ``callable`` is a module; ``examples`` is a tuple then.
+        run: Lines that run it on ``inputs``, a dict of graph input → tensor that may hold unused inputs, and assign a
+            list of tensors to ``outputs``. Empty if the backend has no code for that.
+        imports: Import lines, as in `ExportSnippet`.
+        packages: Distributions whose versions matter.
     """
 
     load: tuple[str, ...]
@@ -102,13 +100,13 @@ class RunSnippet:
 
 
 def numpy_exchange(raw: bool) -> tuple[str, str, tuple[str, ...]]:
-    """How tensors become NumPy arrays and back, for `RunSnippet.run`; wants ``import numpy as np``.
+    """Return expressions that convert tensors to NumPy arrays and back; they need ``import numpy as np``.
 
     Args:
-        raw: See `RunWanted`; wants ``from ml_dtypes import bfloat16``, too.
+        raw: Whether bfloat16 occurs; the expressions then need ``from ml_dtypes import bfloat16``.
 
     Returns:
-        The array of the graph input ``i``, the tensor of the output ``o``, and lines to come before these
+        The array of the graph input ``i``, the tensor of the output ``o``, and lines that must precede these
         expressions.
     """
     if not raw:

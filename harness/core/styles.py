@@ -1,14 +1,8 @@
 """Styles of values: how the numbers of a test tensor are picked.
 
-Numbers at which kernels go wrong, by dtype.
-
-Styles of values: how the numbers of a test tensor are picked, element by element.
-
-Styles that say of each element what it holds, so that a call has what it is meant to have.
-
-Such a style is a word and its parameters, ``facing 1 5``. Draws of all of a call's tensors together choose
-them: two operands whose special values face each other, one special value in the whole call, elements that
-equal a Scalar of the call.
+Most styles leave to chance which element holds what. A planned style, a word with parameters such as ``facing 1 5``,
+decides it, so that the tensors of one call fit together: operands whose special values meet, a single special value in
+the whole call, elements that equal a Scalar of the call.
 """
 
 from __future__ import annotations
@@ -26,9 +20,9 @@ from harness.core.dtypes import INT_RANGE, PRECISION, is_float
 #: Smallest and largest exponent of a normal number.
 EXPONENTS = {"float64": (-1022, 1023), "float32": (-126, 127), "float16": (-14, 15), "bfloat16": (-126, 127)}
 
-#: Where exp overflows, where it underflows to zero, where sigmoid and tanh round to one: log(max),
-#: log(smallest subnormal), and p·ln 2 for sigmoid, about half of it for tanh; to three digits on either
-#: side, since the neighbourhood matters and not the point.
+#: Where exp overflows, where it underflows to zero, and where sigmoid and tanh round to one: log(max),
+#: log(smallest subnormal), p·ln 2 for sigmoid and about half of it for tanh. Two numbers each, one on either side,
+#: to three digits: the neighbourhood matters, not the exact point.
 SATURATION = {
     "float64": (709.7, 709.9, -744.4, -745.2, 36.0, 37.5, 18.5, 19.5),
     "float32": (88.7, 88.8, -87.3, -103.9, -104.0, 16.5, 17.5, 8.5, 9.5),
@@ -39,18 +33,17 @@ SATURATION = {
 
 @cache
 def special_floats(dtype: str) -> tuple[float, ...]:
-    """Values at which floating-point code goes wrong, for `dtype`, all exactly representable but the
-    decimals, which no binary float holds."""
+    """Return values of `dtype` at which floating-point code goes wrong; exactly representable but for the decimals."""
     p = PRECISION[dtype]
     low, high = EXPONENTS[dtype]
     eps, tiny = 2.0 ** (1 - p), 2.0**low
     largest = (2.0 - eps) * 2.0**high
     positive = [0.0, 1.0, float("inf"), 0.5, 1.5, 2.5, 0.1, 0.7, 1.0 + eps, 1.0 - eps / 2]
     positive += [eps, tiny, tiny * (1 - eps), tiny * eps, largest, largest / 2]
-    # Halves are exact below 2^(p-1) and integers below 2^p: rounding changes character here.
+    # Halves are exact below 2^(p-1) and integers below 2^p, where rounding changes character.
     positive += [2.0 ** (p - 1) - 0.5, 2.0 ** min(p, high), 2.0 ** min(24, high) + 2.0]
     positive += [2.0 ** min(bits, high) for bits in (31, 53, 63)]
-    # Repeated where conversions go wrong most: a tensor has few elements and a case few draws.
+    # NaN and infinities are repeated since conversions go wrong there most, and a tensor has few elements.
     non_finite = (float("nan"),) * 14 + (float("inf"), float("-inf")) * 4
     edges = (0.0, -0.0, largest, -largest, tiny * eps)
     return (*non_finite, *edges, *positive, *(-v for v in positive), *SATURATION[dtype])
@@ -58,7 +51,7 @@ def special_floats(dtype: str) -> tuple[float, ...]:
 
 @cache
 def special_ints(dtype: str) -> tuple[int, ...]:
-    """Integers at the edges of `dtype` and of the floats that conversions send them through."""
+    """Return integers at the limits of `dtype` and of the floats that conversions pass them through."""
     low, high = INT_RANGE[dtype]
     edges = {0, 1, -1, 2, -2, 3, -3, 7, -7, low, low + 1, high, high - 1}
     for bits in (8, 15, 16, 24, 31, 32, 53):
@@ -68,7 +61,7 @@ def special_ints(dtype: str) -> tuple[int, ...]:
 
 @cache
 def special_numbers(dtype: str) -> tuple[float, ...]:
-    """All special values of `dtype`, each once: two zeros, one NaN."""
+    """Return all special values of `dtype`, each once; both zeros, but one NaN."""
     if dtype == "bool":
         return (False, True)
     return tuple({repr(v): v for v in (special_floats(dtype) if is_float(dtype) else special_ints(dtype))}.values())
@@ -76,8 +69,10 @@ def special_numbers(dtype: str) -> tuple[float, ...]:
 
 @cache
 def facing_numbers(dtype: str, *, few: bool = False) -> tuple[float, ...]:
-    """Special values of which operands hold pairs, a prime number of them: thirteen of a floating-point
-    dtype, or a `few` of which small tensors hold most pairs."""
+    """Return special values for operands to hold pairs of, a prime number of them.
+
+    There are thirteen for a floating-point dtype; `few` gives seven, most of whose pairs fit into small tensors.
+    """
     if dtype == "bool":
         return (False, True)
     if not is_float(dtype):
@@ -93,7 +88,7 @@ def facing_numbers(dtype: str, *, few: bool = False) -> tuple[float, ...]:
 
 @cache
 def lone_numbers(dtype: str) -> tuple[float, ...]:
-    """Special values that a tensor holds one of, NaN twice: what is lost unnoticed is mostly NaN."""
+    """Return special values for a tensor to hold one of; NaN twice, since NaN is lost unnoticed most often."""
     if dtype == "bool":
         return (True, False)
     if not is_float(dtype):
@@ -109,12 +104,12 @@ def largest_float(dtype: str) -> float:
 
 
 def smallest_float(dtype: str) -> float:
-    """The smallest positive number of `dtype`, a subnormal one."""
+    """The smallest positive number of `dtype`, which is subnormal."""
     return 2.0 ** EXPONENTS[dtype][0] * 2.0 ** (1 - PRECISION[dtype])
 
 
 def pick(raw: Raw, table: tuple[Any, ...], kind: type) -> Values:
-    """Any of `table`."""
+    """Random elements of `table`."""
     return np.array(table, dtype=kind)[below(raw, len(table))]
 
 
@@ -126,12 +121,12 @@ def plain(raw: Raw, dtype: str) -> Values:
         return (raw & np.uint64(1)).astype(bool)
     low, high = INT_RANGE[dtype]
     low, high = max(low, -9), min(high, 9)
-    # Mixed with the specials of uint64 signed integers would become floats.
+    # Without the dtype, mixing these with the special values of uint64 would turn both into floats.
     return (below(raw, high - low + 1) + low).astype(np.uint64 if dtype == "uint64" else np.int64)
 
 
 def special(raw: Raw, dtype: str) -> Values:
-    """Special values, NaN and infinities more often than the others."""
+    """Special values; NaN and infinities are the most frequent."""
     if is_float(dtype):
         return pick(raw, special_floats(dtype), np.float64)
     if dtype == "bool":
@@ -140,24 +135,24 @@ def special(raw: Raw, dtype: str) -> Values:
 
 
 def mixed(raw: Raw, dtype: str) -> Values:
-    """Specials among ordinary values, about one in four."""
+    """Ordinary values, about one in four replaced by a special one."""
     return np.where((raw >> np.uint64(60)) < 4, special(raw, dtype), plain(raw >> np.uint64(3), dtype))
 
 
 def one(raw: Raw, dtype: str) -> Values:
-    """A single special value among ordinary ones: the first, the last, or any."""
+    """Ordinary values but for one special value: the first, the last, or any."""
     values = plain(raw, dtype)
     if values.size:
         kind, place = divmod(int(raw[0] >> np.uint64(32)), values.size)
-        # The ends, where kernels start and where their tails are, as often as the rest.
+        # Kernels start and end at the ends, so these are chosen as often as all other places.
         place = (0, values.size - 1, place, place)[kind // 3 % 4]
-        # What is lost without anyone's noticing is mostly NaN, and one element of one tensor is all there is.
+        # NaN is what kernels most often lose unnoticed, and there is just one special element.
         values[place] = np.nan if is_float(dtype) and kind % 3 == 0 else special(raw[:1] >> np.uint64(7), dtype)[0]
     return values
 
 
 def wide(raw: Raw, dtype: str) -> Values:
-    """Every magnitude that the dtype holds, equally likely by order of magnitude."""
+    """Every magnitude of the dtype, each power of two being equally likely."""
     if is_float(dtype):
         low, high = EXPONENTS[dtype]
         exponent = below(raw >> np.uint64(33), high - low + 1) + low
@@ -176,13 +171,13 @@ def wide(raw: Raw, dtype: str) -> Values:
 def halves(raw: Raw, dtype: str) -> Values:
     """Multiples of a half: ties of rounding."""
     if is_float(dtype):
-        # Either zero: a float times a sign.
+        # The sign is drawn separately, so that both zeros occur.
         return below(raw, 17) * 0.5 * np.where(raw >> np.uint64(63), -1.0, 1.0)
     return plain(raw, dtype)
 
 
 def tied(raw: Raw, dtype: str) -> Values:
-    """Few distinct values: ties of sorting, zeros, equal comparisons."""
+    """Few distinct values, for ties of sorting, zeros and equal comparisons."""
     if is_float(dtype):
         return (below(raw, 5) - 2).astype(np.float64)
     if dtype == "bool":
@@ -191,7 +186,7 @@ def tied(raw: Raw, dtype: str) -> Values:
 
 
 def decimals(raw: Raw, dtype: str) -> Values:
-    """Tenths, which no binary float holds: 0.3 / 0.1 is not 3."""
+    """Tenths, which binary floats do not hold exactly: 0.3 / 0.1 is not 3."""
     if is_float(dtype):
         return (below(raw, 81) - 40) / 10.0
     return plain(raw, dtype)
@@ -210,8 +205,8 @@ STYLES: dict[str, Callable[[Raw, str], Values]] = {
     style.__name__: style for style in (plain, mixed, special, one, wide, halves, tied, decimals, saturating)
 }
 
-#: Styles in the proportion in which they are drawn. Ordinary values lead: one NaN floods a reduction, and
-#: an operator that is wrong is mostly wrong on them too.
+#: Styles, repeated in proportion to how often they are drawn. Ordinary values lead: one NaN floods a reduction, and
+#: most wrong operators are wrong on ordinary values too.
 STYLE_WEIGHTS: tuple[str, ...] = (
     *("plain",) * 6,
     *("mixed",) * 3,
@@ -220,7 +215,7 @@ STYLE_WEIGHTS: tuple[str, ...] = (
 )
 
 
-#: Least and largest number that the domain allows; None for all.
+#: Smallest and largest number that the domain allows; None for any.
 Limits: TypeAlias = tuple[float, float] | None
 Number: TypeAlias = bool | int | float
 
@@ -236,11 +231,11 @@ def _ordinary(raw: Raw, dtype: str, limits: Limits) -> Values:
 
 @cache
 def _allowed(numbers: tuple[Number, ...], dtype: str, limits: Limits) -> Values:
-    """Those of `numbers` that lie within the limits, which are among them."""
+    """Return those of `numbers` that lie within the limits, and the limits and their middle."""
     if limits is not None:
         low, high = limits
         if dtype == "uint64":
-            # Of narrower dtypes a negative number is another one; this one is the widest that there is.
+            # A narrower unsigned dtype wraps a negative number; NumPy would reject it for uint64.
             low = max(low, 0)
         middle = (low + high) / 2 if is_float(dtype) else (int(low) + int(high)) // 2
         ends = (low, high) if is_float(dtype) else (int(low), int(high))
@@ -255,8 +250,11 @@ def _kind(dtype: str) -> type:
 
 
 def facing(raw: Raw, dtype: str, limits: Limits, slope: int, shift: int, few: int, *given: Number) -> Values:
-    """Special values in turn, all or `few`, and numbers near the `given` ones. Of k numbers, k being prime,
-    two tensors with different slopes hold every pair in k² elements, and k pairs in k."""
+    """Special values in turn, all or `few`, and numbers near the `given` ones.
+
+    Let k be how many there are, a prime. Two tensors with different slopes have every pair within k² elements, and k
+    pairs within k.
+    """
     numbers = _with(given, _allowed(facing_numbers(dtype, few=bool(few)), dtype, limits), dtype, limits)
     place = np.arange(len(raw))
     values: Values = numbers[(place + slope * (place // len(numbers)) + shift) % len(numbers)]
@@ -270,8 +268,7 @@ def every(raw: Raw, dtype: str, limits: Limits, shift: int, *given: Number) -> V
 
 
 def alone(raw: Raw, dtype: str, limits: Limits, which: int, place: int, ties: int) -> Values:
-    """Ordinary values but for one: the first (0), the last (1) or any other (2). With `ties` the others are
-    few numbers."""
+    """Ordinary values but for one: the first (0), the last (1) or any other (2). With `ties`, few distinct values."""
     values = tied(raw, dtype).astype(_kind(dtype)) if ties and limits is None else _ordinary(raw, dtype, limits)
     numbers = _allowed(lone_numbers(dtype), dtype, limits)
     if len(values):
@@ -281,7 +278,7 @@ def alone(raw: Raw, dtype: str, limits: Limits, which: int, place: int, ties: in
 
 
 def equal(raw: Raw, dtype: str, limits: Limits, which: int) -> Values:
-    """One number in all elements: an ordinary one (0), or a special one."""
+    """The same number in all elements: an ordinary one (0) or a special one."""
     numbers = _allowed(facing_numbers(dtype), dtype, limits)
     number = numbers[(which - 1) % len(numbers)] if which else _ordinary(raw[:1], dtype, limits)
     return np.resize(number, len(raw))
@@ -298,12 +295,12 @@ def row(raw: Raw, dtype: str, limits: Limits, which: int, run: int) -> Values:
 
 
 def ordered(raw: Raw, dtype: str, limits: Limits, direction: int) -> Values:
-    """Ordinary values sorted, backwards with a `direction` of -1."""
+    """Ordinary values, ascending, or descending with a `direction` of -1."""
     return np.sort(_ordinary(raw, dtype, limits))[::direction]
 
 
 def hot(raw: Raw, dtype: str, limits: Limits, number: int) -> Values:
-    """One element holds `number`, 0 or 1, and all others the other one."""
+    """One element holds `number`, 0 or 1, and all others the opposite."""
     numbers = _allowed((1 - number, number), dtype, limits)
     values = np.resize(numbers[0], len(raw))
     if len(values):
@@ -312,14 +309,14 @@ def hot(raw: Raw, dtype: str, limits: Limits, number: int) -> Values:
 
 
 def alternating(raw: Raw, dtype: str, limits: Limits, phase: int) -> Values:
-    """1 and its opposite in turn, which is 0 in a dtype without signs."""
+    """1 and -1 in turn; 1 and 0 in a dtype without negative numbers."""
     opposite = -1 if is_float(dtype) or (dtype in INT_RANGE and INT_RANGE[dtype][0]) else 0
     numbers = _allowed((1, opposite), dtype, limits)[:2]
     return numbers[(np.arange(len(raw)) + phase) % len(numbers)]
 
 
 def near(raw: Raw, dtype: str, limits: Limits, *given: Number) -> Values:
-    """Every second element is one of the `given` numbers or next to it."""
+    """Every second element is one of the `given` numbers or an adjacent one."""
     values = _ordinary(raw, dtype, limits)
     numbers = _with(given, _allowed((), dtype, None), dtype, limits)
     if len(values):
@@ -334,14 +331,14 @@ def _with(given: tuple[Number, ...], others: Values, dtype: str, limits: Limits)
 
 @cache
 def _near(text: str, dtype: str, limits: Limits) -> Values:
-    # By its text, since True and 1.0 equal 1 and NaN does not equal itself.
+    # Cached by text, since True and 1.0 equal 1 and NaN does not equal itself.
     around = _neighbours(_number(text), dtype)
     inside = tuple(n for n in around if limits is None or limits[0] <= n <= limits[1])
     return np.array(inside or (limits or around)[:1], dtype=_kind(dtype))
 
 
 def _neighbours(number: Number, dtype: str) -> tuple[Number, ...]:
-    """What `number` is in `dtype`, and the numbers next to it."""
+    """Return `number` converted to `dtype` and the numbers adjacent to it."""
     if dtype == "bool":
         return (bool(number), bool(number), not number)
     if dtype in INT_RANGE:
@@ -360,13 +357,13 @@ def _neighbours(number: Number, dtype: str) -> tuple[Number, ...]:
 
 
 def _floats_around(number: float, dtype: str) -> tuple[float, ...]:
-    # No rounding of its own: NumPy has no bfloat16.
+    # Rounds by arithmetic because NumPy has no bfloat16.
     least, precision = EXPONENTS[dtype][0] + 1, PRECISION[dtype]
     step = math.ldexp(1.0, max(math.frexp(number)[1], least) - precision)
     same = round(number / step) * step if number else number
     mantissa, exponent = math.frexp(same)
     step = math.ldexp(1.0, max(exponent, least) - precision)
-    # Numbers lie closer below a power of two.
+    # Numbers are closer together just below a power of two.
     inward = step / 2 if abs(mantissa) == 0.5 and exponent > least else step
     outward = same + math.copysign(step, same)
     inside = (outward,) if abs(outward) <= largest_float(dtype) else ()
@@ -382,7 +379,7 @@ def _number(text: str) -> Number:
         return float(text)
 
 
-#: Word → style; called with the raw stream, dtype, limits and its parameters.
+#: Name → planned style; called with the raw words, dtype, limits and the style's parameters.
 PLANNED: dict[str, Callable[..., Values]] = {
     style.__name__: style for style in (facing, every, alone, equal, row, ordered, hot, alternating, near)
 }
@@ -390,10 +387,10 @@ PLANNED: dict[str, Callable[..., Values]] = {
 
 @cache
 def planned(style: str) -> Callable[[Raw, str, Limits], Values] | None:
-    """The style that a recipe names with its parameters; None for one that leaves all to chance.
+    """Return the planned style that a recipe names, with its parameters bound; None if the style is not planned.
 
     Raises:
-        KeyError: it is unknown.
+        KeyError: The style is unknown.
     """
     word, *texts = style.split()
     if not texts:

@@ -1,4 +1,4 @@
-"""From an invocation to PyTorch: its tensors rebuilt, its overload found, the call made."""
+"""Rebuild an invocation in PyTorch: its tensors, its overload, its call."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from harness.core.torch_operators import OpOverload, register_operators
 
 @cache
 def overload(name: str) -> OpOverload:
-    """The callable of ``aten.add.Tensor``.
+    """Return the callable of ``aten.add.Tensor``.
 
     Raises:
-        LookupError: this PyTorch has no such overload.
+        LookupError: This PyTorch has no such overload.
     """
     try:
         namespace, packet, overload_name = name.split(".")
@@ -48,7 +48,7 @@ def overload(name: str) -> OpOverload:
 
 
 def _callable(name: str) -> Callable[..., Any]:
-    """What a call of an overload calls: the overload, or PyTorch's function where that takes functions."""
+    """Return the overload, or PyTorch's function for a control-flow operator."""
     if not is_flow_operator(name):
         return overload(name)
     from harness.core.control_flow_calls import FlowCall
@@ -57,10 +57,10 @@ def _callable(name: str) -> Callable[..., Any]:
 
 
 def argument_names(name: str) -> tuple[str, ...]:
-    """The names of the arguments of an overload, or of an operation on sizes.
+    """Return the argument names of an overload or of a size operator.
 
     Raises:
-        LookupError: this PyTorch has no such overload.
+        LookupError: This PyTorch has no such overload.
     """
     if is_size_operator(name):
         return SIZE_OPERATORS[name].arguments
@@ -68,12 +68,12 @@ def argument_names(name: str) -> tuple[str, ...]:
 
 
 def draws_at_random(call: Invocation) -> bool:
-    """Whether what a call gives is drawn at random."""
+    """Whether the call's result is random."""
     return not is_size_operator(call.overload) and torch.Tag.nondeterministic_seeded in overload(call.overload).tags
 
 
 def build_tensor(spec: TensorSpec) -> torch.Tensor:
-    """The tensor that `spec` describes, bit for bit the same on every machine."""
+    """Return the tensor that `spec` describes, bit for bit the same on every machine."""
     dtype = getattr(torch, spec.dtype)
     size = spec.storage_size
     if isinstance(spec.values, Literal):
@@ -82,7 +82,7 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
     else:
         storage = _compute(spec.values, spec.dtype, size).to(dtype)
     if dtype is torch.bfloat16:
-        # Vector instructions and loops convert NaN to other bits.
+        # Vector instructions and scalar loops convert NaN to different bits.
         storage.masked_fill_(storage.isnan(), math.nan)
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
@@ -91,33 +91,33 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
 
 def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
     if not count:
-        # NumPy gives an empty array, and so a tensor made of it, another stride than PyTorch does.
+        # NumPy gives an empty array, and hence a tensor made from it, other strides than PyTorch does.
         return torch.empty(0, dtype=getattr(torch, dtype))
     return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
 
 
-def held_tensor(weight: Weight) -> torch.Tensor:
-    """The tensor that a program holds as `weight`."""
+def weight_tensor(weight: Weight) -> torch.Tensor:
+    """Return the tensor of a program's weight."""
     found = build_tensor(weight.spec)
     return found.to(getattr(torch, weight.dtype)) if weight.dtype else found
 
 
-def fed_shape(spec: TensorSpec) -> tuple[int, ...]:
-    """The shape of what a model is fed for `spec`: complex numbers are pairs."""
+def graph_input_shape(spec: TensorSpec) -> tuple[int, ...]:
+    """Return the shape of the graph input for `spec`, in which complex numbers are pairs of reals."""
     return (*spec.shape, 2) if spec.dtype in PARTS else spec.shape
 
 
 def build_tensors(invocation: Invocation) -> tuple[torch.Tensor, ...]:
-    """All tensor arguments of `invocation`, in order, those in lists too."""
+    """Return all tensor arguments of `invocation` in order, including those in lists."""
     return tuple(build_tensor(spec) for spec in invocation.tensors())
 
 
 @dataclass(frozen=True)
 class BoundCall:
-    """An overload with its arguments, tensors left open.
+    """An overload with its arguments, except for the tensors.
 
-    Tensors are passed at call time, so that one `BoundCall` serves the reference run, the float64 run,
-    every exporter and every extra draw of values.
+    Tensors are passed when it is called, so that one bound call serves the reference, float64, every exporter and every
+    further draw of values.
     """
 
     target: Callable[..., Any]
@@ -125,7 +125,7 @@ class BoundCall:
     keywords: tuple[tuple[str, Any], ...]
 
     def with_target(self, target: Callable[..., Any]) -> BoundCall:
-        """The same arguments for another callable."""
+        """Return a copy with another callable."""
         return replace(self, target=target)
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> Any:
@@ -134,12 +134,12 @@ class BoundCall:
         return self.target(*positional, **keywords)
 
     def filled(self, tensors: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments by position and by name, with one of `tensors` in each open place, in order."""
+        """Return the positional and the keyword arguments with `tensors` in the open places, in order."""
         supply = iter(tensors)
         return [_fill(a, supply) for a in self.positional], {n: _fill(a, supply) for n, a in self.keywords}
 
 
-#: Where a tensor goes among the arguments of a `BoundCall`.
+#: Marks the place of a tensor among the arguments of a `BoundCall`.
 TENSOR_PLACE = object()
 
 
@@ -160,37 +160,37 @@ def _template(argument: Argument, held: dict[Weight, torch.Tensor]) -> Any:
         return torch.device(argument.name) if argument.kind == "device" else getattr(torch, argument.name)
     if isinstance(argument, Weight):
         if argument not in held:
-            held[argument] = held_tensor(argument)
+            held[argument] = weight_tensor(argument)
         return held[argument]
     return argument
 
 
 @dataclass(frozen=True, eq=False)
 class ProgramSteps:
-    """The calls of a program, one after the other: a callable of the program's inputs, in order."""
+    """The calls of a program in order, callable with the program's inputs."""
 
     calls: tuple[BoundCall, ...]
     returns: tuple[Result | Input | torch.Tensor, ...]
 
     def __call__(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """What the program returns."""
-        found = self.results(tensors)
+        """Return what the program returns."""
+        results = self.results(tensors)
 
         def returned(value: Result | Input | torch.Tensor) -> torch.Tensor:
             if isinstance(value, Input):
                 return tensors[value.place]
-            return found[value.call][value.output] if isinstance(value, Result) else value
+            return results[value.call][value.output] if isinstance(value, Result) else value
 
         return tuple(map(returned, self.returns))
 
     def results(self, tensors: Sequence[torch.Tensor]) -> list[list[Any]]:
-        """The tensors of every call, and the number of one that computes sizes."""
+        """Return the tensors of every call, or the number for a call that computes sizes."""
         supply = iter(tensors)
-        found: list[list[Any]] = []
+        results: list[list[Any]] = []
 
         def taken(argument: Any) -> Any:
             if isinstance(argument, Result):
-                return found[argument.call][argument.output]
+                return results[argument.call][argument.output]
             if isinstance(argument, Input):
                 return tensors[argument.place]
             if isinstance(argument, list):
@@ -198,17 +198,17 @@ class ProgramSteps:
             return next(supply) if argument is TENSOR_PLACE else argument
 
         for call in self.calls:
-            # Inputs are supplied in the order of the schema: by position first.
+            # Inputs are supplied in the order of the schema, which has positional arguments first.
             positional = [taken(argument) for argument in call.positional]
             keywords = {name: taken(argument) for name, argument in call.keywords}
             result = call.target(*positional, **keywords)
-            found.append(output_tensors(result) if isinstance(call.target, OpOverload) else [result])
-        return found
+            results.append(output_tensors(result) if isinstance(call.target, OpOverload) else [result])
+        return results
 
 
 def _bind_program(invocation: Invocation) -> BoundCall:
     program = Program.of(invocation)
-    # The same weight in two places is one tensor.
+    # A weight that is used in two places is one tensor.
     held: dict[Weight, torch.Tensor] = {}
     calls = tuple(_bound(call, held) for call in program.calls)
     steps = ProgramSteps(calls, tuple(_template(value, held) for value in program.returns))
@@ -216,12 +216,12 @@ def _bind_program(invocation: Invocation) -> BoundCall:
 
 
 def bind(invocation: Invocation) -> BoundCall:
-    """Prepare the call that `invocation` stands for.
+    """Prepare the call of an invocation.
 
-    Arguments go positionally up to the first omitted or keyword-only one, as a person would write them.
+    Arguments are positional up to the first omitted or keyword-only one, as a person would write them.
 
     Raises:
-        LookupError: this PyTorch lacks the overload, or it has no argument of that name.
+        LookupError: This PyTorch lacks the overload, or the overload has no argument of that name.
     """
     return _bind_program(invocation) if is_program(invocation) else _bound(invocation, {})
 
@@ -229,8 +229,8 @@ def bind(invocation: Invocation) -> BoundCall:
 def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCall:
     given = dict(invocation.arguments)
     if is_size_operator(invocation.overload):
-        of_sizes = SIZE_OPERATORS[invocation.overload]
-        return BoundCall(of_sizes.compute, tuple(_template(given[name], held) for name in of_sizes.arguments), ())
+        operator = SIZE_OPERATORS[invocation.overload]
+        return BoundCall(operator.compute, tuple(_template(given[name], held) for name in operator.arguments), ())
     target = _callable(invocation.overload)
     positional: list[Any] = []
     keywords: list[tuple[str, Any]] = []
@@ -251,14 +251,14 @@ def _bound(invocation: Invocation, held: dict[Weight, torch.Tensor]) -> BoundCal
 
 
 def output_tensors(result: Any) -> list[torch.Tensor]:
-    """The tensors of an operator's result, in order; lists are flattened, numbers and None in them dropped.
+    """Return the tensors of an operator's result in order: lists are flattened, numbers and None in them dropped.
 
-    A number that is the whole result comes as a 0-d tensor: a program can return nothing else. An integer that
-    int64 cannot hold, of a uint64, comes as none.
+    If the whole result is a number, it becomes a 0-d tensor, since a program can return nothing else; an integer that
+    int64 cannot hold, from a uint64, is dropped.
     """
     if isinstance(result, torch.Tensor):
         return [result]
-    # A compiler that captures this would have to guard on the number.
+    # A compiler that captures this would add a guard on the number.
     if isinstance(result, int) and not torch.compiler.is_compiling() and not -(2**63) <= result < 2**63:
         return []
     for plain, symbolic, dtype in _NUMBERS:
@@ -269,8 +269,8 @@ def output_tensors(result: Any) -> list[torch.Tensor]:
     return _tensors_in(result)
 
 
-#: Kinds of numbers that operators return, plain and while a program is captured, and what holds them
-#: without loss. A bool is an int, too.
+#: Kinds of numbers that operators return, concrete and while a program is captured, with a dtype that holds them
+#: exactly. bool comes first because a bool is also an int.
 _NUMBERS: tuple[tuple[type, type, torch.dtype], ...] = (
     (bool, torch.SymBool, torch.bool),
     (int, torch.SymInt, torch.int64),

@@ -1,11 +1,10 @@
 """Tensor values from recipes: which numbers a test tensor holds.
 
-Every value comes from the raw stream of NumPy's PCG64, which NumPy keeps stable across versions
-and machines (NEP 19; its distributions are not kept), by integer arithmetic, scaling by powers of
-two and IEEE rounding. No transcendental function takes part: libm differs between machines, and a
-recipe must give the same bits everywhere.
+A recipe must give the same bits everywhere. So every value is computed from the raw words of NumPy's PCG64, which are
+stable across versions and machines (NEP 19 does not promise that of its distributions), by integer arithmetic, scaling
+by powers of two and IEEE rounding, and without transcendental functions, whose results depend on the libm.
 
-A *domain* says which values the operator allows in that argument, a *style* how to pick among them.
+A *domain* is the set of values that the operator allows in an argument; a *style* is how to pick among them.
 """
 
 from __future__ import annotations
@@ -33,19 +32,19 @@ def _finite(raw: Raw, dtype: str, style: str) -> Values:
 
 
 def _at_least(raw: Raw, dtype: str, style: str, low: float) -> Values:
-    """Not below `low`, which is at most −4, the least of the plain values; NaN occurs."""
+    """NaN, or not below `low`, which is at most −4, the smallest plain value."""
     values = _any(raw, dtype, style)
     return np.where(values < low, _plain(raw, dtype), values)
 
 
 def _nonzero(raw: Raw, dtype: str, style: str) -> Values:
-    """Integer divisors: PyTorch raises on zero. Floats keep theirs."""
+    """Divisors: integers other than zero, on which PyTorch raises; floats may be zero."""
     values = _any(raw, dtype, style)
     return values if is_float(dtype) else np.where(values == 0, np.ones_like(values), values)
 
 
 def _range(raw: Raw, dtype: str, style: str, low: float, high: float) -> Values:
-    """In [low, high]; unless plain, one in four is an end, the middle or a special value in between."""
+    """In [low, high]; unless the style is plain, one in four is an end, the middle or a special value in between."""
     plan = planned(style)
     if plan:
         return plan(raw, dtype, (low, high))
@@ -60,21 +59,21 @@ def _range(raw: Raw, dtype: str, style: str, low: float, high: float) -> Values:
 
 @cache
 def _specials_within(dtype: str, low: float, high: float) -> tuple[float, ...]:
-    """The ends and the middle as often as all special values between them."""
+    """Return the special values in [low, high], and the ends and the middle together about as often."""
     within = tuple(v for v in special_floats(dtype) if low <= v <= high)
     places = (low, high, (low + high) / 2)
     return (*places * max(len(within) // 3, 1), *within)
 
 
 def _index(raw: Raw, dtype: str, style: str, size: int) -> Values:
-    """In [0, size): repeats and both ends occur."""
+    """In [0, size), with repetitions and both ends."""
     if planned(style):
         return _places(raw, style, 0, size)
     return _below(raw >> np.uint64(7), size)
 
 
 def _signed_index(raw: Raw, dtype: str, style: str, size: int) -> Values:
-    """In [-size, size), as indexing takes it; half of the draws have no negative one."""
+    """In [-size, size), as indexing accepts; half of the draws have no negative index."""
     if planned(style):
         return _places(raw, style, -size, size)
     values = _below(raw >> np.uint64(7), size)
@@ -90,17 +89,17 @@ def _places(raw: Raw, style: str, low: int, high: int) -> Values:
     if word == "ordered":
         return np.sort(_below(raw >> np.uint64(7), high - low) + low)[::which]
     if word == "equal":
-        one = (0, high - 1, low, int(_below(raw[:1], high - low)[0]) + low if count else 0)[which % 4]
-        return np.full(count, one, dtype=np.int64)
+        index = (0, high - 1, low, int(_below(raw[:1], high - low)[0]) + low if count else 0)[which % 4]
+        return np.full(count, index, dtype=np.int64)
     if word == "alternating":
         return np.array((0, high - 1, low), dtype=np.int64)[(np.arange(count) + which) % 3]
-    # All places in turn, forwards or backwards.
+    # Otherwise all indices in turn, ascending or descending.
     place = np.arange(count, dtype=np.int64) % max(high, 1)
     return high - 1 - place if which % 2 else place
 
 
 def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values:
-    """In [0, size), one in four being `other`: class numbers among which some are to be ignored."""
+    """In [0, size), one in four replaced by `other`: class numbers, some of which are to be ignored."""
     if style == "equal 2":
         return np.full(len(raw), other, dtype=np.int64)
     values = _places(raw, style, 0, size) if planned(style) else _below(raw >> np.uint64(7), size)
@@ -108,7 +107,7 @@ def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values
 
 
 def _signs(raw: Raw, dtype: str, style: str) -> Values:
-    """-1 or 1, as targets of margin losses are; the same one everywhere where a style wants equal values."""
+    """-1 or 1, like targets of margin losses; a style of equal values gives the same sign everywhere."""
     if style.startswith("equal"):
         return np.full(len(raw), -1 if style == "equal 0" else 1, dtype=np.float64 if is_float(dtype) else np.int64)
     return np.where(raw & np.uint64(1), -1.0, 1.0) if is_float(dtype) else _below(raw, 2) * 2 - 1
@@ -126,7 +125,7 @@ def _unique(raw: Raw, dtype: str, style: str, size: int, run: int) -> Values:
 
 
 def _distinct(raw: Raw, dtype: str, style: str) -> Values:
-    """No two equal: orders without ties. Integers need `size` ≤ the dtype's range."""
+    """No two values equal, so that orders have no ties. Integers need a dtype with at least as many values."""
     ranks = np.empty(len(raw), dtype=np.int64)
     ranks[np.argsort(raw, kind="stable")] = np.arange(len(raw))
     centred = ranks - len(raw) // 2
@@ -136,7 +135,7 @@ def _distinct(raw: Raw, dtype: str, style: str) -> Values:
 
 
 def _ascending(raw: Raw, dtype: str, style: str, run: int) -> Values:
-    """Sorted within each consecutive `run` of storage elements, as bucket boundaries are."""
+    """Sorted within each `run` consecutive storage elements, like bucket boundaries."""
     values = _any(raw, dtype, style)
     values = np.where(np.isnan(values), _plain(raw, dtype), values) if is_float(dtype) else values
     padded = np.resize(values, -(-len(values) // max(run, 1)) * max(run, 1)).reshape(-1, max(run, 1))
@@ -144,19 +143,21 @@ def _ascending(raw: Raw, dtype: str, style: str, run: int) -> Values:
 
 
 def _descending(raw: Raw, dtype: str, style: str, run: int) -> Values:
-    """Sorted backwards within each consecutive `run` of storage elements: `_countdown` sorts it."""
+    """Sorted in reverse within each `run` consecutive storage elements; `_countdown` is its sorter."""
     padded = np.resize(_ascending(raw, dtype, style, run), -(-len(raw) // max(run, 1)) * max(run, 1))
     return padded.reshape(-1, max(run, 1))[:, ::-1].reshape(-1)[: len(raw)]
 
 
 def _countdown(raw: Raw, dtype: str, style: str, run: int) -> Values:
-    """run - 1 … 0 in each consecutive `run` of storage elements: a sorter for `_descending`."""
+    """run - 1 … 0 in each `run` consecutive storage elements: the sorter for `_descending`."""
     return max(run, 1) - 1 - np.arange(len(raw), dtype=np.int64) % max(run, 1)
 
 
 def _offsets(raw: Raw, dtype: str, style: str, end: int, closed: int) -> Values:
-    """0 first, then ascending up to `end`, which the last one is if `closed`: where bags begin. Equal ones
-    make all bags but the last empty."""
+    """Starts of bags: 0 first, then ascending up to `end`, which comes last if `closed`.
+
+    A style of equal values makes all bags but the last one empty.
+    """
     if style.startswith("equal"):
         raw = np.zeros_like(raw)
     values = np.sort(_below(raw >> np.uint64(7), end + 1))
@@ -167,21 +168,25 @@ def _offsets(raw: Raw, dtype: str, style: str, end: int, closed: int) -> Values:
 
 
 def _packed(raw: Raw, dtype: str, style: str, top: int, floor: int) -> Values:
-    """top, top - 1 … but not below `floor`: how many sequences of a packed batch last how many steps."""
+    """top, top - 1, … but not below `floor`: the batch sizes of a packed sequence, step by step."""
     return np.maximum(top - np.arange(len(raw), dtype=np.int64), floor)
 
 
 def _pivots(raw: Raw, dtype: str, style: str, side: int, exchanging: int) -> Values:
-    """Row exchanges as LAPACK lists them, for each consecutive `side` rows: row i with row i … side, counted
-    from 1; unless `exchanging`, each with itself."""
+    """Row exchanges in LAPACK's form: in each `side` consecutive elements, row i, counted from 1, with one of i … side.
+
+    Unless `exchanging`, each row is exchanged with itself.
+    """
     place = np.arange(len(raw), dtype=np.int64) % max(side, 1)
     further = (raw >> np.uint64(7)) % (max(side, 1) - place).astype(np.uint64)
     return place + 1 + (further.astype(np.int64) if exchanging else 0)
 
 
 def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Values:
-    """Consecutive `side` × `side` matrices whose diagonal outweighs the rest, so that they are well
-    conditioned; with `symmetric` positive definite, too. Styles of ties have multiples of a half."""
+    """Well-conditioned `side` × `side` matrices, whose diagonal outweighs the rest; with `symmetric` positive definite.
+
+    Styles of ties use multiples of a half.
+    """
     area = max(side * side, 1)
     entries = _unit(raw) * 2.0 - 1.0
     if style in ("halves", "tied", "special", "mixed"):
@@ -189,13 +194,12 @@ def _dominant(raw: Raw, dtype: str, style: str, side: int, symmetric: int) -> Va
     padded = np.resize(entries, -(-len(raw) // area) * area).reshape(-1, max(side, 1), max(side, 1))
     if symmetric:
         padded = (padded + padded.transpose(0, 2, 1)) * 0.5
-    # Adding zero would lose the sign of one.
+    # Only the diagonal is changed: adding zero to the other elements would turn -0.0 into 0.0.
     diagonal = np.eye(max(side, 1), dtype=bool)
     return np.where(diagonal, padded + (side + 1.0), padded).reshape(-1)[: len(raw)]
 
 
-#: Domain name → values; called with the raw stream, dtype, style and the domain's parameters. Stored recipes
-#: have these names.
+#: Domain name → function of the raw words, dtype, style and the domain's parameters. Stored recipes use these names.
 DOMAINS: dict[str, Callable[..., Values]] = {
     domain.__name__.removeprefix("_"): domain
     for domain in (
@@ -206,18 +210,18 @@ DOMAINS: dict[str, Callable[..., Values]] = {
 
 
 def compute(recipe: Recipe, dtype: str, count: int) -> Values:
-    """The `count` storage values that `recipe` stands for.
+    """Return the `count` storage values that `recipe` stands for.
 
     Returns:
-        float64 for floating dtypes and complex128 for complex ones (still to be rounded to `dtype`), int64 or
-        uint64 for integers, bool for bool; shape ``(count,)``. Real and imaginary parts are drawn in turn.
+        float64 for floating dtypes and complex128 for complex ones, still to be rounded to `dtype`; int64 or uint64
+        for integers, bool for bool. Shape ``(count,)``. Real and imaginary parts are drawn alternately.
 
     Raises:
-        KeyError: an unknown domain or style.
+        KeyError: The domain or style is unknown.
     """
     if dtype in PARTS:
         return np.ascontiguousarray(compute(recipe, PARTS[dtype], 2 * count)).view(np.complex128)
     name, *parameters = recipe.domain
     values = DOMAINS[str(name)](raw_stream(recipe.seed, count), dtype, recipe.style, *parameters)
-    # A copy: PyTorch takes no array that runs backwards.
+    # Copied, since PyTorch does not accept arrays with negative strides.
     return np.array(values, dtype=bool if dtype == "bool" else None)

@@ -17,10 +17,10 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import CONVERTERS, find_converter, onnx_converter
 from harness.convert.provenance import emitted
 from harness.convert.torch_private import PrivatePartMissing, quiet
-from harness.core.documents import plain
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
+from harness.core.text import plain
 from harness.explain import onnx_operator
 from harness.explain.onnx_operator import Candidate, Meaning, OnnxOperator, Slot, same_name, synonyms
 from harness.explain.operator import (

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.compare.verdict import Outcome
 from harness.convert.converter import find_converter
-from harness.core.documents import plain, shown
+from harness.core.text import plain, shown
 from harness.explain.explanation import About, Emitted, Explanation, Outcomes
 from harness.explain.onnx_operator import OnnxOperator
 

@@ -223,7 +223,7 @@ def _chosen(parent: Path, like: Path | None, later: bool) -> Path:
         known = requested(like)
         if later:
             others = [r for r in requests if r.started > known.started and known.shares_way(r)]
-            found = shown_first([other for other in others if known.same_kind(other)] or others)
+            found = shown_first([other for other in others if known.fail_alike(other)] or others)
         else:
             others = [r for r in requests if r.started < known.started and known.shares_way(r)]
             found = last_alike(known, others) or shown_first(others)

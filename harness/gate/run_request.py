@@ -47,7 +47,7 @@ class RunRequest:
     sources: frozenset[str] = frozenset()
     budget: Mapping[str, JSON] = field(default_factory=dict)
 
-    def same_kind(self, other: RunRequest) -> bool:
+    def fail_alike(self, other: RunRequest) -> bool:
         """Whether both asked the same of the same operators; the seeds may differ."""
         return not self.differences(other).keys() - {"seed", "sources"}
 
@@ -138,7 +138,7 @@ def shown_first(requests: Iterable[RunRequest]) -> RunRequest | None:
 
 def last_alike(like: RunRequest, others: Iterable[RunRequest]) -> RunRequest | None:
     """The newest run of the same kind that began before `like`; None without any."""
-    earlier = (other for other in others if other.started < like.started and like.same_kind(other))
+    earlier = (other for other in others if other.started < like.started and like.fail_alike(other))
     return max(earlier, key=lambda one: one.started, default=None)
 
 

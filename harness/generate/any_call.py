@@ -9,7 +9,7 @@ from functools import cache
 import torch
 
 from harness.core.invocation import Argument, Invocation, Result, TensorSpec, Weight
-from harness.core.program import Program, results_in, with_arguments
+from harness.core.program import Program, map_arguments, results_in
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random
 from harness.generate.case_library import load_cases
 from harness.generate.draw import ANY, FINITE, Draw
@@ -62,7 +62,7 @@ def add_any_call(p: ProgramDraw, *, of_weights: bool = False) -> Result | None:
         if not cases:
             continue
         drawn = draw_invocation(_ShapedDraw(p.below, dtype, values), p.choose(*cases))
-        call = with_arguments(drawn, _held) if of_weights else _linked(p, drawn, values)
+        call = map_arguments(drawn, _held) if of_weights else _linked(p, drawn, values)
         if values and not of_weights and not any(results_in(call)):
             continue
         p.calls.append(call)
@@ -124,4 +124,4 @@ def _linked(p: ProgramDraw, call: Invocation, values: Sequence[Value]) -> Invoca
             return p.choose(*fitting, fitting[-1])
         return Weight(argument) if p.sometimes() else argument
 
-    return with_arguments(call, linked)
+    return map_arguments(call, linked)

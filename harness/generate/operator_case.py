@@ -164,9 +164,9 @@ def judge_of(invocation: Invocation) -> Judge:
     case = OPERATOR_CASES.get(invocation.overload)
     if case is None:
         return CLOSE
-    of_complex = case.judge.of_complex
-    if of_complex and any(spec.dtype in PARTS for spec in invocation.tensors()):
-        return of_complex
+    complex_judge = case.judge.complex_judge
+    if complex_judge and any(spec.dtype in PARTS for spec in invocation.tensors()):
+        return complex_judge
     return case.judge
 
 

@@ -34,7 +34,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, Returned, weights_of, with_shared_inputs
+from harness.core.program import Program, Returned, share_inputs, weights_of
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import argument_names, draws_at_random
 from harness.generate.draw import ANY, OMIT, Domain
@@ -213,7 +213,7 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     if p.below(12) == 0 and not any(map(draws_at_random, p.calls)):
         # What nothing takes and nothing returns; any dtype has it.
         p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
-    return with_shared_inputs(Program(found.name, tuple(p.calls), tuple(returned))).invocation
+    return share_inputs(Program(found.name, tuple(p.calls), tuple(returned))).invocation
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from harness.compare.verdict import Stage
 from harness.convert.provenance import CodeLine
-from harness.core.documents import count
+from harness.core.text import count
 from harness.locate.observed_case import ObservedCase, missing_things
 from harness.locate.source_code import (
     SourceCode,

@@ -20,10 +20,10 @@ import torch
 
 from harness.convert.torch_private import quiet
 from harness.core.described_tensor import describe_tensor
-from harness.core.documents import first_line
 from harness.core.dtypes import INT_RANGE
 from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec
 from harness.core.overloads import NAMESPACES
+from harness.core.text import first_line
 from harness.core.torch_operators import HigherOrderOperator, OpOverload, TorchDispatchMode, pytree
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.compare.verdict import Outcome
-from harness.core.documents import count
 from harness.core.route import route_label
+from harness.core.text import count
 from harness.models.capture import Capture
 from harness.record import layout, store
 

@@ -19,9 +19,9 @@ from typing import Any, cast
 import torch
 
 from harness.core.described_tensor import describe_tensor
-from harness.core.documents import first_line
 from harness.core.invocation import Argument, Invocation, Literal, Result, TensorSpec, Weight
-from harness.core.program import Program, calls_of, with_arguments, with_shared_inputs
+from harness.core.program import Program, calls_of, map_arguments, share_inputs
+from harness.core.text import first_line
 from harness.core.torch_operators import OpOverload
 from harness.generate.regressions.corpus_store import CorpusEntry
 from harness.models.capture import BOOKKEEPING, captured_program, save_file
@@ -148,13 +148,13 @@ def _program(name: str, members: Sequence[torch.fx.Node], notes: _Notes) -> Invo
         return given.setdefault((origin, output), Weight(spec) if origin.op == "get_attr" else spec)
 
     try:
-        calls = tuple(with_arguments(notes.calls[node], resolved) for node in members)
+        calls = tuple(map_arguments(notes.calls[node], resolved) for node in members)
     except KeyError:
         return None
     held = (value.spec if isinstance(value, Weight) else value for value in given.values())
     if sum(spec.numel for spec in held) > _MOST:
         return None
-    return with_shared_inputs(Program(name, calls, tuple(_returned(places)))).invocation
+    return share_inputs(Program(name, calls, tuple(_returned(places)))).invocation
 
 
 def _kind(program: Invocation) -> str:
@@ -165,7 +165,7 @@ def _kind(program: Invocation) -> str:
             return Weight(replace(argument.spec, values=Literal(())))
         return replace(argument, values=Literal(())) if isinstance(argument, TensorSpec) else argument
 
-    return with_arguments(program, without_values).json
+    return map_arguments(program, without_values).json
 
 
 def _returned(places: Mapping[torch.fx.Node, int]) -> Iterator[Result]:

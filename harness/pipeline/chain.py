@@ -22,10 +22,10 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
-from harness.core.program import Program, parts_of, with_arguments, with_described_inputs
+from harness.core.program import Program, map_arguments, parts_of, unshare_inputs
 from harness.core.route import Route
 from harness.core.size_operators import is_size_operator
-from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, held_tensor
+from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, weight_tensor
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.program import Exportable
@@ -102,8 +102,8 @@ def run_calls(
         exported: What was exported for it, with other sizes perhaps; None for the program itself.
         hands_on_wrong: Whether those behind a call get its values of the right form also where they are wrong.
     """
-    program = with_described_inputs(Program.of(invocation))
-    base = with_described_inputs(Program.of(exported)) if exported is not None else program
+    program = unshare_inputs(Program.of(invocation))
+    base = unshare_inputs(Program.of(exported)) if exported is not None else program
     first = values_of(base)
     results: list[Values] = []
     for call, other in zip(program.calls, base.calls, strict=True):
@@ -159,13 +159,13 @@ def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
 
     def valued(argument: Argument) -> Argument:
         if isinstance(argument, Weight):
-            return argument.spec if not argument.dtype else _spec(to_numpy(held_tensor(argument)))
+            return argument.spec if not argument.dtype else _spec(to_numpy(weight_tensor(argument)))
         if not isinstance(argument, Result):
             return argument
         value = results[argument.call][argument.output]
         return value if isinstance(value, int | float) else _spec(value)
 
-    return with_arguments(call, valued)
+    return map_arguments(call, valued)
 
 
 def is_chain_of_right_calls(
@@ -210,7 +210,7 @@ def is_chain(calls: Sequence[CallAlone | None], reference: Reference, got: Seque
         if isinstance(returned, Input):
             chained.append(reference.feeds[returned.place])
         elif isinstance(returned, Weight):
-            chained.append(to_numpy(held_tensor(returned)))
+            chained.append(to_numpy(weight_tensor(returned)))
         else:
             call = by_place[returned.call]
             if call is None or call.run.outputs is None:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from harness.core.control_flow import is_flow_operator
-from harness.core.documents import with_causes
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.tensors import BoundCall, bind, build_tensors, output_tensors, overload
+from harness.core.text import error_chain
 from harness.core.torch_arrays import to_numpy
-from harness.core.torch_operators import OpOverload, TorchDispatchMode, is_composite, own_definition
+from harness.core.torch_operators import OpOverload, TorchDispatchMode, decomposition, is_composite
 from harness.pipeline.torch_call import quiet_call
 
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
@@ -84,7 +84,7 @@ class InPlaceOfTheParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if is_composite(func):
             with self:
                 return func.decompose(*args, **(kwargs or {}))
-        definition = None if func in self._circular or func.is_view else own_definition(func)
+        definition = None if func in self._circular or func.is_view else decomposition(func)
         if definition is not None and not func._schema.is_mutable:
             try:
                 with InPlaceOfTheKernel(func, definition):
@@ -117,7 +117,7 @@ def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode]
         return None
     call = bind(invocation)
     kernel = overload(invocation.overload)
-    definition = own_definition(kernel)
+    definition = decomposition(kernel)
     if definition is None:
         return (call, InPlaceOfTheParts()) if is_composite(kernel) else None
     try:
@@ -164,7 +164,7 @@ def raising_part(invocation: Invocation, failure: BaseException) -> str:
         invocation: The call.
         failure: What the export raised.
     """
-    *_, cause = with_causes(failure)
+    *_, cause = error_chain(failure)
     for part, raised in (("meta kernel", _without_values(invocation)), ("decomposition", _decomposed(invocation))):
         if raised is None or _OF_META_TENSORS.search(str(raised)) or not str(raised):
             continue

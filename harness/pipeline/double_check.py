@@ -17,7 +17,7 @@ import onnx
 from harness.compare.signatures import normalise
 from harness.convert.converter import Converter, HasFastLane
 from harness.convert.graph_lines import graph_lines
-from harness.core.documents import count, describe_error, plain
+from harness.core.text import count, describe_error, plain
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
 
 

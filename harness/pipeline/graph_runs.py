@@ -27,14 +27,15 @@ from onnx import numpy_helper
 
 from harness.compare.judge import CLOSE, Judge, Mask
 from harness.compare.nearness import Sensitivity, tolerance_of
-from harness.compare.output_comparison import VALUES, OutputComparison
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.problem_kinds import VALUES
 from harness.compare.tolerances import ROUNDINGS, Tolerance
 from harness.convert.converter import ExportRequest
-from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import MODEL, Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
+from harness.core.text import one_line
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import WITHIN_LARGEST, is_within_largest

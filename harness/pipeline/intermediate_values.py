@@ -23,9 +23,9 @@ from onnx import helper
 from torch.fx import Node
 
 from harness.convert.converter import Converter, ExportRequest, find_converter, tensor_inputs
-from harness.core.documents import first_line
 from harness.core.dtypes import Array
 from harness.core.route import Route
+from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.pipeline.captured_calls import module_path

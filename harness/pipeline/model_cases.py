@@ -13,7 +13,7 @@ from harness.core.described_tensor import describe_tensor
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.route import Route
-from harness.core.tensors import fed_shape
+from harness.core.tensors import graph_input_shape
 from harness.pipeline.model_loading import Axis, LoadedModel
 from harness.pipeline.model_reference import ModelReference, run_model
 from harness.pipeline.model_task import ModelInputs
@@ -171,7 +171,7 @@ class ModelStructure:
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """The sizes that a dynamic export will be run with; the first case's are typical."""
-        shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
+        shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
 
 

@@ -20,7 +20,8 @@ import torch
 
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
-from harness.compare.output_comparison import VALUES, OutputComparison
+from harness.compare.output_comparison import OutputComparison
+from harness.compare.problem_kinds import VALUES
 from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.core.documents import as_data, as_json, of_json
+from harness.core.documents import parse_json, to_data, to_json
 from harness.core.invocation import MODEL, Invocation
 from harness.core.route import is_onnx_file
 from harness.record.layout import ResultsError
@@ -205,13 +205,13 @@ class ModelRun:
     @property
     def text(self) -> str:
         """The column; "" where there is nothing to say."""
-        data = {name: value for name, value in as_data(self).items() if value}
-        return as_json(data) if data else ""
+        data = {name: value for name, value in to_data(self).items() if value}
+        return to_json(data) if data else ""
 
     @classmethod
     def from_text(cls, text: str) -> ModelRun:
         """Return what a column says."""
-        return of_json(cls, text) if text else cls()
+        return parse_json(cls, text) if text else cls()
 
 
 @dataclass(frozen=True)

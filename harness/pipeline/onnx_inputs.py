@@ -18,9 +18,9 @@ import onnx
 from onnx import numpy_helper
 
 from harness.core.described_tensor import describe_tensor
-from harness.core.documents import one_line
 from harness.core.dtypes import ALL, PRECISION, WIDE_UNSIGNED, Array
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.text import one_line
 from harness.core.torch_arrays import to_torch
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import FixedSize, ModelInputs

@@ -13,9 +13,10 @@ from harness.compare.nearness import Sensitivity, ulp
 from harness.compare.tolerances import MIN_EXPONENT
 from harness.core.dtypes import PRECISION, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
+from harness.core.program import map_arguments
 from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.torch_call import call_invocation, in_float64, map_arguments
+from harness.pipeline.torch_call import call_invocation, in_float64
 
 #: Neighbours that are looked at: each moves every input up or down, by chance.
 _NEIGHBOURS = 4

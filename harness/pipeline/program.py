@@ -15,7 +15,7 @@ from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.core.tensors import BoundCall, bind, build_tensors, fed_shape
+from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape
 from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
 from harness.run.artefact import AnyModel
 from harness.run.backend import ShapeRange
@@ -130,7 +130,7 @@ class Exportable:
 
     def shape_ranges(self, model: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """The sizes that `model`, a dynamic export, will be run with; the first case's are typical."""
-        shapes = [[fed_shape(spec) for spec in case.tensors()] for case in cases]
+        shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(model, self.input_names, shapes)
 
 

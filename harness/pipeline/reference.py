@@ -18,7 +18,7 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
-from harness.core.program import Program, is_program, weights_of, with_wide_weights
+from harness.core.program import Program, is_program, weights_of, widen_weights
 from harness.core.tensors import bind, build_tensors, output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
@@ -148,7 +148,7 @@ class ProgramReference(Reference):
 
     @cached_property
     def _rounding(self) -> RoundingOracle:
-        program = with_wide_weights(Program.of(self.invocation))
+        program = widen_weights(Program.of(self.invocation))
         steps = bind(program.invocation)
 
         @contextmanager

@@ -18,10 +18,10 @@ from harness.compare.repeated import Again, first_wrong
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import find_converter
 from harness.convert.transform import tolerance_along
-from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
+from harness.core.text import describe_error
 from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.case_run import CaseRun, MemberKey

@@ -15,9 +15,9 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import describe_error
 from harness.core.dtypes import Array
 from harness.core.route import Route
+from harness.core.text import describe_error
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.stages import (
     StageFailure,

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 import onnx
 
-from harness.compare.output_comparison import FLUSHED, OutputProblem
+from harness.compare.output_comparison import OutputProblem
+from harness.compare.problem_kinds import FLUSHED
 from harness.compare.repeated import Again
 from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
 from harness.core.dtypes import INT_RANGE, PRECISION, Array

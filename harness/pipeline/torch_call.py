@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import torch
 
-from harness.core.documents import describe_error
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED, Array, wider_float
 from harness.core.invocation import Argument, Enumerated, Invocation
+from harness.core.program import map_arguments
 from harness.core.tensors import bind, output_tensors
+from harness.core.text import describe_error
 from harness.core.torch_arrays import to_numpy
 
 
@@ -71,17 +72,6 @@ def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> 
     # Random operators repeat, so that a case is the same wherever it runs.
     with quiet_call():
         return output_tensors(bind(invocation)(tensors))
-
-
-def map_arguments(invocation: Invocation, change: Callable[[Argument], Argument]) -> Invocation:
-    """The invocation with `change` of every argument; of the elements of those that are sequences."""
-
-    def changed(argument: Argument) -> Argument:
-        if isinstance(argument, tuple):
-            return tuple(changed(element) for element in argument)
-        return change(argument)
-
-    return replace(invocation, arguments=tuple((n, changed(a)) for n, a in invocation.arguments))
 
 
 @contextmanager

@@ -15,10 +15,10 @@ import torch
 from harness.convert.converter import Converter, HasFastLane, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.convert.transform import TransformingConverter, find_transforms
-from harness.core.documents import describe_error
 from harness.core.isolation import Send
 from harness.core.recent import Recent
 from harness.core.route import Route
+from harness.core.text import describe_error
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Answered
 from harness.pipeline.graph_runs import LoadedFile, load_file

@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from harness.blame.examined_failures import not_examined, signature, with_blame
+from harness.compare.case_problems import CaseProblem, problems_text
 from harness.compare.diagnosis import Diagnosis
-from harness.compare.output_comparison import CaseProblem, problems_text
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import PROGRAM, Invocation

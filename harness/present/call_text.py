@@ -13,7 +13,7 @@ from harness.core import values
 from harness.core.dtypes import PARTS, is_float
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Literal, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, results_in
-from harness.core.size_operators import is_size_operator, written_size
+from harness.core.size_operators import format_size_call, is_size_operator
 
 #: Tensors with more elements than this are described rather than written out.
 _MOST = 64
@@ -67,7 +67,7 @@ def _program(program: Program) -> str:
 
     for place, call in enumerate(program.calls):
         if is_size_operator(call.overload):
-            lines.append(f"v{place} = {written_size(call.overload, {n: written(a) for n, a in call.arguments})}")
+            lines.append(f"v{place} = {format_size_call(call.overload, {n: written(a) for n, a in call.arguments})}")
             continue
         words = [written(a) if i == 0 else f"{name}={written(a)}" for i, (name, a) in enumerate(call.arguments)]
         lines.append(f"v{place} = torch.ops.{call.overload}({', '.join(words)})")

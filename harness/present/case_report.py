@@ -18,11 +18,11 @@ from rich.text import Text
 
 from harness.causes.groups import minimal_data
 from harness.causes.known_issues import KnownIssue, call
-from harness.compare.output_comparison import parse_problems
+from harness.compare.case_problems import parse_problems
 from harness.compare.verdict import Outcome, Verdict
-from harness.core.documents import plain, shown
 from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.route import route_label
+from harness.core.text import plain, shown
 from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
 from harness.present.call_text import torch_call

@@ -12,9 +12,9 @@ from harness.compare.diagnosis import Diagnosis
 from harness.compare.signatures import informative_line
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
-from harness.core.documents import count
 from harness.core.invocation import Invocation
 from harness.core.route import FILE
+from harness.core.text import count
 from harness.models.check import ModelCheck, Way
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS

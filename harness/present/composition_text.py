@@ -16,10 +16,10 @@ from rich.text import Text
 
 from harness.causes.groups import FAILED
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Diagnosis
-from harness.core.documents import count
 from harness.core.invocation import PROGRAM, Invocation
 from harness.core.overloads import packet
 from harness.core.program import Program, results_in
+from harness.core.text import count
 from harness.record import store
 
 #: Two operators, the second of which takes what the first gives.

@@ -18,8 +18,8 @@ from harness.causes.groups import FailureGroup
 from harness.causes.real_use import RealUse, real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.verdict import SPEC
-from harness.core.documents import count, listed, markdown_cell, plain
 from harness.core.route import route_label
+from harness.core.text import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes

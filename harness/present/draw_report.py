@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.core.documents import count, plain
+from harness.core.text import count, plain
 from harness.coverage.exceptions import Excuse
 from harness.coverage.survey import ACCEPTED, Survey
 

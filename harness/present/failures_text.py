@@ -13,7 +13,7 @@ from harness.causes.groups import FailureGroup, GroupKind
 from harness.causes.inaccuracies import Inaccuracy
 from harness.causes.known_issues import NoLongerFailing
 from harness.compare.verdict import FAILURES, SPEC
-from harness.core.documents import count, listed, markdown_cell, plain, shown
+from harness.core.text import count, listed, markdown_cell, plain, shown
 from harness.present.evidence import SPEECHLESS, fault_text, place_text
 
 

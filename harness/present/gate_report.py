@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from harness.core.documents import as_data, count
+from harness.core.documents import to_data
+from harness.core.text import count
 from harness.gate.baseline.gate import BaselineFinding, Draws
 from harness.gate.diff_inputs import NOTHING_COMPARED, BaselineComparison, ReportedDifference
 from harness.present.report import Note, Report, Row, Section
@@ -95,5 +96,5 @@ def as_json(found: BaselineComparison) -> dict[str, Any]:
         "compared": {"same_cases": found.same, "other_cases": found.other, "expected": found.total},
         "versions": {name: {"before": a, "after": b} for name, (a, b) in found.versions.items()},
         "options": {name: {"before": a, "after": b} for name, (a, b) in found.options.items()},
-        "differences": as_data(found.differences),
+        "differences": to_data(found.differences),
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 from harness.causes.groups import COLUMNS, FAILED, failure_groups
 from harness.causes.known_issues import read_known_issues
 from harness.compare.verdict import SPEC
-from harness.core.documents import count, listed
+from harness.core.text import count, listed
 from harness.present.evidence import fault_text, place_text
 from harness.record import store
 from harness.record.json_lines import read_minimal

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from harness.causes.rows import with_ordinary
 from harness.compare.verdict import Outcome, Stage, is_judged
-from harness.core.documents import count
+from harness.core.text import count
 
 _KEYS = ("overload", "converter", "backend", "stage", "outcome", "blame", "ordinary")
 COLUMNS: tuple[str, ...] = _KEYS

@@ -22,7 +22,7 @@ from rich.text import Text
 from harness.causes.priority import Pair, UseWeights, model_use, operator_priority
 from harness.causes.rows import with_ordinary
 from harness.compare.verdict import Outcome, is_judged
-from harness.core.documents import count, shown
+from harness.core.text import count, shown
 from harness.coverage.seen_pairs import SeenPairs
 
 _COUNTED = ("overload", "dtype", "converter", "backend", "outcome", "blame")

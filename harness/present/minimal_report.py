@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from harness.core.documents import plain, shown
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.route import route_label
+from harness.core.text import plain, shown
 from harness.record.json_lines import Minimal
 
 

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.compare.verdict import Outcome
-from harness.core.documents import count, plain
 from harness.core.route import Route, route_label
+from harness.core.text import count, plain
 from harness.record import store
 
 _COLUMNS = ["case_id", "exported_id", "overload", "converter", "backend", "outcome"]

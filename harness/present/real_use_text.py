@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.causes.real_use import RealUse, Share
-from harness.core.documents import count
+from harness.core.text import count
 
 
 def real_use_sentence(use: RealUse) -> str:

@@ -12,7 +12,7 @@ from html import escape
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.core.documents import count, markdown_cell, plain
+from harness.core.text import count, markdown_cell, plain
 
 
 @dataclass(frozen=True)

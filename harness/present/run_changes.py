@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from harness.core.documents import count
 from harness.core.route import route_label
+from harness.core.text import count
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import CaseChange, Diff, OverloadChanges
 from harness.present.report import Note, Report, Row, Section

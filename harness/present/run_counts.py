@@ -24,7 +24,7 @@ from rich.text import Text
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import count, listed, plain
+from harness.core.text import count, listed, plain
 from harness.pipeline.task import FELL_BACK, FOLDED, operators_on_cpu
 from harness.record import store
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import harness
 from harness.convert.converter import CONVERTERS
-from harness.core.documents import count, plain
+from harness.core.text import count, plain
 from harness.plan.options import Options
 from harness.plan.plan import Plan
 from harness.record.run_info import installed_versions

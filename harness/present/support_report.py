@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness.compare.signatures import informative_line
-from harness.core.documents import count
 from harness.core.route import route_label
+from harness.core.text import count
 from harness.present.evidence import fault_text, place_text
 from harness.present.report import Note, Report, Row, Section
 from harness.support.answer import Failing, OperatorSupport, Support, SupportLevel

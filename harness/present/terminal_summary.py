@@ -19,9 +19,9 @@ from harness.causes.real_use import real_use
 from harness.causes.rows import with_ordinary
 from harness.compare.diagnosis import Finding
 from harness.compare.verdict import Outcome
-from harness.core.documents import count, plain
 from harness.core.invocation import MODEL
 from harness.core.route import route_label
+from harness.core.text import count, plain
 from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
 from harness.gate.case_changes import ChangeKind
 from harness.gate.diff_inputs import ReportedDifference

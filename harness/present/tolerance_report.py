@@ -23,10 +23,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.compare.output_comparison import excuses_of
+from harness.compare.output_comparison import parse_excuses
 from harness.compare.tolerances import DEFAULT
 from harness.compare.verdict import Outcome
-from harness.core.documents import count, json_text, listed, plain
+from harness.core.documents import json_text
+from harness.core.text import count, listed, plain
 from harness.record import layout
 from harness.record.dictionary_encoding import numbered_column, ordered_numbers
 from harness.record.layout import ResultsError, reason
@@ -254,7 +255,7 @@ def excuse_counts(rows: pa.Table) -> list[ExcuseCount]:
     """
     rows = rows.select(EXCUSED_COLUMNS).unify_dictionaries()
     texts, words = numbered_column(rows["excused"])
-    parts = [excuses_of(text) for text in words.to_pylist()]
+    parts = [parse_excuses(text) for text in words.to_pylist()]
     found = []
     for rule in sorted({why for part in parts for why, _ in part}):
         elements = np.array([dict(part).get(rule, 0) for part in parts])[texts]

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.compare.verdict import CaseKey, Outcome, Stage
-from harness.core.documents import as_json, of_json, without_escapes
+from harness.core.documents import parse_json, to_json
+from harness.core.text import strip_escapes
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
@@ -120,7 +121,7 @@ def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
     path = results_dir / _FILES[type(document)]
     try:
         with path.open("a", encoding="utf-8") as file:
-            file.write(as_json(document) + "\n")
+            file.write(to_json(document) + "\n")
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {reason(error)}") from None
 
@@ -128,7 +129,7 @@ def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
 def read_minimal(results_dir: Path) -> list[Minimal]:
     """All shrunk failures of a run, in the order in which they were found."""
     # Messages of earlier versions hold what a terminal obeys.
-    found = [replace(m, message=without_escapes(m.message)) for m in _read(results_dir, Minimal)]
+    found = [replace(m, message=strip_escapes(m.message)) for m in _read(results_dir, Minimal)]
     return list({(m.case_id, m.converter, m.backend): m for m in found}.values())
 
 
@@ -153,7 +154,7 @@ def _read(results_dir: Path, kind: type[_Kind]) -> list[_Kind]:
     found = []
     for line in lines:
         try:
-            found.append(of_json(kind, line))
+            found.append(parse_json(kind, line))
         except ValueError:
             continue
     return found
@@ -163,7 +164,7 @@ def write_flaky(results_dir: Path, flaky: Collection[CaseKey]) -> None:
     """Note the flaky cases of a run; without any there is no file."""
     if flaky:
         with layout.replacing(results_dir / FLAKY_FILE) as temporary:
-            temporary.write_text("".join(f"{as_json(case)}\n" for case in sorted(flaky)), encoding="utf-8")
+            temporary.write_text("".join(f"{to_json(case)}\n" for case in sorted(flaky)), encoding="utf-8")
 
 
 def read_flaky(results_dir: Path) -> frozenset[CaseKey]:
@@ -171,7 +172,7 @@ def read_flaky(results_dir: Path) -> frozenset[CaseKey]:
     path = results_dir / FLAKY_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return frozenset(of_json(tuple[str, str, str, str], line) for line in lines)
+        return frozenset(parse_json(tuple[str, str, str, str], line) for line in lines)
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError) as error:

@@ -22,7 +22,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.documents import without_escapes
+from harness.core.text import strip_escapes
 from harness.record.layout import MERGED_DIRECTORY, PARTS_DIRECTORY, PENDING_DIRECTORY, ResultsError, reason, replacing
 
 _TYPES = {
@@ -65,7 +65,7 @@ def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
         columns[name] = [str(value) for value in columns[name]]
     for name in _SAID:
         # What a dying process printed need not be text.
-        columns[name] = [without_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]]
+        columns[name] = [strip_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]]
     return pa.table(columns, schema=SCHEMA)
 
 
@@ -78,7 +78,7 @@ def to_verdicts(table: pa.Table) -> Iterator[Verdict]:
     for batch in table.select(_VERDICT_COLUMNS).to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
             # Records of earlier versions hold them.
-            said = {name: without_escapes(row[name]) for name in _SAID}
+            said = {name: strip_escapes(row[name]) for name in _SAID}
             yield Verdict(**{**row, **said, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])})
 
 

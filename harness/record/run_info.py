@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from harness.core.documents import as_json, of_json
+from harness.core.documents import parse_json, to_json
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
@@ -159,7 +159,7 @@ class RunInfo:
     @property
     def json(self) -> str:
         """As the file holds it."""
-        return as_json(self, indent=2) + "\n"
+        return to_json(self, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> RunInfo:
@@ -168,7 +168,7 @@ class RunInfo:
         Raises:
             ValueError: it is something else.
         """
-        return of_json(cls, text)
+        return parse_json(cls, text)
 
 
 def read_run_info(directory: Path) -> RunInfo:

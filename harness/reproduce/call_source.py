@@ -26,7 +26,7 @@ from harness.core.control_flow import FLOW_OPERATORS, is_flow_operator
 from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, weights_of
-from harness.core.size_operators import is_size_operator, written_size
+from harness.core.size_operators import format_size_call, is_size_operator
 from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
 from harness.pipeline.torch_call import NothingToCompare
 
@@ -184,7 +184,7 @@ class CallSource:
         sources = {name: self._source(a, supply, float64) for name, a in given.items()}
         if is_flow_operator(self.invocation.overload):
             bodies = {name: a for name, a in given.items() if isinstance(a, str)}
-            return FLOW_OPERATORS[self.invocation.overload].written(sources, bodies)
+            return FLOW_OPERATORS[self.invocation.overload].format_call(sources, bodies)
         for argument in overload(self.invocation.overload)._schema.arguments:
             if argument.name not in given:
                 positional = False
@@ -335,7 +335,7 @@ class ProgramSource(CallSource):
         for place, call in enumerate(program.calls):
             sources = {name: self._source(argument, supply, False) for name, argument in call.arguments}
             if is_size_operator(call.overload):
-                lines.append(f"        v{place} = {written_size(call.overload, sources)}")
+                lines.append(f"        v{place} = {format_size_call(call.overload, sources)}")
                 continue
             words = [f"{name}={source}" for name, source in sources.items()]
             lines.append(f"        v{place} = torch.ops.{call.overload}({', '.join(words)})")

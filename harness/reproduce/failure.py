@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from harness.causes.cause import RootCause, root_cause
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
-from harness.compare.output_comparison import FLUSHED, OVERFLOW
+from harness.compare.problem_kinds import FLUSHED, OVERFLOW
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleProblem, load_rules

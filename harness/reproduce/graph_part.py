@@ -20,11 +20,11 @@ from onnx import helper, numpy_helper
 
 from harness.compare.verdict import Stage
 from harness.convert.converter import HasUnoptimised
-from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
 from harness.core.invocation import MODEL, Invocation
 from harness.core.route import Route
+from harness.core.text import one_line
 from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.graph_runs import GraphStructure, distance, expect, plain_form, steps_of_moderate_size
 from harness.pipeline.model_loading import ModelProblem

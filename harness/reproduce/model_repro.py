@@ -17,9 +17,9 @@ import numpy as np
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
-from harness.core.documents import count
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
+from harness.core.text import count
 from harness.core.torch_arrays import to_numpy
 from harness.models.check import ModelCheck, Progress, Way, check_model
 from harness.models.facts import ModelFacts

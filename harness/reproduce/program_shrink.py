@@ -28,11 +28,11 @@ from harness.core.invocation import (
 from harness.core.program import (
     Program,
     Returned,
+    map_arguments,
+    map_parts,
     parts_of,
-    with_arguments,
-    with_described_inputs,
-    with_parts,
-    with_shared_inputs,
+    share_inputs,
+    unshare_inputs,
 )
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors
@@ -49,15 +49,15 @@ def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
     assert isinstance(call.target, ProgramSteps)
     with quiet_call():
         results = call.target.results(build_tensors(invocation))
-    program = with_described_inputs(whole)
+    program = unshare_inputs(whole)
     found = {}
     for plainer in _fewer_calls(program, results):
-        pruned = with_shared_inputs(_without_dead_calls(plainer))
+        pruned = share_inputs(_without_dead_calls(plainer))
         if pruned.calls and pruned.returns and pruned != whole:
             found[pruned.invocation.json] = pruned
     yield from (p.invocation for p in sorted(found.values(), key=lambda p: (len(p.calls), len(p.returns))))
     for plainer in _plainer_numbers(program):
-        yield with_shared_inputs(plainer).invocation
+        yield share_inputs(plainer).invocation
 
 
 def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program]:
@@ -104,7 +104,7 @@ def _with_result(program: Program, place: int, outputs: dict[int, Argument]) -> 
         is_of_call = isinstance(argument, Result) and argument.call == place
         return outputs[argument.output] if is_of_call else argument  # type: ignore[union-attr]
 
-    return with_parts(program, changed)
+    return map_parts(program, changed)
 
 
 def _returns(program: Program, place: int) -> bool:
@@ -124,7 +124,7 @@ def _without_dead_calls(program: Program) -> Program:
     def moved(argument: Argument) -> Argument:
         return replace(argument, call=places[argument.call]) if isinstance(argument, Result) else argument
 
-    calls = tuple(with_arguments(program.calls[old], moved) for old in places)
+    calls = tuple(map_arguments(program.calls[old], moved) for old in places)
     inputs = [spec for call in program.calls for spec in call.tensors()]
     kept = [spec for call in calls for spec in call.tensors()]
 
@@ -169,7 +169,7 @@ def _with_parts(
             return replace(argument, spec=make(argument.spec))
         return make(argument) if isinstance(argument, TensorSpec) else argument
 
-    return with_parts(program, changed)
+    return map_parts(program, changed)
 
 
 def _counted(spec: TensorSpec) -> TensorSpec:

@@ -15,7 +15,7 @@ from harness.core.dtypes import PARTS, PRECISION
 from harness.core.invocation import Invocation
 from harness.core.program import calls_of
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
-from harness.core.tensors import fed_shape
+from harness.core.tensors import graph_input_shape
 from harness.core.torch_operators import DEFINED_IN, FLOW_IMPORTS
 from harness.generate.case_library import load_cases
 from harness.pipeline.reference import run_reference
@@ -120,7 +120,7 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
     tensors = list(failure.invocation.tensors())
     ranges = {}
     for name, spec, exported in zip(source.names, tensors, failure.exported.tensors(), strict=True):
-        sizes = list(zip(fed_shape(spec), fed_shape(exported), strict=True))
+        sizes = list(zip(graph_input_shape(spec), graph_input_shape(exported), strict=True))
         ranges[name] = tuple(map(min, sizes)), tuple(map(max, sizes))
     return entry.snippet(
         RunWanted(

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from harness.causes.groups import FAILED
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
-from harness.core.documents import count
 from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.plugins import UnknownName
 from harness.core.route import DYNAMIC, Route
+from harness.core.text import count
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.sources.recorded import Replayed

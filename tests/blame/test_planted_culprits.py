@@ -39,7 +39,7 @@ from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors, output_tensors, overload
 from harness.core.torch_arrays import to_numpy
-from harness.core.torch_operators import own_definition
+from harness.core.torch_operators import decomposition
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
@@ -252,12 +252,12 @@ def test_wrong_conversions_are_named(names: list[str], plants: int) -> None:
 
 
 def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    defined = [name for name in names if own_definition(overload(name)) is not None]
+    defined = [name for name in names if decomposition(overload(name)) is not None]
     chance = random.Random(3)
     found = Score()
     for case in honest_cases(3, defined, ("dynamo",)):
         kernel = overload(case.call.overload)
-        definition = own_definition(kernel)
+        definition = decomposition(kernel)
         assert definition is not None
         for wrong in decompositions(definition, chance):
             exporter = WrongDecomposition(converter("dynamo"), wrong)

@@ -11,7 +11,7 @@ import torch
 from harness_runs import vector
 
 from harness.compare.comparison import compare
-from harness.compare.output_comparison import OutputComparison, excuses_of
+from harness.compare.output_comparison import OutputComparison, parse_excuses
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.generate.case_library import load_cases
@@ -52,7 +52,7 @@ def test_a_rule_that_excuses_is_named_with_the_elements() -> None:
     got[0, 0] += np.float32(1e31)
     comparison = judged(found, got)
     assert comparison.problem is None
-    assert excuses_of(comparison.excuses) == comparison.excused == (("nearness 4 (the terms' magnitudes)", 1),)
+    assert parse_excuses(comparison.excuses) == comparison.excused == (("nearness 4 (the terms' magnitudes)", 1),)
 
 
 _OPEN: Mapping[str, tuple[str, dict[str, Any], list[int]]] = {

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
-from harness.compare.output_comparison import PROBLEMS
+from harness.compare.problem_kinds import PROBLEMS
 from harness.compare.signatures import LIMIT, normalise
 
 DYNAMO = """ConversionError: Failed to convert the exported program to an ONNX model. \x1b[96mThis is \

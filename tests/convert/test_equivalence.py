@@ -24,11 +24,11 @@ from harness.convert.converter import (
     supports_partial,
 )
 from harness.convert.graph_lines import graph_lines
-from harness.core.documents import describe_error, with_causes
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
+from harness.core.text import describe_error, error_chain
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
@@ -408,7 +408,7 @@ def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
     for converter in (entry.create(False), entry.create(True)):
         with pytest.raises(Exception, match="invalid syntax") as raised:
             converter.convert(request)
-        assert isinstance(list(with_causes(raised.value))[-1], SyntaxError)
+        assert isinstance(list(error_chain(raised.value))[-1], SyntaxError)
 
 
 def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:

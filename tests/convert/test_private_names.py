@@ -24,9 +24,9 @@ from harness.convert import torch_private
 from harness.convert.converter import CONVERTERS, Converter, find_converter
 from harness.convert.fast import exporter_caches, exporter_check
 from harness.convert.graph_lines import graph_lines
-from harness.core.documents import describe_error
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
+from harness.core.text import describe_error
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted

@@ -73,7 +73,7 @@ def test_what_two_runs_were_asked_for_is_told_apart(
 ) -> None:
     one, other = requested(run(tmp_path / "a", 1)), requested(run(tmp_path / "b", 2, **options))
     assert one.differences(other) == said
-    assert not one.same_kind(other)
+    assert not one.fail_alike(other)
     assert last_alike(other, [one]) is None
 
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from harness_runs import record_of, row_of, unary
 
 from harness.app.cli._group import conformance as group
-from harness.compare.output_comparison import CaseProblem, problems_text
+from harness.compare.case_problems import CaseProblem, problems_text
 from harness.compare.verdict import Outcome
 from harness.record import layout, store
 from harness.record.run_info import RunInfo

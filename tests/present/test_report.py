@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 
 from harness.causes import groups as failures
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
-from harness.core.documents import plain
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.text import plain
 from harness.present import matrix, run_counts, session_lines as progress
 from harness.present.case_report import command, shown_path
 from harness.present.failures_text import render

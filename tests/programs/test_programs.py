@@ -29,7 +29,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, Returned, with_described_inputs, with_shared_inputs
+from harness.core.program import Program, Returned, share_inputs, unshare_inputs
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
@@ -139,13 +139,13 @@ def test_an_input_must_be_described_before_it_is_taken() -> None:
 
 
 def test_equal_inputs_are_shared_and_described_again() -> None:
-    described = with_described_inputs(Program.of(RESIDUAL))
+    described = unshare_inputs(Program.of(RESIDUAL))
     assert len(list(described.invocation.tensors())) == 3
     assert described.returns[1] == Input(2)
-    assert with_shared_inputs(described).invocation == RESIDUAL
+    assert share_inputs(described).invocation == RESIDUAL
     # Zeros differ by their signs.
     zeros = program(("aten.add.Tensor", {"self": given([0.0], (1,)), "other": given([-0.0], (1,))}))
-    assert len(list(with_shared_inputs(Program.of(zeros)).invocation.tensors())) == 2
+    assert len(list(share_inputs(Program.of(zeros)).invocation.tensors())) == 2
 
 
 @pytest.mark.parametrize("name", load_patterns())

@@ -13,7 +13,7 @@ from harness_runs import record_of, unary
 from harness.causes.groups import COLUMNS, failure_groups
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import describe_error, without_escapes
+from harness.core.text import describe_error, strip_escapes
 from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 
@@ -58,4 +58,4 @@ def test_nothing_of_an_old_record_is_shown_that_a_terminal_obeys(run: Path) -> N
     ["a\x1b[1;31mb", "a\x1b]0;title\x07b", "a\x1b]8;;https://x\x1b\\b", "a\x1b(Bb", "a\x1bMb", "ab\x1b"],
 )
 def test_sequences_of_every_kind_go(words: str) -> None:
-    assert without_escapes(words) == "ab"
+    assert strip_escapes(words) == "ab"

@@ -32,7 +32,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
 
     With --json: out, cells, operators, cases, passed, failed, bytes, kept.
     """
-    from harness.core.documents import count
+    from harness.core.text import count
     from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
     from harness.gate.baseline.file import is_baseline, of_run, read_baseline, updated, write_baseline
     from harness.record.layout import ResultsError

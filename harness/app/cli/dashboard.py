@@ -18,7 +18,7 @@ from harness.app.cli._shared import (
     say_step,
     statuses,
 )
-from harness.core.documents import count
+from harness.core.text import count
 
 SECTION = "look"
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
-from harness.core.documents import count, plain
+from harness.core.text import count, plain
 from harness.record.archive.archive import (
     Addition,
     ArchiveContents,

@@ -19,7 +19,7 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
-from harness.core.documents import count
+from harness.core.text import count
 
 SECTION = "dig"
 

@@ -8,7 +8,7 @@ import click
 from rich.text import Text
 
 from harness.app.cli._shared import directory_option, emit, example, json_option, line, print_json, statuses
-from harness.core.documents import count, listed, plain
+from harness.core.text import count, listed, plain
 
 _SHARD = ("index", "count", "state", "operators", "unfinished")
 

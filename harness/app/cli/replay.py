@@ -25,7 +25,7 @@ from harness.app.cli._shared import (
     timeout_option,
 )
 from harness.compare.verdict import Stage, Verdict
-from harness.core.documents import count, shown
+from harness.core.text import count, shown
 
 if TYPE_CHECKING:
     from harness.plan.reexecute import Again, Outputs

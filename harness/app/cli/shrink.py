@@ -20,7 +20,7 @@ from harness.app.cli._shared import (
     timeout_option,
 )
 from harness.compare.verdict import Verdict
-from harness.core.documents import count
+from harness.core.text import count
 from harness.generate.regressions.corpus_store import Corpus
 from harness.present import minimal_report as report
 from harness.record.run_info import read_run_info, rule_files

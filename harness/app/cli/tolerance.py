@@ -19,7 +19,7 @@ from harness.app.cli._shared import (
     selecting,
     statuses,
 )
-from harness.core.documents import plain
+from harness.core.text import plain
 from harness.present import tolerance_report as tolerance
 from harness.present.case_report import shown_path
 from harness.record.run_info import read_run_info

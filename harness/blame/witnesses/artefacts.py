@@ -17,7 +17,7 @@ from harness.blame.witness import Turn, Witness, add_witnesses, witness
 from harness.blame.witnesses.runtimes import ask_other_backend
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.core.documents import one_line
+from harness.core.text import one_line
 from harness.pipeline.task import Settings
 from harness.run.artefact import ONNX, Artefact
 from harness.run.backend import BACKENDS

@@ -42,15 +42,16 @@ from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome
 from harness.convert.converter import CONVERTERS, HasProgram, UnsupportedOperator, find_converter
 from harness.convert.torch_private import decomposition_table
-from harness.core.documents import first_line, one_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Invocation
+from harness.core.program import map_arguments
 from harness.core.tensors import build_tensors, overload
+from harness.core.text import first_line, one_line
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.reference import run_reference
 from harness.pipeline.submodel import all_nodes, extract, subgraphs, with_declared_outputs
-from harness.pipeline.torch_call import map_arguments, quiet_call
+from harness.pipeline.torch_call import quiet_call
 from harness.run.backend import BACKENDS
 
 #: Of the text of ONNX ScatterElements on its updates.

@@ -16,8 +16,8 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
 from harness.compare.judge import Mask
 from harness.compare.verdict import Outcome
-from harness.core.documents import one_line
 from harness.core.dtypes import PRECISION, Array
+from harness.core.text import one_line
 from harness.pipeline.graph_runs import steps_of_moderate_size
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import overflown

@@ -21,10 +21,10 @@ from harness.compare.judge import CLOSE, Mask
 from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
-from harness.core.documents import first_line
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
+from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, errors_without_rules, fake_tensor_mode
 from harness.pipeline.definition import REFUSALS, Circular, definition_of

@@ -26,8 +26,8 @@ from harness.convert.fast.exporter_caches import cached_constants, learned
 from harness.convert.graph_lines import graph_lines
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.convert.torch_private import PARTS, changes, quiet
-from harness.core.documents import describe_error, with_causes
 from harness.core.tensors import TENSOR_PLACE, BoundCall, output_tensors
+from harness.core.text import describe_error, error_chain
 from harness.core.torch_operators import OpOverload
 
 
@@ -49,7 +49,7 @@ class ExporterCheck:
     def lacks_conversion(self, error: BaseException) -> bool:
         """Whether an export failed for want of a conversion of an operator, its attributes or its dtypes."""
         converting = False
-        for cause in with_causes(error):
+        for cause in error_chain(error):
             if self.no_conversion is not None and isinstance(cause, self.no_conversion):
                 return True
             # A conversion function refuses an attribute or a dtype with NotImplementedError. Raised
@@ -235,7 +235,7 @@ def _causes(
         with constants():
             _export(_request([_Sample(operator, (_float(),))]), table=table)
     except Exception as error:
-        return [type(cause) for cause in with_causes(error)]
+        return [type(cause) for cause in error_chain(error)]
     return []
 
 

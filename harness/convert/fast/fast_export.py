@@ -39,9 +39,9 @@ from harness.convert.fast.trust import Trust
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import part, quiet
 from harness.core.control_flow import is_flow_operator
-from harness.core.documents import first_line, with_causes
 from harness.core.recent import Recent
 from harness.core.tensors import BoundCall
+from harness.core.text import error_chain, first_line
 
 
 class Export(Protocol):
@@ -143,7 +143,7 @@ class FastExport:
                     found = whole(request.program, request.inputs) if captured is None else whole(captured, ())
                 except Exception as error:
                     # Not all calls whose results have sizes that values decide are decomposed here.
-                    undecomposed = any(isinstance(cause, NotDecomposed) for cause in with_causes(error))
+                    undecomposed = any(isinstance(cause, NotDecomposed) for cause in error_chain(error))
                     if captured is None or not undecomposed:
                         raise
                     found = whole(request.program, request.inputs)
@@ -224,7 +224,7 @@ _KNOWN = ("harness.", "torch.", "onnxscript.", "onnx.", "onnx_ir.")
 
 def own_place(error: BaseException) -> str:
     """Where this room raised an exception or one of its causes, as ``tracing.py:120``; "" where others did."""
-    for cause in with_causes(error):
+    for cause in error_chain(error):
         if not isinstance(cause, _DECISIONS) and (frame := _innermost(cause.__traceback__)) is not None:
             module: str = frame.tb_frame.f_globals["__name__"]
             if module.startswith(_ROOM):
@@ -283,7 +283,7 @@ class _Steps:
             try:
                 self.call(program, (), (), (), opset_version=self.opset)
             except Exception as error:
-                for cause in with_causes(error):
+                for cause in error_chain(error):
                     if isinstance(cause, NotDecomposed):
                         raise cause from error
                     if isinstance(cause, OnlyDecomposed):

@@ -40,8 +40,8 @@ from harness.convert.fast.direct_program import (
 )
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import quiet
-from harness.core.documents import with_causes
 from harness.core.tensors import BoundCall
+from harness.core.text import error_chain
 
 #: As a tensor without values shows them, with 0 for each number.
 _SIZES = re.compile(r"\((?:u?0(?:, )?)+,?\)")
@@ -367,7 +367,7 @@ class PartialExport:
 
     def _apart(self, calls: Sequence[int], program: ExportedProgram, error: Exception) -> list[list[int]]:
         """The calls without the one that failed, and that one; halves where the error does not say."""
-        for cause in with_causes(error):
+        for cause in error_chain(error):
             found = _FAILED_NODE.search(str(cause))
             node = next((n for n in program.graph.nodes if found and n.name == found.group(1)), None)
             if node is None:

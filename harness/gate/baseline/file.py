@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from harness.core.documents import as_json, of_data, of_json
+from harness.core.documents import parse_data, parse_json, to_json
 from harness.gate.baseline.cells import COLUMNS, DRAWN_SOURCES, BaselineCell, CellKey, cells_in, decode, encode, scope
 from harness.record import layout, store
 from harness.record.json_lines import read_flaky
@@ -173,7 +173,7 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
         shapes=baseline.shapes,
     )
     with layout.replacing(directory / INFO_FILE) as temporary:
-        temporary.write_text(as_json(info, indent=2) + "\n", encoding="utf-8", newline="\n")
+        temporary.write_text(to_json(info, indent=2) + "\n", encoding="utf-8", newline="\n")
     for stale in directory.glob(f"*{_SUFFIX}"):
         if stale.stem not in families:
             stale.unlink()
@@ -213,10 +213,10 @@ def _said(value: JSON) -> str:
 
 def _parsed(read: Callable[[str], str], where: str) -> Baseline:
     try:
-        data = of_json(dict[str, Any], read(INFO_FILE))
+        data = parse_json(dict[str, Any], read(INFO_FILE))
         if data.get("format") != FORMAT:
             raise ValueError(f"format {data.get('format')}, this harness reads {FORMAT}")
-        info = of_data(_BaselineInfo, data)
+        info = parse_data(_BaselineInfo, data)
     except ValueError as error:
         raise ResultsError(
             f"{where}/{INFO_FILE} is damaged ({reason(error)}); restore it from version control"

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from harness.compare.output_comparison import FLUSHED, VALUES
+from harness.compare.problem_kinds import FLUSHED, VALUES
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import PRECISION
 from harness.core.route import route_label

@@ -20,13 +20,13 @@ from harness.compare.nearness import SCALES
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter, onnx_converter
-from harness.core.documents import describe_error
 from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.program import Program, is_program
 from harness.core.route import Route
 from harness.core.tensors import draws_at_random
+from harness.core.text import describe_error
 from harness.coverage.points import classes
 from harness.gate.golden.check import ending_of, run_in_pytorch, version_of
 from harness.gate.golden.store import (

@@ -24,7 +24,7 @@ from onnx import numpy_helper
 from harness.compare.judge import Judge
 from harness.compare.nearness import Sensitivity
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import as_json, of_data, of_json
+from harness.core.documents import parse_data, parse_json, to_json
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
@@ -175,7 +175,7 @@ def read_manifest(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST_FILE
     try:
-        data = of_json(dict[str, Any], path.read_text(encoding="utf-8"))
+        data = parse_json(dict[str, Any], path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ResultsError(
             f"{directory} holds no goldens: it has no {MANIFEST_FILE}; make them with `conformance golden record`"
@@ -188,7 +188,7 @@ def read_manifest(directory: Path) -> Manifest:
             f"record the goldens again with `conformance golden record --out {directory}`"
         )
     try:
-        return of_data(Manifest, data)
+        return parse_data(Manifest, data)
     except ValueError as error:
         raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None
 
@@ -250,7 +250,7 @@ def write_set(
     calls = {name: [str(golden.invocation) for golden in goldens[name]] for name in sorted(goldens)}
     manifest = dataclasses.replace(manifest, files=files, goldens=calls)
     with replacing(directory / MANIFEST_FILE) as temporary:
-        temporary.write_text(as_json(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
+        temporary.write_text(to_json(manifest, indent=1) + "\n", encoding="utf-8", newline="\n")
     return manifest
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from harness.compare.verdict import Outcome, Stage
-from harness.core.documents import as_data, of_json
+from harness.core.documents import parse_json, to_data
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.cases_home import cases_directory
 from harness.record.layout import ResultsError, reason
@@ -77,7 +77,7 @@ class CorpusEntry:
             invocation=self.invocation.to_data(),
             exported=exported,
         )
-        said = {name: value for name, value in as_data(line).items() if value}
+        said = {name: value for name, value in to_data(line).items() if value}
         return json.dumps(said, separators=(",", ":"), allow_nan=False)
 
     @classmethod
@@ -88,7 +88,7 @@ class CorpusEntry:
             InvalidEntry: it is something else.
         """
         try:
-            read = of_json(_Line, line)
+            read = parse_json(_Line, line)
             return cls(
                 **{name: getattr(read, name) for name in _SAME},
                 invocation=Invocation.from_data(read.invocation),

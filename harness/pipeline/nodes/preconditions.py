@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.core.documents import one_line
 from harness.core.dtypes import Array
+from harness.core.text import one_line
 from harness.pipeline.nodes.definition import Definition, node_attribute
 from harness.pipeline.stages import emitted_opset
 

@@ -15,8 +15,8 @@ from harness.causes.groups import FailureGroup
 from harness.causes.known_issues import call
 from harness.compare.diagnosis import recorded_difference
 from harness.compare.verdict import SPEC, Outcome, Stage
-from harness.core.documents import without_escapes
 from harness.core.invocation import InvalidInvocation, Invocation
+from harness.core.text import strip_escapes
 from harness.coverage.seen_pairs import recorded_ends, tried_pairs
 from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
@@ -264,7 +264,7 @@ class _Cases:
                 {
                     **{name: columns[name][row] for name in _ENDED},
                     "shapes": columns["shape_mode"][row],
-                    "message": without_escapes(columns["message"][row])[: _WORDS // 4],
+                    "message": strip_escapes(columns["message"][row])[: _WORDS // 4],
                     "ulp": endless(columns["max_ulp_error"][row]),
                     "abs": endless(columns["max_abs_error"][row]),
                     "wrong": columns["mismatched_elements"][row],

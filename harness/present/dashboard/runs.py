@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from harness.compare.verdict import CaseKey
-from harness.core.documents import count
+from harness.core.text import count
 from harness.gate.run_request import RunRequest, last_alike, requested, shown_first
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError

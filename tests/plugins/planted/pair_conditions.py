@@ -63,7 +63,7 @@ def seen_call(call: BoundCall, tensors: Sequence[Held]) -> Seen:
     return {name: _filled(value, supply) for name, value in given}
 
 
-def held_tensor(tensor: torch.Tensor) -> Held:
+def weight_tensor(tensor: torch.Tensor) -> Held:
     """A tensor; its elements are not looked at before it is asked for them."""
     dtype = str(tensor.dtype).removeprefix("torch.")
     return Held(tuple(tensor.shape), dtype, tuple(tensor.stride()), lambda: _numbers_of(tensor))

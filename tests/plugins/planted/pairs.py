@@ -26,7 +26,7 @@ from harness.run.backend import (
     ShapeRange,
     register as register_backend,
 )
-from planted.pair_conditions import Conjunction, Held, Seen, held_tensor, seen_call
+from planted.pair_conditions import Conjunction, Held, Seen, seen_call, weight_tensor
 from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, read_pairs, spoiled
 
 
@@ -63,7 +63,7 @@ def _calls(request: ExportRequest) -> Iterator[_Call]:
         inputs, outputs = start + one.tensors, end + one.results
         yield _Call(
             one.call,
-            [held_tensor(tensor) for tensor in request.inputs[start:inputs]],
+            [weight_tensor(tensor) for tensor in request.inputs[start:inputs]],
             request.input_names[start:inputs],
             request.output_names[end:outputs],
         )
