@@ -237,7 +237,7 @@ class GpuChecks:
         if status not in (0, 1):
             raise RuntimeError(f"exit status {status}: {_last_line(text)}")
         if not (there := completeness(where)).complete:
-            raise RuntimeError(there.said)
+            raise RuntimeError(there.summary)
         return gpu_judging.verdicts(where)
 
     def _logged(self, name: str, command: Sequence[str]) -> tuple[int, str]:

@@ -35,7 +35,7 @@ from harness.plan.plan import Plan
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
-from harness.record.run_info import OPTION, RunInfo, recorded
+from harness.record.run_info import OPTION, RunInfo, recorded_paths
 from harness.record.writer import RunWriter
 from harness.run.backend import BACKENDS, runtime_distributions
 
@@ -139,7 +139,7 @@ class Session:
         )
         self.results_dir = results_dir or layout.default_directory(self.run_info.run_id)
         if rule_files and joins is None:
-            named: dict[str, Any] = {OPTION: recorded(rule_files, self.results_dir)}
+            named: dict[str, Any] = {OPTION: recorded_paths(rule_files, self.results_dir)}
             self.run_info = replace(self.run_info, options={**self.run_info.options, **named})
         self._owns_run = joins is None
         self._writer = RunWriter(self.results_dir, self.run_info, worker)

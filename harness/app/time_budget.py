@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.causes.priority import model_use
+from harness.causes.model_use import model_use
 from harness.core.text import count
 from harness.plan.options import UsageProblem
 from harness.plan.unit import Unit

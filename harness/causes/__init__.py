@@ -1,1 +1,1 @@
-"""Root causes of failures, their priority by use, and known issues: reading a record, running nothing."""
+"""Group failures by root cause, rank them by use, and match them with known issues: reads a record, runs nothing."""

@@ -1,7 +1,7 @@
-"""Inaccuracies of a run: kernels that are as exact as the operator's own formula, and less exact than PyTorch.
+"""Inaccuracies of a run: kernels that are as exact as the operator's formula but less exact than PyTorch.
 
-They are no defects, and are listed apart from failures, by the size of their errors: the absolute one, since many units
-in the last place may be next to nothing beside zero.
+They are not defects and are listed separately from failures, ordered by their largest absolute error, since an error of
+many units in the last place may be negligible near zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from harness.compare.verdict import Outcome
 
-#: What is read of a verdict, and of which.
+#: The columns that are read, and the condition for the rows.
 COLUMNS = ["overload", "dtype", "component", "place", "case_id", "max_ulp_error", "max_abs_error"]
 INACCURATE = pc.field("outcome") == str(Outcome.INACCURATE)
 
@@ -23,14 +23,14 @@ class Inaccuracy:
     """The inexact results of one kernel.
 
     Attributes:
-        component: Whose kernel.
-        place: The operator.
-        cases: How many.
-        overloads: Operators whose calls show it.
-        dtypes: Of the calls.
+        component: The component of the kernel.
+        place: The operator that it computes.
+        cases: The number of cases.
+        overloads: The overloads whose calls show it.
+        dtypes: The dtypes of these calls.
         largest_error: The largest absolute error, in the values' unit.
         largest_ulps: The same case's error in units in the last place of PyTorch's result.
-        case_id: Of that case.
+        case_id: The id of that case.
     """
 
     component: str
@@ -44,18 +44,18 @@ class Inaccuracy:
 
 
 def inaccuracies(rows: Iterable[dict[str, object]]) -> list[Inaccuracy]:
-    """The inaccuracies among verdicts, the largest error first.
+    """Return the inaccuracies among verdicts, the largest error first.
 
     Args:
-        rows: Of `INACCURATE` verdicts, with `COLUMNS`.
+        rows: `INACCURATE` verdicts with `COLUMNS`.
     """
     groups: dict[tuple[str, str], list[dict[str, object]]] = {}
     for row in rows:
         groups.setdefault((str(row["component"]), str(row["place"])), []).append(row)
-    found = []
+    kernels = []
     for (component, place), cases in groups.items():
         worst = max(cases, key=_error)
-        found.append(
+        kernels.append(
             Inaccuracy(
                 component=component,
                 place=place,
@@ -67,7 +67,7 @@ def inaccuracies(rows: Iterable[dict[str, object]]) -> list[Inaccuracy]:
                 case_id=str(worst["case_id"]),
             )
         )
-    return sorted(found, key=lambda one: -one.largest_error)
+    return sorted(kernels, key=lambda kernel: -kernel.largest_error)
 
 
 def _error(row: dict[str, object]) -> float:

@@ -1,4 +1,4 @@
-"""Defects that are already reported upstream: one TOML file of matches, links and notes.
+"""Known issues: defects that were already reported upstream, in one TOML file of matches, links and notes.
 
 ```toml
 [[issue]]
@@ -10,15 +10,15 @@ backend = "ort-cpu"                 # optional
 stage = "compare"
 outcome = "mismatch"
 dtype = ["float32", "float64"]
-signature = "values"                # found in the failure's signature
+signature = "values"                # contained in the failure's signature
 pattern = "divisor_\\\\w+"           # a regular expression, optional
-message = "expected nan"            # a regular expression, found in the failure's own words
-call = "divisor_override="          # a regular expression, found in the call as `conformance show` prints it
-place = "optimiser, ScatterAllStatic" # a regular expression, found in the place of the failure
+message = "expected nan"            # a regular expression for the failure message
+call = "divisor_override="          # a regular expression for the call as `conformance show` prints it
+place = "optimiser, ScatterAllStatic" # a regular expression for the place of the failure
 ```
 
-An entry matches a failure where everything that it states holds, and where the failure's blame is not somebody's
-whose repository the link is not of: an exporter's issue says nothing of a runtime's defect.
+An entry matches a failure if all of its conditions hold and the link's repository may be responsible for the blamed
+component: an exporter's issue does not explain a runtime's defect.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from harness.record import store
 from harness.record.layout import ResultsError, reason
 
 FILE = "known_issues.toml"
-#: What `no_longer_failing` looks at.
+#: The columns that `no_longer_failing` reads.
 COLUMNS = (
     *("case_id", "overload", "dtype", "converter", "backend", "blame", "component", "place"),
     *("stage", "outcome", "signature", "message", "invocation"),
@@ -55,7 +55,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class KnownIssue:
-    """One entry, as the module's text explains it; what is empty matches everything."""
+    """One entry, with the keys described above; an empty condition matches everything."""
 
     link: str
     note: str
@@ -72,7 +72,7 @@ class KnownIssue:
     place: str = ""
 
     def conditions(self, *, failure: bool) -> Iterator[Condition]:
-        """What holds of a row of the entry's kind, and with `failure` of one that fails as the entry says."""
+        """Yield conditions for rows of the entry's kind; with `failure`, for rows that fail as the entry says."""
         yield "overload", self.covers
         for name in (*(("stage", "outcome") if failure else ()), "converter", "backend", "dtype"):
             if getattr(self, name):
@@ -88,7 +88,7 @@ class KnownIssue:
 
     @cached_property
     def blames(self) -> frozenset[str]:
-        """The blames of failures that the entry may be about; what has no blame, or nobody's, may be anybody's."""
+        """The blames that the entry may explain, including none, an unknown one and the specification."""
         repository = "/".join(self.link.split("/")[3:5]).lower()
         return frozenset({"", UNKNOWN, SPEC, *_BLAMES.get(repository, {BACKEND})})
 
@@ -97,7 +97,7 @@ class KnownIssue:
         return all(holds(row[name]) for name, holds in self.conditions(failure=True))
 
     def covers(self, overload: str) -> bool:
-        """Whether the entry speaks of an operator."""
+        """Whether the entry applies to an operator."""
         exact, globs = self._names
         names = (overload, schema.packet(overload))
         return not self.overload or any(
@@ -106,16 +106,16 @@ class KnownIssue:
 
     @cached_property
     def _names(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        """The operators and packets that are named as they are, and the globs."""
+        """The literal overloads and packets, and the globs."""
         globs = tuple(name for name in self.overload if set(name) & set("*?["))
         return frozenset(self.overload).difference(globs), globs
 
     def to_data(self) -> dict[str, str]:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         return {"link": self.link, "note": self.note}
 
 
-#: Repository → whose defects are reported there; in any other a runtime's.
+#: Repository → blames of the issues that are reported there; all other repositories belong to runtimes.
 _BLAMES = {
     "pytorch/pytorch": {CONVERTER, PYTORCH},
     "microsoft/onnxscript": {CONVERTER},
@@ -123,7 +123,7 @@ _BLAMES = {
 
 
 def shipped_file() -> Path | None:
-    """``cases/known_issues.toml``, found without importing the operator cases; None where it is missing."""
+    """Return the path of ``cases/known_issues.toml`` without importing the operator cases; None if it is missing."""
     try:
         path = cases_directory() / FILE
     except CaseFileError:
@@ -132,13 +132,13 @@ def shipped_file() -> Path | None:
 
 
 def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
-    """The entries of a file, in its order.
+    """Return the entries of a file, in its order.
 
     Args:
-        path: None for the file that comes with the operator cases.
+        path: The file; None means the one that comes with the operator cases.
 
     Raises:
-        ResultsError: the file cannot be read, or an entry is wrong; the message names both.
+        ResultsError: The file cannot be read, or an entry is invalid; the message names both.
     """
     path = path or shipped_file()
     if path is None:
@@ -156,24 +156,23 @@ def read_known_issues(path: Path | None = None) -> tuple[KnownIssue, ...]:
 
 @dataclass(frozen=True)
 class NoLongerFailing:
-    """An entry that a run speaks against: so many cases of its kind passed, and none failed as it says."""
+    """An entry that a run contradicts: cases of its kind passed, and none failed as it says."""
 
     issue: KnownIssue
     passed: int
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         return {**self.issue.to_data(), "passed": self.passed}
 
 
 def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[NoLongerFailing]:
-    """Entries whose operators ran, of whose kind cases passed, and none failed as they say.
+    """Return the entries of which a run has passing cases and no case that fails as they say.
 
-    Of an entry that names no operator a run of some operators says nothing.
+    Entries that name no operator are skipped, since a run may cover only some operators.
 
     Args:
         verdicts: All rows of a run, or those that `rows_about` reads.
-
     """
     rows = CodedRows(verdicts.select(COLUMNS))
     overloads = rows.words("overload").to_pylist()
@@ -181,9 +180,9 @@ def no_longer_failing(known: Sequence[KnownIssue], verdicts: pa.Table) -> list[N
     for issue in known:
         if not issue.overload or not any(map(issue.covers, overloads)):
             continue
-        if any(True for _ in rows.holding([_FAILED, *issue.conditions(failure=True)])):
+        if any(True for _ in rows.matching([_FAILED, *issue.conditions(failure=True)])):
             continue
-        passed = list(rows.holding([_PASSED, *issue.conditions(failure=False)]))
+        passed = list(rows.matching([_PASSED, *issue.conditions(failure=False)]))
         if passed:
             gone.append(NoLongerFailing(issue, len(np.unique(rows.numbers("case_id")[passed]))))
     return gone
@@ -194,12 +193,13 @@ _PASSED: Condition = ("outcome", lambda word: word == Outcome.PASS)
 
 
 def rows_about(known: Sequence[KnownIssue], run: Path) -> pa.Table:
-    """The rows of a run that `no_longer_failing` needs, which are few of many.
+    """Return the rows of a run that `no_longer_failing` needs, usually a small part of it.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
-    names = [name for name in store.words(run, "overload") if any(i.overload and i.covers(name) for i in known)]
+    overloads = store.distinct_values(run, "overload")
+    names = [name for name in overloads if any(i.overload and i.covers(name) for i in known)]
     return store.read(run, COLUMNS, pc.field("overload").isin(pa.array(names, pa.string())), encoded=True)
 
 
@@ -247,7 +247,7 @@ def _entry(path: Path, number: int, data: Any) -> KnownIssue:
 
 
 def call(invocation: str) -> str:
-    """An invocation's JSON as a person would write the call; itself where it is of another version."""
+    """Return an invocation as a person would write it; unchanged if another version wrote it."""
     try:
         return str(Invocation.from_json(invocation))
     except InvalidInvocation:

@@ -1,110 +1,29 @@
-"""What to fix first: how much models use an operator, and how quietly it fails.
-
-How much an operator is used: which models call it, in which dtypes and with which attributes.
-
-The models are those of ``cases/operator_use.json``, which ``python ci/tables/operator_use.py`` makes.
-
-What to mend first: how many models meet a failure, how quietly it fails, how ordinary its trigger is.
+"""What to fix first: how many models a failure affects, how silent it is, and how ordinary its trigger is.
 
     priority = silence of the outcome × max(use in ordinary cases, EDGE × use in all cases)
 
-**Use** is the share of models one of whose own calls fails, in float32 or as half precision makes it: those of
-``cases/use.parquet``, which a run has first. A failure that none of them shows, in a run that has them, counts
-`UNSEEN` times the share of models that call one of the failing operators in a dtype in which it fails; without them in
-the run it counts that share. **Silence** is `SILENCE`: wrong numbers reach a user's users, a refusal is read at
-once. **Ordinary** is what `harness.generate.call_traits.call_traits` says of a case: an edge case, such as NaN in a 0-d
-tensor, counts `EDGE` as much as plain values do.
+**Use** is the share of models with a failing call, in float32 or as converted to half precision. Their calls are in
+``cases/use.parquet``, which a run executes first. If none of these calls shows a failure, its use is `UNSEEN` times the
+share of models that call one of the failing operators in a failing dtype; in a run without these calls, it is that
+share. **Silence** is `SILENCE`: wrong numbers go unnoticed, an error is noticed immediately. **Ordinary** is defined by
+`harness.generate.call_traits.call_traits`: an edge case, such as NaN in a 0-d tensor, counts `EDGE` times as much.
 
-The priority of an operator is the same with the share of its cases that fail in place of the silence.
+The priority of an operator is the same with the share of its failing cases in place of the silence.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, TypeAlias
+from dataclasses import dataclass
 
 import numpy as np
 
+from harness.causes.model_use import Pair, UseWeights
 from harness.causes.rows import CodedRows
 from harness.compare.verdict import Outcome
-from harness.generate.cases_home import CaseFileError, cases_directory
 from harness.record.dictionary_encoding import Numbers
-from harness.record.layout import ResultsError, reason
 
-FILE = "operator_use.json"
-#: An overload and the dtype under which the record files a case.
-Pair: TypeAlias = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class UseWeights:
-    """Models and their calls.
-
-    Attributes:
-        models: Name and kind of each: ``("timm/resnet18", "vision")``.
-        calls: Overload → dtype → number of a model → how often one forward pass calls it.
-        attributes: Overload → argument → value as JSON → calls; only those that are not tensors and no sizes.
-    """
-
-    models: tuple[tuple[str, str], ...] = ()
-    calls: Mapping[str, Mapping[str, Mapping[int, int]]] = field(default_factory=dict, hash=False)
-    attributes: Mapping[str, Mapping[str, Mapping[str, int]]] = field(default_factory=dict, hash=False)
-
-    def callers(self, pairs: Iterable[Pair]) -> frozenset[int]:
-        """The models that call one of some overloads in its dtype."""
-        calls = (self.calls.get(overload, {}).get(dtype, {}) for overload, dtype in pairs)
-        return frozenset(number for models in calls for number in models)
-
-    def callers_of(self, overload: str) -> frozenset[int]:
-        """The models that call an overload in whichever dtype."""
-        return frozenset(number for models in self.calls.get(overload, {}).values() for number in models)
-
-    def share(self, callers: float) -> float:
-        """How likely a further model is to be among the callers, if so many are; never 0 nor 1."""
-        return (callers + 0.5) / (len(self.models) + 1)
-
-
-@cache
-def model_use() -> UseWeights:
-    """What the package's file says; nothing where there is no such file, and then all weigh the same.
-
-    Raises:
-        ResultsError: the file is damaged.
-    """
-    try:
-        path = cases_directory() / FILE
-    except CaseFileError:
-        return UseWeights()
-    if not path.exists():
-        return UseWeights()
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        return _read(data)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsError(
-            f"{path} cannot be read: {reason(error)}; `python ci/tables/operator_use.py` makes it anew"
-        ) from None
-
-
-def _read(data: Mapping[str, Any]) -> UseWeights:
-    operators: Mapping[str, Any] = data["operators"]
-    return UseWeights(
-        tuple((name, kind) for name, kind in data["models"]),
-        {
-            overload: {
-                dtype: {int(number): times for number, times in models.items()}
-                for dtype, models in about["calls"].items()
-            }
-            for overload, about in operators.items()
-        },
-        {overload: about["attributes"] for overload, about in operators.items()},
-    )
-
-
-#: How much a failure of a kind counts. A crash and a hang take the program with them, but are noticed.
+#: The weight of each outcome. A crash or hang takes the program down but is noticed.
 SILENCE = {
     Outcome.MISMATCH: 1.0,
     Outcome.CRASH: 0.5,
@@ -112,23 +31,23 @@ SILENCE = {
     Outcome.ERROR: 0.25,
     Outcome.UNSUPPORTED: 0.125,
 }
-#: How much an edge case counts beside an ordinary one.
+#: The weight of an edge case relative to an ordinary one.
 EDGE = 0.02
 
 
-#: How much a failure counts that no call of a model shows, in a run of these calls: a run has the commonest.
+#: The weight of a failure that no recorded model call shows, in a run of these calls, which include the commonest ones.
 UNSEEN = 0.1
-#: How much a model counts whose calls fail only as half precision makes them.
+#: The weight of a model whose calls fail only when converted to half precision.
 IN_HALF = 0.25
 
 
 @dataclass(frozen=True)
 class Callers:
-    """The models that meet a failure.
+    """The models that a failure affects.
 
     Attributes:
-        number: How many; 0 where none is known to.
-        use: Their share, from 0 to 1.
+        number: Their number; 0 if none is known.
+        use: Their share of all models, from 0 to 1.
     """
 
     number: int
@@ -143,53 +62,53 @@ def callers_of_failure(
     seen: Mapping[str, Sequence[int]],
     as_made: Mapping[str, Sequence[int]],
 ) -> Callers:
-    """The models that meet failures of one kind: those of which a call fails so.
+    """Return the models that a kind of failure affects: those with a call that fails in this way.
 
-    Their share among models is estimated by the operator where the run has none of their calls.
+    If the run has no such call, their share is estimated from the models that call the operator.
 
     Args:
-        cases: Ids of the cases that fail so.
-        ordinary: Overloads and dtypes of those that are ordinary; none where all are edge cases.
+        cases: Ids of the failing cases.
+        ordinary: Overloads and dtypes of the ordinary ones; empty if all are edge cases.
         pairs: Overloads and dtypes of all.
-        use: What models call.
-        seen: Case id → the models that make this call, in half precision, too; empty for a run without such cases.
-        as_made: The same of calls as models make them.
+        use: The models' calls.
+        seen: Case id → the models that make this call, also in half precision; empty for a run without such cases.
+        as_made: The same without half precision.
     """
     cases = list(cases)
     models = {model for case_id in cases for model in seen.get(case_id, ())}
     if models:
-        own = {model for case_id in cases for model in as_made.get(case_id, ())}
-        return Callers(len(models), use.share(len(own) + IN_HALF * len(models - own)))
+        unconverted = {model for case_id in cases for model in as_made.get(case_id, ())}
+        return Callers(len(models), use.share(len(unconverted) + IN_HALF * len(models - unconverted)))
     ordinary = set(ordinary)
     usual = use.share(len(use.callers(ordinary))) if ordinary else 0.0
     estimate = max(usual, EDGE * use.share(len(use.callers(pairs))))
-    # That models call the operator does not say that they make such calls.
+    # A model that calls the operator need not make such calls.
     return Callers(0, UNSEEN * estimate if seen else estimate)
 
 
 def failure_priority(outcome: Outcome, callers: Callers) -> float:
-    """The priority of failures of one kind, from 0 to 1."""
+    """Return the priority of a kind of failure, from 0 to 1."""
     return SILENCE[outcome] * callers.use
 
 
 def operator_priority(overload: str, ordinary: float, edge: float, use: UseWeights) -> float:
-    """The priority of an operator, given the shares of its ordinary and of its edge cases that fail."""
+    """Return the priority of an operator, given the failing shares of its ordinary cases and of its edge cases."""
     return use.share(len(use.callers_of(overload))) * max(ordinary, EDGE * edge)
 
 
 def failing_pairs(rows: CodedRows, group: Numbers) -> dict[int, set[Pair]]:
-    """The overloads and dtypes of each group's rows.
+    """Return the overloads and dtypes of each group's rows.
 
     Args:
         rows: Failed rows of the record.
-        group: Each row's group, a number from 0; those of rows that do not count are below 0.
+        group: The group number of each row; negative for rows to ignore.
     """
     overloads, dtypes = (rows.words(name).to_pylist() for name in ("overload", "dtype"))
     pairs = rows.numbers("overload") * len(dtypes) + rows.numbers("dtype")
     packed = np.unique((group * (len(overloads) * len(dtypes)) + pairs)[group >= 0])
-    found: dict[int, set[Pair]] = {}
-    for one in packed.tolist():
-        number, pair = divmod(one, len(overloads) * len(dtypes))
+    by_group: dict[int, set[Pair]] = {}
+    for value in packed.tolist():
+        number, pair = divmod(value, len(overloads) * len(dtypes))
         overload, dtype = divmod(pair, len(dtypes))
-        found.setdefault(number, set()).add((overloads[overload], dtypes[dtype]))
-    return found
+        by_group.setdefault(number, set()).add((overloads[overload], dtypes[dtype]))
+    return by_group

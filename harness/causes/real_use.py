@@ -1,4 +1,4 @@
-"""How the calls of real models do in a run: the share that passes, by dtype and by kind of model."""
+"""How many calls of real models pass in a run, by dtype and by kind of model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from harness.generate.sources.use import HALVES, callers_by_case, using_models
 from harness.record import store
 
 _COLUMNS = ("case_id", "overload", "dtype", "shape_mode", "converter", "backend", "outcome", "blame")
-#: The dtypes that a model may be deployed in, and the name of all others.
+#: The dtypes in which models are deployed, and the label of all others.
 DEPLOYED, OTHERS = ("float32", *HALVES), "other dtypes"
 
 
 @dataclass(frozen=True)
 class Share:
-    """So many calls pass of all."""
+    """Numbers of passing calls and of all calls."""
 
     passed: int
     total: int
@@ -28,13 +28,16 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class RealUse:
-    """The calls of real models with one converter and backend.
+    """Results for the calls of real models on one route.
 
     Attributes:
-        calls: Distinct calls, of `models` models, as these make them.
-        by_dtype: Dtype → share, with static shapes; `OTHERS` for integers and the like.
-        dynamic: With open sizes; a call passes if it does at all sizes that were tried.
-        by_kind: Kind of model → share of the calls of its models, as these make them.
+        converter: The converter.
+        backend: The backend.
+        calls: The number of distinct calls, as the models make them.
+        models: The number of models that make them.
+        by_dtype: Dtype → share, with static shapes; `OTHERS` for integers and other dtypes.
+        dynamic: The share with dynamic shapes, where a call passes if it does at all tried sizes.
+        by_kind: Kind of model → share of its models' calls, as the models make them.
     """
 
     converter: str
@@ -47,22 +50,22 @@ class RealUse:
 
 
 def real_use(run: Path) -> list[RealUse]:
-    """What a run says of the calls of real models, by converter and backend; nothing where it has none.
+    """Return the results for calls of real models by converter and backend; empty if the run has none.
 
     Raises:
-        ResultsError: the run, or the file of calls, cannot be read.
+        ResultsError: The run or the file of calls cannot be read.
     """
     rows = store.read(run, _COLUMNS, pc.field("source") == "use").to_pylist()
     if not rows:
         return []
-    by_way: defaultdict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
+    by_route: defaultdict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     for row in rows:
         if is_judged(Outcome(row["outcome"]), row["blame"]):
-            by_way[row["converter"], row["backend"]].append(row)
-    return [_of(*way, its) for way, its in sorted(by_way.items())]
+            by_route[row["converter"], row["backend"]].append(row)
+    return [_summarise(*route, its) for route, its in sorted(by_route.items())]
 
 
-def _of(converter: str, backend: str, rows: list[Mapping[str, str]]) -> RealUse:
+def _summarise(converter: str, backend: str, rows: list[Mapping[str, str]]) -> RealUse:
     names, callers = using_models(), callers_by_case(as_made=True)
     passed: Counter[str] = Counter()
     total: Counter[str] = Counter()

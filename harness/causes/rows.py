@@ -1,8 +1,6 @@
-"""Failed rows of the record, a row for each problem, as numbers.
+"""Failed rows of the record, with one row per problem of a case, encoded as numbers.
 
-Failed rows with a row for each problem of their cases, so that none hides behind the first one.
-
-Rows of the record as numbers: a hundred thousand of them are grouped without a look at each.
+The numbers allow a hundred thousand rows to be grouped without looking at each.
 """
 
 from __future__ import annotations
@@ -24,37 +22,37 @@ from harness.compare.diagnosis import Detail
 from harness.core.text import strip_escapes
 from harness.record.dictionary_encoding import Numbers, numbered_column
 
-#: The column that says what else is wrong.
+#: The column with the problems of a case beyond the first.
 PROBLEMS = "problems"
 
 
 def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
-    """Rows with one more behind them for each further problem, and which row of `rows` each is about.
+    """Return rows followed by one for each further problem, and the index of the row in `rows` that each belongs to.
 
     Args:
-        rows: Of the record, with `PROBLEMS`, which the result lacks.
+        rows: Rows of the record with `PROBLEMS`, which the result lacks.
     """
     plain = rows.drop_columns([PROBLEMS])
     places = np.arange(rows.num_rows)
-    with_more = np.flatnonzero(pc.not_equal(rows[PROBLEMS], "").to_numpy())
-    if not len(with_more):
+    with_problems = np.flatnonzero(pc.not_equal(rows[PROBLEMS], "").to_numpy())
+    if not len(with_problems):
         return plain, places
-    more: list[dict[str, str]] = []
+    further: list[dict[str, str]] = []
     origin: list[int] = []
-    texts = rows[PROBLEMS].take(pa.array(with_more)).to_pylist()
-    for place, text in zip(with_more.tolist(), texts, strict=True):
+    texts = rows[PROBLEMS].take(pa.array(with_problems)).to_pylist()
+    for place, text in zip(with_problems.tolist(), texts, strict=True):
         for problem in parse_problems(text)[1:]:
-            more.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
+            further.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
             origin.append(place)
     added = plain.take(pa.array(origin))
-    for name in {name for problem in more for name in problem}:
-        words = pa.array([problem.get(name, "") for problem in more], pa.string())
+    for name in {name for problem in further for name in problem}:
+        words = pa.array([problem.get(name, "") for problem in further], pa.string())
         column = words.cast(plain.schema.field(name).type)
         added = added.set_column(added.column_names.index(name), name, column)
     return pa.concat_tables([plain, added.cast(plain.schema)]), np.concatenate([places, origin])
 
 
-#: A column of text, and what must hold of it.
+#: A text column, and a predicate for its values.
 Condition: TypeAlias = tuple[str, Callable[[str], object]]
 
 
@@ -70,11 +68,11 @@ class CodedRows:
         return rows
 
     def numbers(self, name: str) -> Numbers:
-        """A column of text, each word as its place in `words`."""
+        """Return a text column as indices into `words`."""
         return self._column(name)[0]
 
     def words(self, name: str) -> pa.Array:
-        """What the numbers of a column stand for."""
+        """Return the distinct values of a text column."""
         return self._column(name)[1]
 
     def _column(self, name: str) -> tuple[Numbers, pa.Array]:
@@ -83,22 +81,22 @@ class CodedRows:
         return self._columns[name]
 
     def at(self, places: Sequence[int] | Numbers, columns: Sequence[str]) -> list[dict[str, Any]]:
-        """The rows at some places, decoded; messages without the escapes that old records hold."""
+        """Return the rows at some places, decoded, without the terminal sequences in messages of old records."""
         rows: list[dict[str, Any]] = self.table.select(columns).take(pa.array(places, pa.int64())).to_pylist()
         for row in rows:
             if "message" in row:
                 row["message"] = strip_escapes(row["message"])
         return rows
 
-    def holding(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:
-        """The places for which all conditions hold, in order; with `group` the first one of each group.
+    def matching(self, conditions: Iterable[Condition], group: Numbers | None = None) -> Iterator[int]:
+        """Yield the places where all conditions hold, in order; with `group`, the first one of each group.
 
-        An invocation's is asked last, and only as far as the places are taken: nearly all of them differ.
+        Conditions on the invocation are evaluated last and lazily, since nearly all invocations differ.
         """
-        kept, of_calls = np.arange(len(self)), list[Callable[[str], object]]()
+        kept, call_conditions = np.arange(len(self)), list[Callable[[str], object]]()
         for name, holds in conditions:
             if name == "invocation":
-                of_calls.append(holds)
+                call_conditions.append(holds)
                 continue
             if not len(kept):
                 return
@@ -107,46 +105,46 @@ class CodedRows:
             right = np.zeros(len(words), dtype=bool)
             right[present] = [bool(holds(word)) for word in words.take(pa.array(present)).to_pylist()]
             kept = kept[right[numbers]]
-        if group is not None and not of_calls:
+        if group is not None and not call_conditions:
             kept = kept[np.sort(np.unique(group[kept], return_index=True)[1])]
         met = set[int]()
         for place in kept.tolist():
             if group is not None and int(group[place]) in met:
                 continue
-            if all(holds(self.table["invocation"][place].as_py()) for holds in of_calls):
+            if all(holds(self.table["invocation"][place].as_py()) for holds in call_conditions):
                 if group is not None:
                     met.add(int(group[place]))
                 yield place
 
     @cached_property
     def causes(self) -> tuple[list[RootCause], Numbers]:
-        """The distinct root causes of failed rows, and each row's place among them."""
+        """The distinct root causes of failed rows, and each row's index among them."""
         names = (*CAUSE_COLUMNS, "signature", "converter", "backend", "stage", "outcome", "overload")
-        # What a diagnosed row has of these is in the columns of its cause.
+        # The cause of a diagnosed row does not depend on the other columns.
         diagnosed = np.array([bool(word) for word in self.words("fault").to_pylist()])[self.numbers("fault")]
         keys = [self.numbers(name) for name in CAUSE_COLUMNS]
         keys += [np.where(diagnosed, -1, self.numbers(name)) for name in names[len(CAUSE_COLUMNS) :]]
         _, first, same = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
-        found: dict[RootCause, int] = {}
-        named = [found.setdefault(root_cause(row), len(found)) for row in self.at(first, names)]
-        return list(found), np.array(named, dtype=np.int64)[same.reshape(-1)]
+        index: dict[RootCause, int] = {}
+        numbers = [index.setdefault(root_cause(row), len(index)) for row in self.at(first, names)]
+        return list(index), np.array(numbers, dtype=np.int64)[same.reshape(-1)]
 
     @cached_property
     def details(self) -> list[Detail]:
-        """What `numbers("detail")` stand for."""
+        """The details that `numbers("detail")` refer to."""
         return [Detail.from_text(text) for text in self.words("detail").to_pylist()]
 
     def smallest(self, group: Numbers, places: Numbers | None = None) -> Numbers:
-        """The place of the smallest case of each group: fewest tensor elements, then shortest JSON.
+        """Return the place of the smallest case of each group: fewest tensor elements, then shortest JSON.
 
         Args:
-            group: Per row a number from 0, each of which some row has.
-            places: The rows that count, to which `group` belongs; None for all.
+            group: The group number of each row; every number from 0 to the largest occurs.
+            places: The rows that count, in the order of `group`; None means all.
         """
         return self._smallest(group, np.arange(len(self)) if places is None else places)
 
     def _smallest(self, group: Numbers, places: Numbers) -> Numbers:
-        """The place of the row of each group with the smallest size, then with the shortest text."""
+        """Return the place of each group's row with the smallest size, then the shortest text."""
         size = self._size[places]
         least = np.full(int(group.max()) + 1, math.inf)
         np.minimum.at(least, group, size)
@@ -160,24 +158,24 @@ class CodedRows:
 
     @cached_property
     def _length(self) -> Numbers:
-        """Characters of each invocation."""
+        """The length of each invocation in characters."""
         lengths: Numbers = pc.utf8_length(self.table["invocation"]).to_numpy()
         return lengths
 
     @cached_property
     def _size(self) -> npt.NDArray[np.float64]:
-        """Tensor elements of each invocation; a record of an earlier version does not say."""
+        """The number of tensor elements of each invocation; 0 in records of early versions."""
         sizes: npt.NDArray[np.float64] = pc.fill_null(self.table["elements"], 0).to_numpy().astype(float)
         return sizes
 
     @cached_property
     def ordinary(self) -> npt.NDArray[np.bool_]:
-        """Whether each row's case is ordinary; none of an earlier version is known to be."""
-        found: npt.NDArray[np.bool_] = pc.fill_null(self.table["ordinary"], False).to_numpy(zero_copy_only=False)
-        return found
+        """Whether each row's case is ordinary; False in records of early versions."""
+        is_ordinary: npt.NDArray[np.bool_] = pc.fill_null(self.table["ordinary"], False).to_numpy(zero_copy_only=False)
+        return is_ordinary
 
 
-def with_ordinary(rows: pa.Table) -> pa.Table:
-    """Rows of which each says whether its case is ordinary; those of an earlier version are taken for edge cases."""
+def fill_ordinary(rows: pa.Table) -> pa.Table:
+    """Return rows in which ``ordinary`` is never null: cases of early versions count as edge cases."""
     place = rows.schema.get_field_index("ordinary")
     return rows.set_column(place, "ordinary", pc.fill_null(rows["ordinary"], False))

@@ -1,8 +1,9 @@
-"""Which root causes of one place are one defect: three rules on typed facts.
+"""Decide which root causes at one place are one defect, by three rules on typed facts.
 
-One defect may show as several faults: a missing cast as a wrong dtype here and as a node without a kernel there. What a
-rule unites becomes one by union-find. `RULES` has with each rule how many more groups there are without it, in a sweep
-that it was not made from: seed 7, all operators, dynamo to ort-cpu, 1,140 groups.
+A defect may show as several faults: a missing cast, for instance, as a wrong dtype in one case and as a node without a
+kernel in another. Causes that a rule merges are joined by union-find. The comment after each of the `RULES` says how
+many more groups there are without it, in a sweep that it was not derived from: seed 7, all operators, dynamo to
+ort-cpu, 1,140 groups.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ from harness.compare.verdict import CONVERTER, SPEC, UNKNOWN
 
 @dataclass(frozen=True, eq=False)
 class CauseFacts:
-    """What the failures of one root cause have in common; rows, cases and structures are numbers.
+    """What the failures of one root cause have in common; cases, structures and causes are given by number.
 
     Attributes:
-        severity: Of its worst outcome; the lower, the worse.
-        rows: How many rows it has.
-        cases: The cases.
-        structures: The structures; cases of one share a graph.
-        with_it: Numbers of the causes that one case has at the same time, as different problems.
-        elements: The kinds of wrong elements that it shows.
+        cause: The root cause.
+        rows: The number of its rows.
+        severity: The severity of its worst outcome; the lower, the worse.
+        cases: Its cases.
+        structures: Its structures; cases with the same structure share a graph.
+        simultaneous: Causes that occur in the same cases, as other problems.
+        elements: The kinds of its wrong elements.
     """
 
     cause: RootCause
@@ -35,7 +37,7 @@ class CauseFacts:
     severity: int
     cases: frozenset[int]
     structures: frozenset[int]
-    with_it: frozenset[int]
+    simultaneous: frozenset[int]
     elements: frozenset[str]
 
     @property
@@ -46,70 +48,69 @@ class CauseFacts:
     @property
     def has_wrong_elements(self) -> bool:
         """Whether single elements of results are wrong."""
-        return self.fault in _OF_ELEMENTS or self.fault in ("ignores-argument", "rests-on-open-question")
+        return self.fault in _ELEMENT_FAULTS or self.fault in ("ignores-argument", "rests-on-open-question")
 
 
-_OF_ELEMENTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan", "as-exact-as-float32"}
-#: Faults by which the algorithms of a place may differ.
-_OF_ALGORITHMS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan"}
+_ELEMENT_FAULTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan", "as-exact-as-float32"}
+#: Faults that may differ between the algorithms of a place.
+_ALGORITHM_FAULTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan"}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule; `holds` says of two causes of one place, in either order, whether they are one defect."""
+    """A rule; `holds` tells of two causes at one place, in either order, whether they are one defect."""
 
     name: str
     holds: Callable[[CauseFacts, CauseFacts], bool]
 
 
-#: How a missing cast shows: a node without the dtype, a result in another one, numbers as exact as another's.
-_OF_DTYPES = frozenset({"undefined-dtype", "computes-in-another-dtype", "larger-dtype", "as-exact-as-float32"})
+#: The faults that a missing cast shows as: a node without the dtype, a result in another dtype, or with its precision.
+_DTYPE_FAULTS = frozenset({"undefined-dtype", "computes-in-another-dtype", "larger-dtype", "as-exact-as-float32"})
 
 
-def _missing_cast(one: CauseFacts, other: CauseFacts) -> bool:
-    return {one.fault, other.fault} <= _OF_DTYPES
+def _lack_same_cast(a: CauseFacts, b: CauseFacts) -> bool:
+    return {a.fault, b.fault} <= _DTYPE_FAULTS
 
 
-def _one_graph(one: CauseFacts, other: CauseFacts) -> bool:
-    """Wrong elements of two kinds, mostly of the same graphs: wrong numbers for some values, NaN for others.
+def _share_graph(a: CauseFacts, b: CauseFacts) -> bool:
+    """Whether two kinds of wrong elements, such as wrong numbers and NaN, come mostly from the same graphs.
 
-    NaN that is lost is another matter, unless NaN also comes up there, or elements do that are all others. A case that
-    fails in two ways, in two backends, has one wrong model.
+    A lost NaN is a separate defect, unless the graph also creates NaN or ignores an argument. A case that fails in two
+    ways in two backends has one wrong model.
     """
-    if one.cause.blame == CONVERTER and not one.cases.isdisjoint(other.cases):
+    if a.cause.blame == CONVERTER and not a.cases.isdisjoint(b.cases):
         return True
-    if not (one.has_wrong_elements and other.has_wrong_elements) or SPEC in (one.cause.blame, other.cause.blame):
+    if not (a.has_wrong_elements and b.has_wrong_elements) or SPEC in (a.cause.blame, b.cause.blame):
         return False
-    names = {one.fault, other.fault}
-    if "loses-nan" in names and not names & {"leaves-range", "ignores-argument"}:
+    faults = {a.fault, b.fault}
+    if "loses-nan" in faults and not faults & {"leaves-range", "ignores-argument"}:
         return False
-    shared = len(one.structures & other.structures)
-    return shared > 0 and 2 * shared >= min(len(one.structures), len(other.structures))
+    shared = len(a.structures & b.structures)
+    return shared > 0 and 2 * shared >= min(len(a.structures), len(b.structures))
 
 
-def _unstable_formula(one: CauseFacts, other: CauseFacts) -> bool:
-    """Results that are near the right ones, and results that leave the range: a formula that is not stable."""
+def _share_unstable_formula(a: CauseFacts, b: CauseFacts) -> bool:
+    """Whether one result is inexact and the other leaves the range, as with an unstable formula."""
     near = {elements.INEXACT, elements.CANCELLED, elements.DIGITS}
     return any(
-        a.fault == "leaves-range" and b.fault in _OF_ELEMENTS and b.elements & near
-        for a, b in ((one, other), (other, one))
+        x.fault == "leaves-range" and y.fault in _ELEMENT_FAULTS and y.elements & near for x, y in ((a, b), (b, a))
     )
 
 
 RULES: tuple[Rule, ...] = (
-    Rule("missing-cast", _missing_cast),  # 30
-    Rule("one-graph", _one_graph),  # 21
-    Rule("unstable-formula", _unstable_formula),  # 14
+    Rule("missing-cast", _lack_same_cast),  # 30
+    Rule("one-graph", _share_graph),  # 21
+    Rule("unstable-formula", _share_unstable_formula),  # 14
 )
 
 
-def united(found: Sequence[CauseFacts], rules: Sequence[Rule] = RULES) -> list[list[int]]:
-    """The causes that are one defect, by number; of each defect the cause that tells most first.
+def merge_causes(causes: Sequence[CauseFacts], rules: Sequence[Rule] = RULES) -> list[list[int]]:
+    """Return the causes of each defect, by number, the most informative one first.
 
-    Causes that one case has at the same time are two defects, whatever rules say. So are those of different
+    Causes that occur in the same case are different defects, whatever the rules say, and so are those of different
     algorithms of a place.
     """
-    parent = list(range(len(found)))
+    parent = list(range(len(causes)))
 
     def root(number: int) -> int:
         while parent[number] != number:
@@ -118,23 +119,23 @@ def united(found: Sequence[CauseFacts], rules: Sequence[Rule] = RULES) -> list[l
         return number
 
     by_place: defaultdict[object, list[int]] = defaultdict(list)
-    for number, facts in enumerate(found):
+    for number, facts in enumerate(causes):
         by_place[facts.cause.where].append(number)
     for numbers in by_place.values():
         for first, second in combinations(numbers, 2):
-            one, other = found[first], found[second]
-            apart = second in one.with_it or _are_of_two_algorithms(one, other)
-            if not apart and any(rule.holds(one, other) for rule in rules):
+            a, b = causes[first], causes[second]
+            are_distinct = second in a.simultaneous or _are_of_two_algorithms(a, b)
+            if not are_distinct and any(rule.holds(a, b) for rule in rules):
                 parent[root(second)] = root(first)
     groups: defaultdict[int, list[int]] = defaultdict(list)
-    for number in range(len(found)):
+    for number in range(len(causes)):
         groups[root(number)].append(number)
-    return [sorted(members, key=lambda n: _telling(found[n])) for members in groups.values()]
+    return [sorted(members, key=lambda n: _information_key(causes[n])) for members in groups.values()]
 
 
-def _telling(facts: CauseFacts) -> tuple[object, ...]:
+def _information_key(facts: CauseFacts) -> tuple[object, ...]:
     return facts.cause.blame == UNKNOWN, facts.severity, -facts.rows, facts.cause
 
 
-def _are_of_two_algorithms(one: CauseFacts, other: CauseFacts) -> bool:
-    return {one.fault, other.fault} <= _OF_ALGORITHMS and one.cause.choice != other.cause.choice
+def _are_of_two_algorithms(a: CauseFacts, b: CauseFacts) -> bool:
+    return {a.fault, b.fault} <= _ALGORITHM_FAULTS and a.cause.choice != b.cause.choice

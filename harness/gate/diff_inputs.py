@@ -262,7 +262,7 @@ def compare_sides(before: Side, after: Side) -> BaselineComparison:
     found = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
     return replace(
         found,
-        missing=there[1].said if there[1] is not None else "",
+        missing=there[1].summary if there[1] is not None else "",
         options={**options, **found.options},
     )
 

@@ -176,7 +176,7 @@ def compare_runs(before: Path, after: Path) -> Diff:
         found = OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
         overloads.append(found)
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
-    return Diff(total, tuple(overloads), versions, there.said, options, unasked)
+    return Diff(total, tuple(overloads), versions, there.summary, options, unasked)
 
 
 def _unify_ways(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:

@@ -1,1 +1,1 @@
-"""The converter's line that is behind a diagnosis."""
+"""Locate the converter's line behind a diagnosis."""

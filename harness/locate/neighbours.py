@@ -1,6 +1,6 @@
-"""Cases of other operators that the same conversion functions convert.
+"""Cases of other operators that go through the same conversion functions.
 
-Where these pass, the functions do; where they fail as well, what they have in common may be wrong.
+If they pass, the functions are right; if they fail too, what they have in common may be wrong.
 """
 
 from __future__ import annotations
@@ -15,26 +15,27 @@ from harness.generate.draws import draw_cases
 from harness.locate.observed_case import ObservedCase
 from harness.locate.source_code import Callers, SourceCode
 
-#: Operators that are asked about, and cases of each.
+#: Number of operators that take part in an export, and of cases of each.
 _OPERATORS, _CASES = 5, 2
-#: Operators for each function that others call, and how many of them in all.
-_OF_FUNCTION, _OF_FUNCTIONS = 2, 8
+#: Number of operators per shared function, and for all of them.
+_PER_FUNCTION, _IN_ALL = 2, 8
 
 
 def neighbours(cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode) -> list[Invocation]:
-    """A few drawn cases of operators that take part in the export of some cases, or whose conversion calls
-    the same functions.
+    """Draw a few cases of operators that take part in the export of some cases or share conversion functions with them.
 
     Args:
-        functions: That ran; those that matter most first.
+        cases: The cases.
+        functions: Conversion functions that ran, the most important first.
+        source: Their source.
     """
     own = {case.invocation.overload for case in cases}
     names = [name for name in dict.fromkeys(_taking_part(cases)) if name not in own][:_OPERATORS]
-    others = _with_same_functions(cases, functions, source)[:_OF_FUNCTIONS]
-    return _drawn(dict.fromkeys([*names, *others]))
+    others = _sharing_functions(cases, functions, source)[:_IN_ALL]
+    return _draw(dict.fromkeys([*names, *others]))
 
 
-def _drawn(names: Iterable[str]) -> list[Invocation]:
+def _draw(names: Iterable[str]) -> list[Invocation]:
     known = load_cases()
     return [
         drawn.invocations[0] for name in names for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)
@@ -46,7 +47,7 @@ def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
     for case in cases:
         program = case.graph.program if case.graph else None
         nodes = list(program.graph.nodes) if program else []
-        # Those that compute the first wrong value matter most.
+        # Nodes that compute the first wrong value come first.
         for node in sorted(nodes, key=lambda node: node.name not in case.first_wrong_nodes):
             if str(node.target) in known:
                 yield str(node.target)
@@ -59,8 +60,8 @@ def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:
             yield name
 
 
-def _with_same_functions(cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode) -> list[str]:
-    """Operators whose conversion calls one of some functions, a few of each."""
+def _sharing_functions(cases: Sequence[ObservedCase], functions: Iterable[str], source: SourceCode) -> list[str]:
+    """Return operators whose conversion calls one of the functions, a few for each."""
     files = dict.fromkeys(line.file for case in cases for line, _ in case.executed)
     callers = Callers(source.file(path).tree for path in files)
     overloads: dict[str, str] = {}
@@ -69,9 +70,9 @@ def _with_same_functions(cases: Sequence[ObservedCase], functions: Iterable[str]
     own = {packet(case.invocation.overload) for case in cases}
     chosen: dict[str, None] = {}
     for function in functions:
-        found = dict.fromkeys(name for name in callers.operators(function) if name in overloads)
-        others = [name for name in found if name not in own and name not in chosen]
-        chosen.update(dict.fromkeys(others[:_OF_FUNCTION]))
+        operators = dict.fromkeys(name for name in callers.operators(function) if name in overloads)
+        others = [name for name in operators if name not in own and name not in chosen]
+        chosen.update(dict.fromkeys(others[:_PER_FUNCTION]))
     return [overloads[name] for name in chosen]
 
 

@@ -1,6 +1,6 @@
-"""One case exported, checked and run again, with the converter's lines that took part and the first wrong node.
+"""Export, check and run a case again while recording the converter's lines and the first wrong node.
 
-What is missing in a conversion function is found here, too: an argument that nothing reads, a cast to a promised dtype.
+It also finds what a conversion function lacks: an argument that no line reads, a cast to the promised dtype.
 """
 
 from __future__ import annotations
@@ -34,18 +34,20 @@ Executed: TypeAlias = "tuple[tuple[CodeLine, str], ...]"
 
 @dataclass(frozen=True, eq=False)
 class ObservedCase:
-    """What became of one case.
+    """How a case ended, and what its export did.
 
     Attributes:
-        stage: At which it ended, and how.
-        message: What was said; "" for a case that passes.
-        executed: Lines of conversion functions that ran, in the order in which they ran first, and for which
-            PyTorch node; "" for none.
-        graph: With the lines that emitted it, without the exporter's optimiser; None where it was not made.
-        raised: Lines that an exception came through, the innermost first.
-        wrong: Names of the outputs that are wrong.
-        first_wrong_nodes: Names of the PyTorch nodes that compute the first wrong value; none where unknown.
-        expected: Dtypes of PyTorch's outputs by name, and those that came.
+        invocation: The case.
+        stage: The stage at which it ended.
+        outcome: How it ended.
+        message: The error message; "" if the case passes.
+        executed: Lines of conversion functions in the order of their first execution, each with the PyTorch node that
+            was translated, or "".
+        graph: The graph without the exporter's optimiser, with the lines that emitted it; None if there is none.
+        raised: Lines that an exception passed through, the innermost first.
+        wrong: Names of the wrong outputs.
+        expected: Output → dtypes of PyTorch's result and of the backend's.
+        first_wrong_nodes: Names of the PyTorch nodes that compute the first wrong value; empty if unknown.
     """
 
     invocation: Invocation
@@ -61,12 +63,12 @@ class ObservedCase:
 
     @property
     def passes(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether it passed."""
         return self.outcome is Outcome.PASS
 
 
 class _Trace(NamedTuple):
-    """Lines that run in an export, the graph if it is made, and lines of an exception."""
+    """The lines that run in an export, the graph if there is one, and the lines of an exception."""
 
     executed: Executed
     graph: EmittedGraph | None
@@ -75,11 +77,11 @@ class _Trace(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GraphRunner:
-    """What exports and runs cases.
+    """Exports and runs cases.
 
     Attributes:
-        converter: Started.
-        backend: Started; None to stop before running.
+        converter: A started converter.
+        backend: A started backend; None stops before running.
         route: The static route of the cases.
     """
 
@@ -89,18 +91,18 @@ class GraphRunner:
     _references: dict[str, Reference] = field(default_factory=dict)
 
     def reference(self, invocation: Invocation) -> Reference:
-        """PyTorch's answer, asked for once."""
+        """Return PyTorch's result, computed once."""
         key = invocation.case_id
         if key not in self._references:
             self._references[key] = run_reference(invocation)
         return self._references[key]
 
     def observe(self, invocation: Invocation) -> ObservedCase:
-        """Take a case through all stages, and notice the lines."""
+        """Run a case through all stages and record the lines of its export."""
         reference = self.reference(invocation)
-        # First, since modules that an export imports run lines that have nothing to do with the case.
+        # Run it first, since the first export imports modules, whose lines have nothing to do with the case.
         stage, outcome, message, outputs = self.outcome(invocation)
-        executed, graph, raised = self._traced(invocation, converts=stage is not Stage.CONVERT)
+        executed, graph, raised = self._trace(invocation, converts=stage is not Stage.CONVERT)
         wrong: list[str] = []
         expected: dict[str, tuple[str, str]] = {}
         names = [f"c0_o{i}" for i in range(len(reference.expected))]
@@ -121,17 +123,17 @@ class GraphRunner:
             tuple(wrong or names), expected, first_wrong_nodes,
         )  # fmt: skip
 
-    def lines_of(self, invocation: Invocation) -> ObservedCase:
-        """The same for a case that is known to pass: only the lines."""
-        executed, graph, _ = self._traced(invocation, converts=True)
+    def trace(self, invocation: Invocation) -> ObservedCase:
+        """Record only the lines of the export of a case that is known to pass."""
+        executed, graph, _ = self._trace(invocation, converts=True)
         return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, graph)
 
-    def _traced(self, invocation: Invocation, *, converts: bool) -> _Trace:
-        """What runs in an export; `converts` is whether one is known to succeed."""
+    def _trace(self, invocation: Invocation, *, converts: bool) -> _Trace:
+        """Record what runs in an export; `converts` tells whether one is known to succeed."""
         with traced_functions():
-            found = self._export(invocation)
-        # Few functions can only be built from their source.
-        return self._export(invocation) if converts and found.graph is None else found
+            trace = self._export(invocation)
+        # Some functions cannot be built from their source, so the export is repeated without.
+        return self._export(invocation) if converts and trace.graph is None else trace
 
     def _export(self, invocation: Invocation) -> _Trace:
         executed: dict[tuple[CodeLine, str], None] = {}
@@ -152,11 +154,11 @@ class GraphRunner:
 
     @property
     def plain(self) -> Converter:
-        """The converter without its optimiser, which folds what conversion functions emitted."""
+        """The converter without its optimiser, which folds what conversion functions emit."""
         return self.converter.unoptimised() if isinstance(self.converter, HasUnoptimised) else self.converter
 
     def outcome(self, invocation: Invocation) -> tuple[Stage, Outcome, str, tuple[Array, ...] | None]:
-        """How a case ends, what is said, and its outputs; no line is noticed."""
+        """Return how a case ends, the message, and its outputs, without recording lines."""
         judge = judge_of(invocation).without_unsettled
         case = TorchCase(self._structure(invocation), self.reference(invocation), judge)
         with quiet():
@@ -175,13 +177,15 @@ class GraphRunner:
 def missing_things(
     case: ObservedCase, source: SourceCode, unread: float, uncast: float
 ) -> Iterator[tuple[Statement, float, str]]:
-    """Statements at which something is missing, how much that weighs, and what it is.
+    """Yield statements at which something is missing, the weight of it, and a sentence about it.
 
     Args:
-        unread: What an argument weighs that no line reads.
-        uncast: What a dtype weighs that no line casts back to.
+        case: The case.
+        source: The converter's source.
+        unread: The weight of an argument that no line reads.
+        uncast: The weight of a dtype that no line casts back to.
     """
-    ran = _by_function([line for line, _ in case.executed], source)
+    ran = _statements_by_function([line for line, _ in case.executed], source)
     given = {name for name, value in case.invocation.arguments if value is not None}
     stacks = case.graph.lines if case.graph else ()
     emitting = {source.statement(line) for lines in stacks for line in lines[:1]}
@@ -192,11 +196,11 @@ def missing_things(
         if function is None:
             continue
         read = set().union(*(reads(source.node(s)) for s in statements))
-        # What is not read should mostly be where the result is computed.
+        # An argument should mostly be read where the result is computed.
         place = next((s for s in reversed(statements) if s in emitting), last)
         for name in sorted(_parameters(function, statements, source) & given - read):
             yield place, unread, f"No line that runs reads the argument {name}."
-        # What only answers a question has no result to cast.
+        # A function that emits nothing has no result to cast.
         outputs = case.expected.items() if (last.file, last.function) in taking_part else ()
         for output, (promised, got) in outputs:
             if promised != got and isinstance(source.node(last), ast.Return):
@@ -204,21 +208,21 @@ def missing_things(
 
 
 def _parameters(function: ast.FunctionDef, ran: Sequence[Statement], source: SourceCode) -> set[str]:
-    """Of a function and of those within it, as far as something of them ran."""
+    """Return the parameters of a function and of inner functions of which something ran."""
     nodes = {source.node(statement) for statement in ran}
-    inner = (n for n in ast.walk(function) if isinstance(n, ast.FunctionDef))
+    functions = (n for n in ast.walk(function) if isinstance(n, ast.FunctionDef))
     return {
         argument.arg
-        for one in inner
-        if any(child in nodes for child in ast.walk(one))
-        for argument in (*one.args.posonlyargs, *one.args.args, *one.args.kwonlyargs)
+        for inner in functions
+        if any(child in nodes for child in ast.walk(inner))
+        for argument in (*inner.args.posonlyargs, *inner.args.args, *inner.args.kwonlyargs)
     }
 
 
-def _by_function(lines: Sequence[CodeLine], source: SourceCode) -> dict[tuple[str, str], list[Statement]]:
-    found: dict[tuple[str, str], list[Statement]] = {}
+def _statements_by_function(lines: Sequence[CodeLine], source: SourceCode) -> dict[tuple[str, str], list[Statement]]:
+    by_function: dict[tuple[str, str], list[Statement]] = {}
     for line in lines:
         statement = source.statement(line)
         if statement is not None and not isinstance(source.node(statement), ast.FunctionDef):
-            found.setdefault((statement.file, statement.function), []).append(statement)
-    return found
+            by_function.setdefault((statement.file, statement.function), []).append(statement)
+    return by_function

@@ -1,8 +1,6 @@
-"""The source of conversion functions, statement by statement.
+"""The source of conversion functions: its statements, the data flow between them, and which operators reach a function.
 
-Which statements of a function another one depends on, and which depend on it: by names and conditions.
-
-Which operators' conversion functions come to call a function, as far as names in the source tell.
+Data flow is approximated by names and conditions, calls by the names of functions.
 """
 
 from __future__ import annotations
@@ -16,20 +14,20 @@ from pathlib import Path
 
 from harness.convert.provenance import CodeLine
 
-#: Statements that hold others; the statement itself is only their head.
+#: Statements that contain others; as a `Statement` such a one is only its head.
 _COMPOUND = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.ClassDef)
-#: Longer statements are cut.
+#: Longest text of a statement, in characters.
 _LONGEST = 160
 
 
 @dataclass(frozen=True, order=True)
 class Statement:
-    """A statement of a file; of one that holds others the head.
+    """A statement of a file, or the head of a compound one.
 
     Attributes:
         file: Absolute path.
-        line: Its first.
-        function: Outermost function that it is in; "" for none.
+        line: Its first line.
+        function: The outermost function that contains it; "" if there is none.
     """
 
     file: str
@@ -38,11 +36,11 @@ class Statement:
 
 
 class SourceFile:
-    """One file of source.
+    """A source file.
 
     Args:
         path: The file.
-        tree: What is run, where that is not what the file says.
+        tree: The code that runs, if it differs from the file.
     """
 
     def __init__(self, path: str, tree: ast.Module | None = None) -> None:
@@ -51,18 +49,18 @@ class SourceFile:
 
     @cached_property
     def text(self) -> str:
-        """All of it; "" for code that was made while the program ran."""
+        """The text of the file; "" for code that was generated at run time."""
         path = Path(self.path)
         return path.read_text(encoding="utf-8") if path.is_file() else ""
 
     @cached_property
     def tree(self) -> ast.Module:
-        """All of it, parsed; it must not be changed."""
+        """The parsed file; it must not be changed."""
         return self._tree or ast.parse(self.text)
 
     @cached_property
     def _by_line(self) -> dict[int, tuple[ast.stmt, str]]:
-        """Line → the innermost statement that it belongs to, and its outermost function."""
+        """Line → the innermost statement that contains it, and that statement's outermost function."""
         found: dict[int, tuple[ast.stmt, str]] = {}
         for node, function in _statements(self.tree.body, ""):
             first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
@@ -72,7 +70,7 @@ class SourceFile:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """What the file imports or defines at its top."""
+        """The names that the file imports or defines at the top level."""
         found: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -84,7 +82,7 @@ class SourceFile:
         return frozenset(found)
 
     def statement(self, line: int) -> tuple[ast.stmt, Statement] | None:
-        """The statement at a line; None where there is none."""
+        """Return the statement at a line; None if there is none."""
         found = self._by_line.get(line)
         if found is None:
             return None
@@ -92,7 +90,7 @@ class SourceFile:
         return node, Statement(self.path, node.lineno, function)
 
     def function(self, name: str, line: int) -> ast.FunctionDef | None:
-        """The outermost function of a name around a line; None where there is none."""
+        """Return the outermost function with a name that contains a line; None if there is none."""
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
@@ -102,31 +100,31 @@ class SourceFile:
 
 
 class SourceCode:
-    """Source files by path; `trees` has those that differ from what is run."""
+    """Source files by path; `trees` has the code of those that run modified."""
 
     def __init__(self, trees: Mapping[str, ast.Module] | None = None) -> None:
         self._trees = dict(trees or {})
         self._files: dict[str, SourceFile] = {}
 
     def file(self, path: str) -> SourceFile:
-        """The file at a path."""
+        """Return the file at a path."""
         if path not in self._files:
             self._files[path] = SourceFile(path, self._trees.get(path))
         return self._files[path]
 
     def statement(self, line: CodeLine) -> Statement | None:
-        """What a line that ran belongs to; None for what is not a function."""
+        """Return the statement of a line that ran; None if it is not in a function."""
         found = self.file(line.file).statement(line.line)
         return found[1] if found and found[1].function else None
 
     def node(self, statement: Statement) -> ast.stmt:
-        """The tree of a statement."""
+        """Return the syntax tree of a statement."""
         found = self.file(statement.file).statement(statement.line)
         assert found is not None
         return found[0]
 
     def head(self, statement: Statement) -> str:
-        """A statement in a line."""
+        """Return a statement, or the head of a compound one, on one line."""
         node = self.node(statement)
         if isinstance(node, ast.FunctionDef):
             return f"def {node.name}({ast.unparse(node.args)})"[:_LONGEST]
@@ -135,31 +133,31 @@ class SourceCode:
 
 
 def is_compound(node: ast.stmt) -> bool:
-    """Whether a statement holds others."""
+    """Whether a statement contains others."""
     return isinstance(node, _COMPOUND)
 
 
 def own_expressions(node: ast.stmt) -> Iterator[ast.AST]:
-    """The parts of a statement that are not of statements within it."""
+    """Yield the parts of a statement that do not belong to statements within it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, ast.stmt | ast.ExceptHandler):
             yield from ast.walk(child)
 
 
 def short_path(path: str) -> str:
-    """A file's path from the folder of its package on."""
+    """Return a file's path relative to the folder of its package."""
     roots = sorted((p for p in sys.path if p and path.startswith(f"{p.rstrip('/')}/")), key=len)
     return path[len(roots[-1].rstrip("/")) + 1 :] if roots else path
 
 
 def emitting_place(lines: Sequence[CodeLine]) -> str:
-    """Where a node was emitted: ``aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:304)``; "" where
-    nobody knows."""
+    """Return where a node was emitted: ``aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:304)``; "" if
+    unknown."""
     return f"{lines[0].function} ({short_path(lines[0].file)}:{lines[0].line})" if lines else ""
 
 
 def _statements(body: list[ast.stmt], function: str) -> Iterator[tuple[ast.stmt, str]]:
-    """All statements with their outermost functions, those within others later."""
+    """Yield all statements with their outermost functions, inner statements after outer ones."""
     for node in body:
         inner = function or (node.name if isinstance(node, ast.FunctionDef) else "")
         yield node, inner
@@ -173,7 +171,7 @@ def _statements(body: list[ast.stmt], function: str) -> Iterator[tuple[ast.stmt,
 
 
 def flow_of(statement: Statement, source: SourceCode) -> list[Statement]:
-    """The statements that give a statement the names that it reads, and the conditions around it."""
+    """Return the statements that assign the names that a statement reads, and the conditions around it."""
     node = source.node(statement)
     function = source.file(statement.file).function(statement.function, statement.line)
     if function is None:
@@ -189,33 +187,33 @@ def flow_of(statement: Statement, source: SourceCode) -> list[Statement]:
 
 
 def carried_from(statement: Statement, source: SourceCode) -> list[Statement]:
-    """The statements further on that read a name which a statement writes."""
+    """Return the later statements that read a name that a statement assigns."""
     node = source.node(statement)
     function = source.file(statement.file).function(statement.function, statement.line)
-    written = set(_writes(node))
-    if function is None or not written:
+    assigned = set(_assigned_names(node))
+    if function is None or not assigned:
         return []
     return [
         Statement(statement.file, other.lineno, statement.function)
         for other in ast.walk(function)
-        if isinstance(other, ast.stmt) and other.lineno > node.lineno and reads(other) & written
+        if isinstance(other, ast.stmt) and other.lineno > node.lineno and reads(other) & assigned
     ]
 
 
 def _leads(other: ast.stmt, node: ast.stmt, wanted: set[str]) -> bool:
     if isinstance(other, ast.If | ast.While | ast.For) and any(child is node for child in ast.walk(other)):
         return True
-    return other.lineno < node.lineno and bool(set(_writes(other)) & wanted)
+    return other.lineno < node.lineno and bool(set(_assigned_names(other)) & wanted)
 
 
 def reads(node: ast.stmt) -> set[str]:
-    """Names that a statement reads itself."""
+    """Return the names that a statement itself reads."""
     return {
         child.id for child in own_expressions(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)
     }
 
 
-def _writes(node: ast.stmt) -> Iterator[str]:
+def _assigned_names(node: ast.stmt) -> Iterator[str]:
     if is_compound(node) and not isinstance(node, ast.For):
         return
     for child in own_expressions(node):
@@ -223,12 +221,12 @@ def _writes(node: ast.stmt) -> Iterator[str]:
             yield child.id
 
 
-#: How operators are named where a conversion function is registered.
+#: Prefix of operators where conversion functions are registered.
 _ATEN = "aten::"
 
 
 def called_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Names of the functions that some parts of source call, without those of their modules."""
+    """Yield the names of called functions, without their modules."""
     for child in nodes:
         if isinstance(child, ast.Call):
             name = _last_name(child.func)
@@ -237,7 +235,7 @@ def called_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 
 class Callers:
-    """What calls the functions of some modules.
+    """Finds the callers of functions in some modules.
 
     Args:
         modules: Source of conversion functions.
@@ -253,8 +251,8 @@ class Callers:
             self._operators.setdefault(function.name, {}).update(dict.fromkeys(_registered(function)))
 
     def operators(self, function: str) -> Iterator[str]:
-        """Names of operators, such as ``aten.conv2d``, whose conversion functions call this one, however
-        indirectly; those of the nearest callers first."""
+        """Yield operators, such as ``aten.conv2d``, whose conversion functions call this one directly or indirectly,
+        those of the nearest callers first."""
         seen, nearest = {function}, [function]
         while nearest:
             nearest = list(dict.fromkeys(c for f in nearest for c in self._callers.get(f, ()) if c not in seen))
@@ -264,7 +262,7 @@ class Callers:
 
 
 def _registered(function: ast.FunctionDef) -> Iterator[str]:
-    """The operators that a function is registered for, by its decorators."""
+    """Yield the operators that a function is registered for by its decorators."""
     for decorator in function.decorator_list:
         for node in ast.walk(decorator):
             if isinstance(node, ast.Constant) and str(node.value).startswith(_ATEN):

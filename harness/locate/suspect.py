@@ -1,4 +1,4 @@
-"""A line of a converter's source, and why it may cause a failure."""
+"""A line of a converter's source that may cause a failure, with the reason."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ class Suspect:
     """A statement of a converter's source that may cause a failure.
 
     Attributes:
-        function: That it is in.
-        file: Relative to the folder of its package: ``onnxscript/function_libs/torch_lib/ops/core.py``.
-        line: First line of the statement.
-        text: The statement, of a compound one its head; in one line.
-        reason: Why, in a sentence or more.
-        score: From 0 to 1: how far the statement goes with the failure, and what speaks for it in addition.
+        function: The function that contains it.
+        file: Path relative to the folder of its package: ``onnxscript/function_libs/torch_lib/ops/core.py``.
+        line: The first line of the statement.
+        text: The statement, or the head of a compound one, on one line.
+        reason: One or more sentences.
+        score: From 0 to 1, combining how strongly the statement correlates with the failure and other observations.
     """
 
     function: str
@@ -28,9 +28,9 @@ class Suspect:
 
     @property
     def place(self) -> str:
-        """``aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:304)``."""
+        """The function and line: ``aten_celu (onnxscript/function_libs/torch_lib/ops/nn.py:304)``."""
         return f"{self.function} ({self.file}:{self.line})"
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         return {**asdict(self), "score": round(self.score, 3)}

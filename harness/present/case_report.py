@@ -130,12 +130,12 @@ def with_lines(view: CaseView) -> CaseView:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     # PyTorch takes seconds to import, and nothing else here needs it.
-    from harness.locate.locate import can_be_placed, places_of
+    from harness.locate.locate import can_be_located, find_suspects
 
     opset = read_run_info(view.run).options.get("opset")
     given = opset if isinstance(opset, int) else None
-    wanted = [verdict for verdict in view.verdicts if can_be_placed(verdict)]
-    found = {_export_of(v): places_of(view.run, v, opset=given) for v in wanted}
+    wanted = [verdict for verdict in view.verdicts if can_be_located(verdict)]
+    found = {_export_of(v): find_suspects(view.run, v, opset=given) for v in wanted}
     return replace(view, lines=found)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from harness.causes import groups as failures, known_issues
 from harness.causes.groups import FailureGroup
 from harness.causes.real_use import RealUse, real_use
-from harness.causes.rows import with_ordinary
+from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import SPEC
 from harness.core.route import route_label
 from harness.core.text import count, listed, markdown_cell, plain
@@ -123,7 +123,7 @@ class Digest:
     @property
     def headline(self) -> str:
         """``red: shard 2/4 is missing; 2 worse than golden/baseline``."""
-        parts = [] if self.there.complete else [self.there.said.partition(" (")[0]]
+        parts = [] if self.there.complete else [self.there.summary.partition(" (")[0]]
         if self.worse:
             parts.append(f"{self.worse:,} worse than {self.against}")
         elif self._apart:
@@ -151,7 +151,7 @@ def digest(run: Path, against: str | None = None) -> Digest:
     """
     there = completeness(run)
     columns = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS})
-    rows = store.read(run, columns, encoded=True, made=with_ordinary).unify_dictionaries()
+    rows = store.read(run, columns, encoded=True, made=fill_ordinary).unify_dictionaries()
     weighted = {(rate.converter, rate.backend): rate.ordinary for rate in matrix.weighted_rates(rows)}
     groups = failures.failure_groups(
         store.read(run, failures.COLUMNS, failures.FAILED, encoded=True),
@@ -215,7 +215,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         f" [Dashboard]({link})" if link else ""
     )
     if not found.there.complete:
-        yield f"\n> **Incomplete:** {markdown_cell(found.there.said)}. None of that counts as passing.\n"
+        yield f"\n> **Incomplete:** {markdown_cell(found.there.summary)}. None of that counts as passing.\n"
         yield from _parts(found)
     yield ""
     head = [*Standing, "missing", "ordinary cases that pass", "all cases", "ordinary, by use"]
@@ -326,7 +326,7 @@ def as_json(found: Digest) -> dict[str, Any]:
         "run_id": found.info.run_id,
         "started": found.info.started,
         "complete": found.there.complete,
-        "missing": found.there.said,
+        "missing": found.there.summary,
         "shards": [
             {
                 "index": part.index,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from harness.causes.rows import with_ordinary
+from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import Outcome, Stage, is_judged
 from harness.core.text import count
 
@@ -59,7 +59,7 @@ def _percent(share: float) -> str:
 def glances(verdicts: pa.Table) -> list[Glance]:
     """A glance at each converter and backend of a record's rows; only `COLUMNS` are looked at."""
     keys = list(_KEYS)
-    rows = with_ordinary(verdicts).select(keys).unify_dictionaries()
+    rows = fill_ordinary(verdicts).select(keys).unify_dictionaries()
     found: dict[tuple[str, str], Glance] = {}
     failed: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows.group_by(keys).aggregate([([], "count_all")]).to_pylist():

@@ -19,8 +19,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from harness.causes.priority import Pair, UseWeights, model_use, operator_priority
-from harness.causes.rows import with_ordinary
+from harness.causes.model_use import Pair, UseWeights, model_use
+from harness.causes.priority import operator_priority
+from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import Outcome, is_judged
 from harness.core.text import count, shown
 from harness.coverage.seen_pairs import SeenPairs
@@ -62,14 +63,14 @@ class WeightedRate:
 
 
 def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[WeightedRate]:
-    """The rates of a record's rows; only `COLUMNS` are looked at, or what `with_ordinary` makes of these.
+    """The rates of a record's rows; only `COLUMNS` are looked at, or what `fill_ordinary` makes of these.
 
     Args:
         verdicts: Rows of the record.
         use: What models call; None for what the package's file says.
     """
     use = model_use() if use is None else use
-    rows = with_ordinary(verdicts)
+    rows = fill_ordinary(verdicts)
     keys = [*_COUNTED, "ordinary"]
     counted = rows.select(keys).unify_dictionaries().group_by(keys).aggregate([([], "count_all")])
     passed: defaultdict[tuple[str, str], Counter[_Cell]] = defaultdict(Counter)
@@ -226,9 +227,9 @@ class Matrix:
 
 
 def matrix(verdicts: pa.Table) -> Matrix:
-    """Count a record's rows; only `COLUMNS` are looked at, or what `with_ordinary` makes of these."""
+    """Count a record's rows; only `COLUMNS` are looked at, or what `fill_ordinary` makes of these."""
     if "ordinary" not in verdicts.column_names:
-        verdicts = with_ordinary(verdicts)
+        verdicts = fill_ordinary(verdicts)
     columns = verdicts.select([*_CELL_COLUMNS, "ordinary"]).unify_dictionaries()
     counted = columns.group_by([*_CELL_COLUMNS, "ordinary"]).aggregate([([], "count_all")]).to_pylist()
     overloads = {row["overload"] for row in counted}

@@ -16,7 +16,7 @@ from rich.text import Text
 from harness.causes import groups as failures, known_issues
 from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.causes.real_use import real_use
-from harness.causes.rows import with_ordinary
+from harness.causes.rows import fill_ordinary
 from harness.compare.diagnosis import Finding
 from harness.compare.verdict import Outcome
 from harness.core.invocation import MODEL
@@ -89,7 +89,7 @@ def _parts(
     cwd: Path | None,
     from_baseline: ReportedDifference | None = None,
 ) -> Iterator[RenderableType]:
-    rows = store.read(results_dir, _COLUMNS, encoded=True, made=with_ordinary).unify_dictionaries()
+    rows = store.read(results_dir, _COLUMNS, encoded=True, made=fill_ordinary).unify_dictionaries()
     where = shown_path(results_dir, cwd)
     if not rows.num_rows:
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
@@ -133,7 +133,7 @@ def _parts(
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
         yield render_no_longer_failing(gone)
-    missing = completeness(results_dir).said
+    missing = completeness(results_dir).summary
     if missing:
         yield Text(f"Incomplete: {plain(missing)}", style="bold yellow")
     cases = len(numbered_column(rows["case_id"])[1])

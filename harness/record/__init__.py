@@ -1,1 +1,1 @@
-"""The record of a run: its schema, writing it as the run goes, reading it back, archives of runs."""
+"""The record of a run: its schema, its writer and readers, and archives of runs."""

@@ -1,4 +1,4 @@
-"""Columns of text as numbers, on which arrays of a million rows are counted, grouped and compared at once."""
+"""Encode columns of text as integers, so that NumPy can count, group and compare millions of rows."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 Numbers = npt.NDArray[np.int64]
 
 _Word = TypeVar("_Word", bound=Hashable)
-#: Numbers of rows stay below, so that a caller can put something small beside them in 64 bits.
+#: Row numbers stay below this, which leaves 16 of 64 bits to callers.
 _MOST = 2**48
 
 
 class Vocabulary(Generic[_Word]):
-    """Words in the order in which they were first met."""
+    """Values numbered in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self._numbers: dict[_Word, int] = {}
@@ -28,35 +28,35 @@ class Vocabulary(Generic[_Word]):
 
     @property
     def words(self) -> list[_Word]:
-        """All of them; a word's place is its number."""
+        """All values; a value's index is its number."""
         return list(self._numbers)
 
     def number(self, word: _Word) -> int:
-        """The number of a word, which is given one if it has none."""
+        """Return the number of a value, which is added if it is new."""
         return self._numbers.setdefault(word, len(self._numbers))
 
     def find(self, word: _Word) -> int | None:
-        """The number of a word; None for one that was never met."""
+        """Return the number of a value; None if it was never seen."""
         return self._numbers.get(word)
 
     def numbers(self, words: Iterable[_Word]) -> Numbers:
-        """One number per word."""
+        """Return one number per value."""
         return np.fromiter((self.number(word) for word in words), dtype=np.int64)
 
 
 def numbered_column(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
-    """A column of strings, dictionary-encoded or not, as numbers and the words that they stand for.
+    """Return a column of strings, dictionary-encoded or not, as numbers and the strings that they stand for.
 
-    The words are in the order in which the column has them first. Null is the empty word.
+    The strings are in the order of their first occurrence. Null counts as "".
     """
     if pa.types.is_dictionary(column.type) and column.num_chunks:
         chunks = (column if _share_a_dictionary(column) else column.unify_dictionaries()).chunks
         indices = pa.chunked_array([chunk.indices for chunk in chunks]).combine_chunks()
-        # Not all words of a dictionary are left in a column that was filtered.
+        # A filtered column may no longer use all words of its dictionary.
         places = indices.dictionary_encode(null_encoding="encode")
         numbers, words = places.indices, chunks[0].dictionary.take(places.dictionary)
     else:
-        # The chunks get one dictionary; to combine them first would copy the whole text.
+        # This gives all chunks one dictionary; combining them first would copy the whole text.
         chunks = column.cast(pa.string()).dictionary_encode(null_encoding="encode").chunks
         numbers = pa.chunked_array([chunk.indices for chunk in chunks], pa.int32()).combine_chunks()
         words = chunks[-1].dictionary if chunks else pa.array([], pa.string())
@@ -64,7 +64,7 @@ def numbered_column(column: pa.ChunkedArray) -> tuple[Numbers, pa.Array]:
 
 
 def _share_a_dictionary(column: pa.ChunkedArray) -> bool:
-    """Whether the chunks of an encoded column have the same dictionary, and not only the same words."""
+    """Whether the chunks of an encoded column share one dictionary object, not just equal ones."""
     places = {
         (words.offset, len(words), *(part.address for part in words.buffers() if part is not None))
         for words in (chunk.dictionary for chunk in column.chunks)
@@ -73,13 +73,13 @@ def _share_a_dictionary(column: pa.ChunkedArray) -> bool:
 
 
 def column_numbers(column: pa.ChunkedArray, vocabulary: Vocabulary[str]) -> Numbers:
-    """A column of strings as numbers of a vocabulary, null as the empty word."""
+    """Return a column of strings as numbers of a vocabulary; null counts as ""."""
     numbers, words = numbered_column(column)
     return vocabulary.numbers(words.to_pylist())[numbers]
 
 
 def combined_numbers(columns: list[Numbers], vocabulary: Vocabulary[tuple[int, ...]]) -> Numbers:
-    """Rows of several columns as numbers of their distinct combinations."""
+    """Number the rows of several columns by their distinct combinations."""
     if not len(columns[0]):
         return np.zeros(0, dtype=np.int64)
     packed = np.zeros(len(columns[0]), dtype=np.int64)
@@ -91,7 +91,7 @@ def combined_numbers(columns: list[Numbers], vocabulary: Vocabulary[tuple[int, .
 
 
 def ordered_numbers(columns: Sequence[pa.ChunkedArray]) -> Numbers:
-    """Rows of columns of text as numbers that are in order as the rows are."""
+    """Return one number per row of several text columns, such that the numbers sort as the rows do."""
     packed, size = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         numbers, words = numbered_column(column)

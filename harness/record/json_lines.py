@@ -1,13 +1,13 @@
-"""What a run holds beside its rows, one JSON document on a line.
+"""What a run holds in addition to its rows, one JSON document per line.
 
 RESULTS/minimal.jsonl   `Minimal`: the smallest invocations that fail as the run's failures do
-RESULTS/graphs.jsonl    `Graph`: what a converter makes of an operator, ONNX as text
-RESULTS/scripts.jsonl   `Script`: a failure as a script of its own
-RESULTS/flaky.jsonl     the cases that ended in two ways when they were run again
+RESULTS/graphs.jsonl    `Graph`: the model that a converter emits for an operator, as ONNX text
+RESULTS/scripts.jsonl   `Script`: a failure as a stand-alone script
+RESULTS/flaky.jsonl     the cases that ended differently when they ran again
 
-All but the last are appended to, so that whatever ends the work keeps what was found. Of two lines for the
-same thing the last one counts, and a line that a crash cut short is left out. What cannot be written or read
-raises `ResultsError`.
+All but the last are appended to, so nothing is lost if the work is interrupted. If two lines describe the same thing,
+the later one counts; a line that a crash cut short is ignored. All functions raise `ResultsError` if a file cannot be
+read or written.
 """
 
 from __future__ import annotations
@@ -32,22 +32,21 @@ class Minimal:
     """A shrunk failure.
 
     Attributes:
-        case_id: Of the recorded case that was shrunk; it fails with this converter on this backend.
-        stage: Where the recorded and the minimal case end, as `Verdict` has it.
-        outcome: How they end.
-        signature: What their failure is known by.
-        blame: Whose defect it is.
-        evidence: Of an earlier version: what the witnesses said of the minimal case.
-        component: Of the minimal case's diagnosis, as are place, fault, detail and diagnosis: as `Verdict` has
-            them.
-        message: The minimal case's failure in its own words.
+        case_id: The recorded case that was shrunk; it fails with this converter on this backend.
+        stage: The stage at which both the recorded and the minimal case end.
+        outcome: How both end.
+        signature: The signature of both failures.
+        blame: The blamed component.
+        message: The minimal case's failure message.
         minimal_id: Case id of the minimal invocation.
-        invocation: The minimal invocation, JSON.
-        exported_invocation: What was exported, where that had other sizes; else "".
+        invocation: The minimal invocation as JSON.
+        evidence: Only in records of an earlier version: the evidence for the minimal case's blame.
+        component: The minimal case's diagnosis, like `place`, `fault`, `detail` and `diagnosis`: see `Verdict`.
+        exported_invocation: The exported invocation if its sizes differ; else "".
         matters: One sentence per argument that the failure depends on: "fails only with ceil_mode=True".
         elements: Tensor elements of the minimal invocation.
-        evaluations: Invocations that were tried.
-        finished: Whether shrinking ended because nothing smaller fails, and not for want of budget.
+        evaluations: Number of invocations that were tried.
+        finished: Whether shrinking ended because nothing smaller fails rather than because its budget was used up.
     """
 
     case_id: str
@@ -76,12 +75,12 @@ class Minimal:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """What one converter makes of one operator.
+    """The model that a converter emits for an operator.
 
     Attributes:
         case_id: The recorded case that was exported.
         opset: The ONNX opset of the model.
-        node_types: ONNX operators of the graph, each once, sorted.
+        node_types: The distinct ONNX operators of the graph, sorted.
         text: The model in ONNX's text format.
     """
 
@@ -96,10 +95,10 @@ class Graph:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """A failure, with one converter and backend, as a Python script.
+    """A failure on one route, as a Python script.
 
     Attributes:
-        case_id: The recorded case; that of a shrunk one is the case that it was shrunk from.
+        case_id: The recorded case; for a shrunk failure, the case that it was shrunk from.
     """
 
     case_id: str
@@ -117,7 +116,7 @@ _FILES: dict[type, str] = {
 
 
 def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
-    """Add one to the file of its kind."""
+    """Append a document to the file of its kind."""
     path = results_dir / _FILES[type(document)]
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -127,19 +126,19 @@ def append_line(results_dir: Path, document: Minimal | Graph | Script) -> None:
 
 
 def read_minimal(results_dir: Path) -> list[Minimal]:
-    """All shrunk failures of a run, in the order in which they were found."""
-    # Messages of earlier versions hold what a terminal obeys.
-    found = [replace(m, message=strip_escapes(m.message)) for m in _read(results_dir, Minimal)]
-    return list({(m.case_id, m.converter, m.backend): m for m in found}.values())
+    """Return all shrunk failures of a run, in the order in which they were found."""
+    # Early versions recorded terminal sequences.
+    documents = [replace(m, message=strip_escapes(m.message)) for m in _read(results_dir, Minimal)]
+    return list({(m.case_id, m.converter, m.backend): m for m in documents}.values())
 
 
 def read_graphs(results_dir: Path) -> dict[tuple[str, str], Graph]:
-    """(overload, converter) → graph."""
+    """Return the graphs of a run by overload and converter."""
     return {(graph.overload, graph.converter): graph for graph in _read(results_dir, Graph)}
 
 
 def read_scripts(results_dir: Path) -> dict[tuple[str, str, str], Script]:
-    """(case id, converter, backend) → script."""
+    """Return the scripts of a run by case id, converter and backend."""
     return {(s.case_id, s.converter, s.backend): s for s in _read(results_dir, Script)}
 
 
@@ -151,24 +150,24 @@ def _read(results_dir: Path, kind: type[_Kind]) -> list[_Kind]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read {path}: {reason(error)}") from None
-    found = []
+    documents = []
     for line in lines:
         try:
-            found.append(parse_json(kind, line))
+            documents.append(parse_json(kind, line))
         except ValueError:
             continue
-    return found
+    return documents
 
 
 def write_flaky(results_dir: Path, flaky: Collection[CaseKey]) -> None:
-    """Note the flaky cases of a run; without any there is no file."""
+    """Write the flaky cases of a run; no file is written if there are none."""
     if flaky:
         with layout.replacing(results_dir / FLAKY_FILE) as temporary:
             temporary.write_text("".join(f"{to_json(case)}\n" for case in sorted(flaky)), encoding="utf-8")
 
 
 def read_flaky(results_dir: Path) -> frozenset[CaseKey]:
-    """The flaky cases of a run."""
+    """Return the flaky cases of a run."""
     path = results_dir / FLAKY_FILE
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

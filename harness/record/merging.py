@@ -1,4 +1,4 @@
-"""One run from its shards, with what is missing named."""
+"""Merge the shards of a run into one run, and name what is missing."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from harness.record.run_info import (
     write_run_info,
 )
 
-#: Below the merged run: what a shard's directory holds beside a run, by its number.
+#: A folder of the merged run for other files of each shard's directory, by shard number.
 SHARDS_DIRECTORY = "shards"
 
-_OF_A_RUN = {
+_RUN_FILES = {
     layout.RUN_FILE,
     layout.VERDICTS_FILE,
     layout.PARTS_DIRECTORY,
@@ -44,7 +44,7 @@ _OF_A_RUN = {
 
 @dataclass(frozen=True)
 class ShardRun:
-    """What one shard left."""
+    """A shard's results."""
 
     directory: Path
     info: RunInfo
@@ -52,16 +52,17 @@ class ShardRun:
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The shard's name in messages."""
         return f"shard {self.part.index}/{self.part.count} ({self.directory})"
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge came to.
+    """The result of a merge.
 
     Attributes:
-        set_aside: Directories that gave nothing, each with why, in one line.
+        info: The merged run.
+        set_aside: One line for each directory that was skipped, with the reason.
     """
 
     info: RunInfo
@@ -69,19 +70,20 @@ class Merged:
 
 
 def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = False) -> Merged:
-    """Write the run that `directories` hold shards of to `out`.
+    """Merge the shards in `directories` into a run in `out`.
 
-    A directory that holds no run, or a damaged one, is set aside, and its shard is missing then.
+    A directory without a run, or with a damaged one, is skipped, and its shard counts as missing.
 
     Args:
-        out: May exist, with anything in it but a run.
-        different_versions: Merge what ran with different versions anyway.
+        directories: The shards' directories.
+        out: The directory of the merged run; it may exist if it contains no run.
+        different_versions: Merge shards that ran with different versions.
 
     Raises:
-        ResultsError: there is no shard at all, they do not belong together, one is given twice, or `out`
-            holds a run or cannot be written.
+        ResultsError: There is no shard, they do not belong together, one is given twice, or `out` contains a run or
+            cannot be written.
     """
-    shards, set_aside = _found(directories)
+    shards, set_aside = _read_shards(directories)
     if not shards:
         raise ResultsError(f"nothing to merge: {'; '.join(set_aside) or 'no shard is given'}")
     _check(shards, different_versions)
@@ -103,13 +105,14 @@ def combine(
     """Write the rows of runs that belong together to `out`, as one run.
 
     Args:
-        first: What is the same for all of them is taken from here.
-        infos: Of the runs in `directories`.
-        parts: All shards of the run, those that are missing included.
-        out: Holds no run. It is made where there is none.
+        first: Provides what is the same for all of them.
+        infos: The runs in `directories`.
+        directories: The runs' directories.
+        parts: All shards of the run, including missing ones.
+        out: A directory without a run; it is created if missing.
 
     Raises:
-        ResultsError: something cannot be read or written.
+        ResultsError: A file cannot be read or written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -124,13 +127,13 @@ def combine(
     return info
 
 
-def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
+def _read_shards(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
     shards: dict[tuple[int, int], ShardRun] = {}
     set_aside: list[str] = []
     for directory in directories:
         try:
             info = read_run_info(directory)
-            found = completeness(directory).parts[0]
+            part = completeness(directory).parts[0]
             for _ in parquet.tables(store.files(directory)):
                 pass
             read_flaky(directory)
@@ -140,18 +143,18 @@ def _found(directories: Sequence[Path]) -> tuple[list[ShardRun], list[str]]:
         if info.shard is None:
             whole = "is a whole run, not a shard (pytest harness --shard I/N)"
             raise ResultsError(f"{directory} {'was merged already' if info.shards else whole}: leave it out")
-        shard = ShardRun(directory, info, found)
-        twice = shards.setdefault((found.index, found.count), shard)
-        if twice is not shard:
+        shard = ShardRun(directory, info, part)
+        first = shards.setdefault((part.index, part.count), shard)
+        if first is not shard:
             raise ResultsError(
-                f"shard {found.index}/{found.count} is given twice, in {twice.directory} and in {directory}: "
+                f"shard {part.index}/{part.count} is given twice, in {first.directory} and in {directory}: "
                 "leave one out"
             )
     return [shards[place] for place in sorted(shards)], set_aside
 
 
 def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
-    """Raise a `ResultsError` where two are not of one run; it says what differs."""
+    """Raise a `ResultsError` if two shards belong to different runs; the message says how they differ."""
     first = shards[0]
     for other in shards[1:]:
         pair = f"{first.name} and {other.name} are not of one run"
@@ -159,18 +162,18 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
             raise ResultsError(f"{pair}: of {first.part.count} shards and of {other.part.count}")
         if first.info.seed != other.info.seed:
             raise ResultsError(f"{pair}: seed {first.info.seed} and seed {other.info.seed}")
-        # Where their rules were may differ, what these say may not.
+        # The paths of rule files may differ, but not their contents.
         for name, a, b in differing(*({**s.info.options, OPTION: None} for s in (first, other))):
-            raise ResultsError(f"{pair}: --{name.replace('_', '-')} {_said(a)} and {_said(b)}")
-        # An empty shard says nothing of rules.
+            raise ResultsError(f"{pair}: --{name.replace('_', '-')} {_show(a)} and {_show(b)}")
+        # An empty shard records no rules.
         rules = {shard.info.basis[RULES] for shard in (first, other) if RULES in shard.info.basis}
         if len(rules) > 1:
-            raise ResultsError(f"{pair}: their --rules say other things")
+            raise ResultsError(f"{pair}: the contents of their --rules differ")
         sources = ({SOURCE: info.basis.get(SOURCE)} for info in (first.info, other.info))
         versions = [*differing(first.info.versions, other.info.versions), *differing(*sources)]
         for name, a, b in () if different_versions else versions:
             raise ResultsError(
-                f"{pair}: {name} {_said(a)} and {_said(b)}; --allow-different-versions merges them anyway"
+                f"{pair}: {name} {_show(a)} and {_show(b)}; --allow-different-versions merges them anyway"
             )
         if first.info.planned != other.info.planned:
             raise ResultsError(
@@ -180,22 +183,22 @@ def _check(shards: Sequence[ShardRun], different_versions: bool) -> None:
 
 
 def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Name and both values of what two mappings do not have alike."""
+    """Yield the name and both values of each entry in which two mappings differ."""
     for name in sorted({*a, *b}):
         if a.get(name) != b.get(name):
             yield name, a.get(name), b.get(name)
 
 
-def _said(value: Any) -> str:
+def _show(value: Any) -> str:
     if value is None or value == []:
         return "(none)"
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _other_operators(a: RunInfo, b: RunInfo) -> str:
-    one, two = ({(o, w) for part in info.planned for o, w in part.items()} for info in (a, b))
-    names = sorted({name for name, _ in one ^ two})
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") if names else "distributed otherwise"
+    operators_a, operators_b = ({(o, w) for part in info.planned for o, w in part.items()} for info in (a, b))
+    names = sorted({name for name, _ in operators_a ^ operators_b})
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "") if names else "distributed differently"
 
 
 def _parts(shards: Sequence[ShardRun]) -> list[MergedPart]:
@@ -210,8 +213,8 @@ def _parts(shards: Sequence[ShardRun]) -> list[MergedPart]:
                 MergedPart(index=index, count=count, state=ShardState.MISSING, operators=lost, unfinished=lost)
             )
             continue
-        of_it = {n: getattr(shard.info, n) for n in ("run_id", "started", "finished", "exit_status", "host")}
-        parts.append(MergedPart(**vars(shard.part), **of_it))
+        from_run = {n: getattr(shard.info, n) for n in ("run_id", "started", "finished", "exit_status", "host")}
+        parts.append(MergedPart(**vars(shard.part), **from_run))
     return parts
 
 
@@ -225,11 +228,11 @@ def _combined(first: RunInfo, infos: Sequence[RunInfo], parts: Sequence[MergedPa
         run_id=f"{began}-{hashlib.sha256(ids.encode()).hexdigest()[:6]}",
         started=min(info.started for info in infos),
         finished=max(info.finished or info.started for info in infos),
-        versions=_together([info.versions for info in infos]),
-        host=_shared([info.host for info in infos]),
-        basis=_shared([info.basis for info in infos], own=True),
+        versions=_all_versions([info.versions for info in infos]),
+        host=_common([info.host for info in infos]),
+        basis=_common([info.basis for info in infos], allow_missing=True),
         notes=tuple(dict.fromkeys(note for info in infos for note in info.notes)),
-        # A run that lacks something has not succeeded.
+        # An incomplete run has not succeeded.
         exit_status=_worst(statuses if whole else [*statuses, 1]),
         shard=None,
         operators=tuple(sorted({name for part in parts for name in part.operators})),
@@ -238,8 +241,8 @@ def _combined(first: RunInfo, infos: Sequence[RunInfo], parts: Sequence[MergedPa
     )
 
 
-#: pytest's exit statuses, the worst first: internal error, interrupted, bad options, failures, success. That
-#: a shard drew no case (5) matters only if the others drew none either.
+#: pytest's exit statuses, worst first: internal error, interrupted, bad options, failures, success, no cases. A shard
+#: without cases matters only if the others have none either.
 _STATUSES = (3, 2, 4, 1, 0, 5)
 
 
@@ -247,21 +250,21 @@ def _worst(statuses: Sequence[int]) -> int:
     return min(statuses, key=lambda s: _STATUSES.index(s) if s in _STATUSES else -1, default=0)
 
 
-def _together(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """All versions of each name: one, where the shards agree."""
+def _all_versions(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return all distinct versions of each name, joined by commas."""
     names = dict.fromkeys(name for version in versions for name in version)
     return {n: ", ".join(dict.fromkeys(version[n] for version in versions if n in version)) for n in names}
 
 
-def _shared(facts: Sequence[Mapping[str, Any]], own: bool = False) -> dict[str, Any]:
-    """What all shards say alike; with `own` also what only some have anything to say of."""
+def _common(facts: Sequence[Mapping[str, Any]], allow_missing: bool = False) -> dict[str, Any]:
+    """Return the entries that all shards have in common; `allow_missing` also accepts those that some shards lack."""
     names = dict.fromkeys(name for fact in facts for name in fact)
-    found = {}
+    common = {}
     for name in names:
-        said = [fact[name] for fact in facts if name in fact]
-        if all(value == said[0] for value in said) and (own or len(said) == len(facts)):
-            found[name] = said[0]
-    return found
+        values = [fact[name] for fact in facts if name in fact]
+        if all(value == values[0] for value in values) and (allow_missing or len(values) == len(facts)):
+            common[name] = values[0]
+    return common
 
 
 def _write(directories: Sequence[Path], out: Path, info: RunInfo) -> None:
@@ -273,12 +276,12 @@ def _write(directories: Sequence[Path], out: Path, info: RunInfo) -> None:
             file.write_table(table.set_column(place, table.schema.field(place), ids))
     write_flaky(out, frozenset().union(*map(read_flaky, runs)))
     _append(MINIMAL_FILE, runs, out)
-    # Last: from now on it is a run.
+    # Written last, because its existence makes the directory a run.
     write_run_info(out, info)
 
 
 def _append(name: str, runs: Sequence[Path], out: Path) -> None:
-    """Put the JSON lines of all runs in one file, without those that a crash cut short."""
+    """Join the JSON lines of all runs in one file, without those that a crash cut short."""
     lines: dict[str, None] = {}
     for run in runs:
         try:
@@ -302,10 +305,10 @@ def _is_json(line: str) -> bool:
 
 
 def _copy_others(shards: Sequence[ShardRun], out: Path) -> None:
-    """Keep what is in a shard's directory and no part of a run: logs, reports of other tools."""
+    """Copy what else is in the shards' directories, such as logs and reports of other tools."""
     for shard in shards:
         for path in sorted(shard.directory.iterdir()):
-            if path.name in _OF_A_RUN or path.name.startswith(".") or path.resolve() == out.resolve():
+            if path.name in _RUN_FILES or path.name.startswith(".") or path.resolve() == out.resolve():
                 continue
             target = out / SHARDS_DIRECTORY / str(shard.part.index) / path.name
             try:

@@ -1,11 +1,7 @@
-"""The Parquet files of the record: columns, writing, reading.
+"""The Parquet files of the record: their columns, writing, reading.
 
-The columns of the record, and verdicts as rows of it.
-
-Strings are plain strings, dictionary-encoded by Parquet where they repeat: small on disk, and no
-reader needs to know of it.
-
-Reading and writing one Parquet file of the record.
+Strings have plain string type; Parquet encodes repeated ones as dictionaries, which keeps files small and is invisible
+to readers. Checksums of pages and of the whole file distinguish damage from data.
 """
 
 from __future__ import annotations
@@ -46,17 +42,17 @@ def _columns() -> Iterator[pa.Field]:
 #: One column per field of `Verdict`, after the run's id.
 SCHEMA = pa.schema(list(_columns()))
 
-#: Nearly every row has its own: a dictionary of them would only cost time.
+#: Nearly every row has a distinct value, so a dictionary would only cost time.
 _DISTINCT = {"case_id", "invocation"}
 DICTIONARY_COLUMNS = [f.name for f in SCHEMA if f.type == pa.string() and f.name not in _DISTINCT]
 
 _VERDICT_COLUMNS = SCHEMA.names[1:]
-#: Others' words, which may hold what a terminal obeys.
+#: Text from exporters and runtimes, which may contain terminal sequences.
 _SAID = ("signature", "message", "evidence")
 
 
 def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
-    """Verdicts as rows of the record, in their order."""
+    """Return verdicts as rows of the record, in their order."""
     rows = list(verdicts)
     columns: dict[str, list[object]] = {"run_id": [run_id] * len(rows)}
     for name in _VERDICT_COLUMNS:
@@ -64,34 +60,34 @@ def to_table(verdicts: Iterable[Verdict], run_id: str) -> pa.Table:
     for name in ("stage", "outcome"):
         columns[name] = [str(value) for value in columns[name]]
     for name in _SAID:
-        # What a dying process printed need not be text.
+        # A dying process may print bytes that are not text.
         columns[name] = [strip_escapes(str(value)).encode(errors="replace").decode() for value in columns[name]]
     return pa.table(columns, schema=SCHEMA)
 
 
 def to_verdicts(table: pa.Table) -> Iterator[Verdict]:
-    """The rows of a table with all columns of the record, as verdicts.
+    """Yield the rows of a table with all columns of the record as verdicts.
 
     Raises:
-        ValueError: a stage or an outcome is none.
+        ValueError: A stage or an outcome is invalid.
     """
     for batch in table.select(_VERDICT_COLUMNS).to_batches(max_chunksize=1024):
         for row in batch.to_pylist():
-            # Records of earlier versions hold them.
-            said = {name: strip_escapes(row[name]) for name in _SAID}
-            yield Verdict(**{**row, **said, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])})
+            # Early versions recorded terminal sequences.
+            texts = {name: strip_escapes(row[name]) for name in _SAID}
+            yield Verdict(**{**row, **texts, "stage": Stage(row["stage"]), "outcome": Outcome(row["outcome"])})
 
 
-#: Columns without which a file is not a record; any other may have been added by a later version.
+#: A file without these columns is not a record; others may have been added by a later version.
 IDENTIFYING = ("run_id", "case_id", "overload", "converter", "backend", "stage", "outcome", "invocation")
-#: Rows that are in memory at once while files are copied or checked, about 2 kB each.
+#: Number of rows in memory while files are copied or checked; a row takes about 2 kB.
 ROW_GROUP = 10_000
 
 _CHECKED = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-#: What stands before the checksum in a file's metadata: a CRC-32, 8 hexadecimal digits.
+#: Precedes the checksum in a file's metadata, a CRC-32 of 8 hexadecimal digits.
 _SEAL = b"CRC-32 of the file with zeros for these digits: "
 _DIGITS = 8
-#: By whether columns whose words repeat come as dictionaries.
+#: Format by whether columns with repeated strings are read as dictionaries.
 _FORMATS = {
     False: ds.ParquetFileFormat(default_fragment_scan_options=_CHECKED),
     True: ds.ParquetFileFormat(
@@ -100,13 +96,13 @@ _FORMATS = {
     ),
 }
 _WORDS = pa.dictionary(pa.int32(), pa.string())
-#: What Arrow raises where bytes are not what was written.
+#: The exceptions that Arrow raises for damaged files.
 _DAMAGE = (OSError, ValueError, pa.ArrowException)
 
 
 @contextmanager
 def open_writer(path: Path) -> Iterator[pq.ParquetWriter]:
-    """A writer of record rows; checksums of pages and of the file let a reader tell damage from data."""
+    """Open a writer of record rows; it adds checksums of pages and of the file."""
     with pq.ParquetWriter(
         path, SCHEMA, compression="zstd", use_dictionary=DICTIONARY_COLUMNS, write_page_checksum=True
     ) as writer:
@@ -120,7 +116,7 @@ def open_writer(path: Path) -> Iterator[pq.ParquetWriter]:
 
 
 def _sealed(content: bytes) -> tuple[int, bytes]:
-    """Where a file's checksum stands, 0 for one of an earlier version, and what it must be."""
+    """Return the position of a file's checksum, 0 in files of earlier versions, and its correct value."""
     place = content.rfind(_SEAL) + len(_SEAL)
     if place < len(_SEAL):
         return 0, b""
@@ -131,10 +127,10 @@ def _sealed(content: bytes) -> tuple[int, bytes]:
 
 
 def _whole(path: Path) -> bytes:
-    """A file's bytes, all of which are looked at: what is wrong in a column may concern who reads another.
+    """Read a file and verify its checksum, which also covers columns that the caller does not read.
 
     Raises:
-        ValueError: they are not what was written.
+        ValueError: The file is damaged.
     """
     content = path.read_bytes()
     place, checksum = _sealed(content)
@@ -149,9 +145,9 @@ def read(
     where: pc.Expression | None = None,
     encoded: bool = False,
 ) -> pa.Table:
-    """The rows of one file; see `pieces`."""
-    found = list(pieces(path, columns, where, encoded))
-    return pa.concat_tables(found) if found else schema_of(columns, encoded).empty_table()
+    """Return the rows of one file; the arguments and exceptions are those of `pieces`."""
+    tables = list(pieces(path, columns, where, encoded))
+    return pa.concat_tables(tables) if tables else schema_of(columns, encoded).empty_table()
 
 
 def pieces(
@@ -160,56 +156,58 @@ def pieces(
     where: pc.Expression | None = None,
     encoded: bool = False,
 ) -> Iterator[pa.Table]:
-    """The rows of one file, which is opened once, group by group, so that memory can be used again.
+    """Yield the rows of one file by row group, so that memory can be reused.
 
-    A file of an older version is read as if it had the columns that came later: see `completed`.
+    A file of an older version is read as if it had the columns that were added later: see `completed`.
 
     Args:
-        where: Keeps only the rows for which it holds; may use other columns than `columns`.
-        encoded: Whether columns whose words repeat come as dictionaries: a tenth of the memory and the time.
+        path: The file.
+        columns: The columns to read; None means all.
+        where: Keeps only rows that satisfy it; it may use columns that are not read.
+        encoded: Read columns with repeated strings as dictionaries, which takes a tenth of the memory and time.
 
     Raises:
-        ResultsError: the file is damaged or is something else.
+        ResultsError: The file is damaged or not a record.
     """
     wanted = schema_of(columns, encoded)
     try:
         fragment = _FORMATS[encoded].make_fragment(pa.py_buffer(_whole(path)))
         schema = fragment.physical_schema.remove_metadata()
         _require_record(path, schema.names)
-        # A part is small, and so are numbers: threads would cost more than they give.
+        # For small parts and for numbers, threads cost more than they save.
         threads = path.parent.name != PARTS_DIRECTORY and not encoded
         if set(schema.names).issuperset(SCHEMA.names):
             groups = fragment.split_by_row_group()
             if where is not None and len(groups) > 1:
-                # What a filter looks at is read first: rows of one case, say, are in few groups of rows.
+                # Count matches first: the rows of one case, for instance, are in few row groups.
                 groups = [g for g in groups if g.count_rows(filter=where, use_threads=False)]
             for group in groups:
                 table = group.to_table(schema, wanted.names, filter=where, use_threads=threads)
-                yield _with_schema(table, wanted)
+                yield _cast(table, wanted)
         else:
-            # The filter may name a column that the file lacks.
+            # The filter may use a column that the file lacks.
             table = completed(fragment.to_table(schema, use_threads=threads))
-            yield _with_schema(table if where is None else table.filter(where), wanted)
+            yield _cast(table if where is None else table.filter(where), wanted)
     except _DAMAGE as error:
         raise damaged(path, error) from None
 
 
-def _with_schema(table: pa.Table, wanted: pa.Schema) -> pa.Table:
+def _cast(table: pa.Table, wanted: pa.Schema) -> pa.Table:
     table = table.select(wanted.names)
     return table if table.schema.equals(wanted) else table.cast(wanted)
 
 
 def schema_of(columns: Sequence[str] | None = None, encoded: bool = False) -> pa.Schema:
-    """That of what `read` gives."""
+    """Return the schema of the tables that `read` returns."""
     fields = (SCHEMA.field(name) for name in columns or SCHEMA.names)
     return pa.schema([f.with_type(_WORDS) if encoded and f.name in DICTIONARY_COLUMNS else f for f in fields])
 
 
 def tables(paths: Iterable[Path]) -> Iterator[pa.Table]:
-    """All rows of some files, in tables of about `ROW_GROUP` rows.
+    """Yield all rows of some files, in tables of about `ROW_GROUP` rows.
 
     Raises:
-        ResultsError: a file is damaged or is something else.
+        ResultsError: A file is damaged or not a record.
     """
     waiting: list[pa.Table] = []
     for path in paths:
@@ -230,9 +228,9 @@ def tables(paths: Iterable[Path]) -> Iterator[pa.Table]:
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """A table of another version of the record with all columns of this one, in order.
+    """Return a table of another version of the record with exactly this version's columns.
 
-    Columns that it lacks are "" where they hold text and null elsewhere.
+    Missing columns hold "" if their type is text, else null.
     """
     columns = {}
     for field in SCHEMA:
@@ -245,21 +243,21 @@ def completed(table: pa.Table) -> pa.Table:
 
 
 def concatenate(paths: Iterable[Path], path: Path) -> None:
-    """Write all rows of some files to `path`, which appears at once with all of them.
+    """Write all rows of some files to `path`, which appears only when it is complete.
 
     Raises:
-        ResultsError: a file is damaged or is something else, or `path` cannot be written.
+        ResultsError: A file is damaged or not a record, or `path` cannot be written.
     """
     with replacing(path) as temporary, open_writer(temporary) as file:
         for rows in tables(paths):
             file.write_table(rows)
 
 
-def rows_of(file: pa.NativeFile | Path) -> int:
-    """How many rows a file of the record has, from its last bytes alone.
+def count_rows(file: pa.NativeFile | Path) -> int:
+    """Return the number of rows of a record file, reading only its footer.
 
     Raises:
-        ValueError: it is truncated, no Parquet, or no record.
+        ValueError: It is truncated, not a Parquet file, or not a record.
     """
     try:
         with pq.ParquetFile(file) as opened:
@@ -271,7 +269,7 @@ def rows_of(file: pa.NativeFile | Path) -> int:
 
 
 def damaged(path: Path, error: BaseException) -> ResultsError:
-    """What to say of a file whose content cannot be read."""
+    """Return the error for a file whose content cannot be read."""
     if isinstance(error, FileNotFoundError):
         return ResultsError(f"{path} is gone; another session may be finishing that run")
     advice = (
@@ -285,5 +283,5 @@ def damaged(path: Path, error: BaseException) -> ResultsError:
 def _require_record(path: Path | str, names: Sequence[str]) -> None:
     missing = [name for name in IDENTIFYING if name not in names]
     if missing:
-        what = f"no record of this harness: it has no column {', '.join(missing[:3])}"
+        what = f"not a record of this harness: it has no column {', '.join(missing[:3])}"
         raise ResultsError(f"{path} is {what}" if path else what)

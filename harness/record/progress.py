@@ -1,12 +1,11 @@
-"""What a run was to do, what of it is finished, and what is missing: a lost shard, a killed session.
+"""How much of a run is finished, and what is missing because of a lost shard or a killed session.
 
-`RunInfo.planned` has the operators of every shard (one for a whole run), and those of which the record lacks
-verdicts are unfinished. No view may take them for passing.
+`RunInfo.planned` lists the operators of every shard (of the only shard, for a whole run). Those whose verdicts are not
+all recorded are unfinished, and no view may count them as passing.
 
-Until a run has ended ``RESULTS/parts/WORKER.units`` has a line per unit, ``done aten.celu.default dynamo``,
-written once its rows are. ``left`` in place of ``done`` says that the user deselected it (`-k`, `--lf`).
-
-What cannot be written or read raises `ResultsError`.
+While a run is in progress, ``RESULTS/parts/WORKER.units`` gets a line per unit, ``done aten.celu.default dynamo``, once
+its rows are written; ``left`` instead of ``done`` means that the user deselected it (`-k`, `--lf`). All functions raise
+`ResultsError` if a file cannot be read or written.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from harness.record import layout
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import Part, RunInfo, ShardState, read_run_info
 
-#: Overload → the units of it, ``dynamo`` or ``dynamo-dynamic``, with blanks between.
+#: Overload → its units, ``dynamo`` or ``dynamo-dynamic``, separated by spaces.
 Planned: TypeAlias = Mapping[str, str]
 
 _SUFFIX = ".units"
@@ -28,28 +27,28 @@ _SUFFIX = ".units"
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """What became of the planned units.
+    """Which planned units are settled.
 
     Attributes:
-        done: (overload, unit) of those whose rows are all in the record.
-        left: Of those that the user deselected.
+        done: Pairs of overload and unit whose rows are all recorded.
+        left: Pairs that the user deselected.
     """
 
     done: frozenset[tuple[str, str]]
     left: frozenset[tuple[str, str]]
 
     def operators(self, planned: Planned) -> tuple[str, ...]:
-        """The operators of which something was to be run."""
+        """Return the operators that were not deselected entirely."""
         return tuple(o for o, units in planned.items() if any((o, u) not in self.left for u in units.split()))
 
     def unfinished(self, planned: Planned) -> tuple[str, ...]:
-        """The operators of which verdicts are missing."""
+        """Return the operators whose verdicts are not all recorded."""
         settled = self.done | self.left
         return tuple(o for o, units in planned.items() if any((o, u) not in settled for u in units.split()))
 
 
 def note(results_dir: Path, worker: str, word: str, units: Iterable[tuple[str, str]]) -> None:
-    """Add units to a worker's file."""
+    """Append units to a worker's file."""
     path = results_dir / layout.PARTS_DIRECTORY / f"{worker}{_SUFFIX}"
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -59,7 +58,7 @@ def note(results_dir: Path, worker: str, word: str, units: Iterable[tuple[str, s
 
 
 def read(results_dir: Path) -> UnitProgress:
-    """What all workers noted; a line that a crash cut short counts for nothing."""
+    """Return what all workers noted; a line that a crash cut short is ignored."""
     noted: dict[str, set[tuple[str, str]]] = {"done": set(), "left": set()}
     for path in files(results_dir):
         try:
@@ -74,54 +73,54 @@ def read(results_dir: Path) -> UnitProgress:
 
 
 def files(results_dir: Path) -> list[Path]:
-    """Those of all workers."""
+    """Return the progress files of all workers."""
     return sorted((results_dir / layout.PARTS_DIRECTORY).glob(f"*{_SUFFIX}"))
 
 
 @dataclass(frozen=True)
 class Completeness:
-    """What there is of a run: its shards; one for a run without."""
+    """How complete the shards of a run are; a run without shards is one part."""
 
     parts: tuple[Part, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether all that was planned is there."""
+        """Whether everything that was planned is recorded."""
         return all(part.state is ShardState.COMPLETE for part in self.parts)
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """Planned, by name."""
+        """The planned operators, sorted."""
         return tuple(sorted({name for part in self.parts for name in part.operators}))
 
     @property
     def unfinished(self) -> tuple[str, ...]:
-        """Operators of which verdicts are missing, by name."""
+        """The operators whose verdicts are not all recorded, sorted."""
         return tuple(sorted({name for part in self.parts for name in part.unfinished}))
 
     @property
-    def said(self) -> str:
-        """What is missing, for a person, in one line; "" for nothing."""
+    def summary(self) -> str:
+        """What is missing, in one line; "" if nothing is."""
         if self.complete:
             return ""
-        words = []
+        parts = []
         if self.parts[0].count == 1:
-            words.append("it did not finish")
+            parts.append("it did not finish")
         else:
-            for state, what in ((ShardState.MISSING, "missing"), (ShardState.PARTIAL, "incomplete")):
-                found = [f"{part.index}/{part.count}" for part in self.parts if part.state is state]
-                if found:
-                    are = f"shard {found[0]} is" if len(found) == 1 else f"shards {', '.join(found)} are"
-                    words.append(f"{are} {what}")
+            for state, description in ((ShardState.MISSING, "missing"), (ShardState.PARTIAL, "incomplete")):
+                names = [f"{part.index}/{part.count}" for part in self.parts if part.state is state]
+                if names:
+                    shards = f"shard {names[0]} is" if len(names) == 1 else f"shards {', '.join(names)} are"
+                    parts.append(f"{shards} {description}")
         lacking = self.unfinished
         if lacking:
-            some = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
-            words.append(f"{len(lacking):,} of {len(self.operators):,} operators lack results ({some})")
-        return "; ".join(words)
+            examples = ", ".join(lacking[:3]) + (", …" if len(lacking) > 3 else "")
+            parts.append(f"{len(lacking):,} of {len(self.operators):,} operators lack results ({examples})")
+        return "; ".join(parts)
 
 
 def completeness(results_dir: Path) -> Completeness:
-    """What there is of a run."""
+    """Return how complete a run is."""
     info = read_run_info(results_dir)
     if info.shards:
         return Completeness(info.shards)
@@ -140,9 +139,9 @@ def _own_part(results_dir: Path, info: RunInfo) -> Part:
     if info.finished is not None:
         operators, unfinished = info.operators, info.unfinished
     else:
-        came = read(results_dir)
-        operators, unfinished = came.operators(planned), came.unfinished(planned)
-    # Of a run that was not finished, the last word may be missing though all rows are there.
+        progress = read(results_dir)
+        operators, unfinished = progress.operators(planned), progress.unfinished(planned)
+    # A killed run may have all rows although its last mark is missing.
     over = info.finished is not None or (info.planned and not unfinished)
     state = ShardState.COMPLETE if over and not unfinished else ShardState.PARTIAL
     return Part(index=index, count=count, state=state, operators=operators, unfinished=unfinished)

@@ -1,4 +1,4 @@
-"""Questions about rows of the record, asked in SQL."""
+"""Query rows of the record in SQL."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def database(tables: Mapping[str, pa.Table]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A database in memory with these tables, which are not copied; DuckDB's dialect of SQL."""
-    # Imported where it is used: commands that ask nothing start without it.
+    """Open an in-memory DuckDB database that reads these tables without copying them."""
+    # Imported here so that commands that need no database start faster.
     import duckdb
 
     with duckdb.connect() as connection:

@@ -1,4 +1,4 @@
-"""What a run was: the versions of everything that took part, the options, the seed, the host."""
+"""Facts about a run: the versions of everything that took part, the options, the seed, the host."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 else:
     JSON = Any
 
-#: Distributions whose versions can change a verdict, whatever the runtime; those that are installed are
-#: recorded.
+#: Distributions whose versions can change a verdict on any runtime; installed ones are recorded.
 DISTRIBUTIONS = (
     "torch",
     "numpy",
@@ -37,18 +36,18 @@ DISTRIBUTIONS = (
     "pytest-xdist",
 )
 
-#: Names in `RunInfo.basis`: of the harness's own source, of the user's rules.
+#: Keys of `RunInfo.basis`: the harness's source, and the user's rules.
 SOURCE, RULES = "harness source", "rules"
-#: In the basis of a run: which kernels computed; see `harness.plan.basis`.
+#: Key of `RunInfo.basis`: the kernels that computed; see `harness.plan.basis`.
 KERNELS = "kernels"
 
 
-#: In `RunInfo.options`, the files of rules, as paths from the run's directory.
+#: Key of `RunInfo.options`: the rule files, as paths relative to the run's directory.
 OPTION = "rules"
 
 
 class ShardState(StrEnum):
-    """How much of a shard there is."""
+    """How complete a shard is."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -57,12 +56,14 @@ class ShardState(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One shard of a run, or the whole of a run that has no shards.
+    """A shard of a run, or the whole run if it has no shards.
 
     Attributes:
-        index: From 1, of `count`.
-        operators: The planned ones.
-        unfinished: Those whose verdicts are not all there.
+        index: Number of the shard, from 1 to `count`.
+        count: Number of shards.
+        state: How complete it is.
+        operators: The planned operators.
+        unfinished: The operators whose verdicts are not all recorded.
     """
 
     index: int
@@ -74,7 +75,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class MergedPart(Part):
-    """A shard as a merged run remembers it; what is not known of a lost one is None."""
+    """A shard of a merged run; unknown facts about a lost shard are None."""
 
     run_id: str | None = None
     started: str | None = None
@@ -85,22 +86,25 @@ class MergedPart(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """``RESULTS/run.json``.
+    """The contents of ``RESULTS/run.json``.
 
     Attributes:
-        run_id: Sorts by time; unique.
+        run_id: Unique; sorts by time.
         started: ISO 8601, UTC.
-        finished: The same; None while the run goes on, and for good where it was killed.
-        versions: Name → version of what takes part, ``python`` first.
-        host: Operating system, processor, number of CPUs; nothing that names a person or a place.
-        shard: ``index`` (from 1) and ``count`` of a part of a run; None for a whole one.
-        planned: Per shard of the run, in their order (one for a whole run), overload → its units:
-            `harness.record.progress.Planned`. A shard knows those of all.
-        operators: Operators of which something was to be run, once the run has finished.
-        unfinished: Those of them whose verdicts are not all there.
-        basis: What verdicts rest on beside versions: `harness.plan.basis`.
-        notes: What a person should know of how the run was made, a line each.
-        shards: Of a run that was merged; empty for others.
+        seed: The seed of the generator.
+        finished: ISO 8601, UTC; None while the run is in progress or if it was killed.
+        versions: Name → version of everything that took part, ``python`` first.
+        options: The options of the run.
+        host: Operating system, processor, number of CPUs; nothing that identifies a person or a place.
+        exit_status: pytest's exit status.
+        shard: ``index`` (from 1) and ``count``; None for a whole run.
+        planned: Overload → units (`harness.record.progress.Planned`), for every shard in order, or once for a whole
+            run. Every shard records those of all.
+        operators: Operators that were not deselected entirely, once the run has finished.
+        unfinished: Those whose verdicts are not all recorded.
+        basis: What verdicts depend on in addition to versions: `harness.plan.basis`.
+        notes: Notes for people on how the run was made, one line each.
+        shards: The shards of a merged run; empty for others.
     """
 
     run_id: str
@@ -131,11 +135,16 @@ class RunInfo:
         planned: Sequence[Mapping[str, str]] = (),
         basis: Mapping[str, str] | None = None,
     ) -> RunInfo:
-        """A run that starts now, on this machine, with what is installed here.
+        """Return the info of a run that starts now on this machine.
 
         Args:
-            versions: Of converters and backends, and of whatever else is not an installed package.
-            runtimes: Packages whose versions are recorded, too, where they are installed.
+            seed: The seed of the generator.
+            options: The options of the run.
+            versions: Versions of converters, backends and others that are not installed packages.
+            runtimes: Further packages whose versions are recorded if they are installed.
+            shard: The shard, as in `RunInfo`.
+            planned: The planned units, as in `RunInfo`.
+            basis: The basis, as in `RunInfo`.
         """
         now = datetime.now(UTC)
         return cls(
@@ -158,24 +167,24 @@ class RunInfo:
 
     @property
     def json(self) -> str:
-        """As the file holds it."""
+        """The text of the file."""
         return to_json(self, indent=2) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> RunInfo:
-        """Read what `json` gave; what a later version added is ignored.
+        """Return the info that `json` gave; unknown fields, as of a later version, are ignored.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: The text is something else.
         """
         return parse_json(cls, text)
 
 
 def read_run_info(directory: Path) -> RunInfo:
-    """What the run in `directory` was.
+    """Return the info of the run in `directory`.
 
     Raises:
-        ResultsError: there is none, or its file is damaged.
+        ResultsError: There is no run, or its file is damaged.
     """
     path = directory / layout.RUN_FILE
     try:
@@ -189,15 +198,15 @@ def read_run_info(directory: Path) -> RunInfo:
 
 
 def write_run_info(directory: Path, info: RunInfo) -> None:
-    """Put `info` in place of what was there, at once."""
+    """Write the info of a run, atomically replacing any earlier one."""
     with layout.replacing(directory / layout.RUN_FILE) as temporary:
         temporary.write_text(info.json, encoding="utf-8")
 
 
 def newest(parent: Path) -> Path | None:
-    """The run among the directories in `parent` that began last; None without any.
+    """Return the run in `parent` that started last; None if there is none.
 
-    A run whose file is damaged counts as older than every other.
+    A run whose info is damaged counts as the oldest.
     """
     runs = [child for child in parent.iterdir() if layout.holds_run(child)] if parent.is_dir() else []
 
@@ -210,20 +219,20 @@ def newest(parent: Path) -> Path | None:
     return max(runs, key=began, default=None)
 
 
-def recorded(files: Sequence[Path], run: Path) -> list[str]:
-    """How the files of rules of the run in directory `run` are recorded."""
+def recorded_paths(files: Sequence[Path], run: Path) -> list[str]:
+    """Return the paths under which the run in directory `run` records rule files."""
     return [os.path.relpath(file, run) for file in files]
 
 
 def rule_files(run: Path, info: RunInfo) -> tuple[Path, ...]:
-    """The files of rules that the run in directory `run` had, if they are still there."""
+    """Return the rule files of the run in directory `run` that still exist."""
     files = info.options.get(OPTION)
     named = [run / str(file) for file in files] if isinstance(files, list) else []
     return tuple(file for file in named if file.is_file())
 
 
 def installed_versions(runtimes: Iterable[str] = ()) -> dict[str, str]:
-    """Versions of Python and of those of `DISTRIBUTIONS` and `runtimes` that are installed; imports none."""
+    """Return the installed versions of Python, `DISTRIBUTIONS` and `runtimes`, without importing them."""
     versions = {"python": platform.python_version()}
     for name in (*DISTRIBUTIONS, *runtimes):
         try:

@@ -1,4 +1,4 @@
-"""A run as one table, finished or not, and the rows of it that a person asks for by name."""
+"""Read a run as one table, finished or not, and select rows by name."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from harness.record.layout import ResultsError, reason
 from harness.record.parquet import to_verdicts
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 
-#: Parts that are read at once; a killed run may have thousands.
+#: Parts that are read concurrently; a killed run may have thousands.
 _THREADS = 4
-#: Parts of which the rows come together.
+#: Parts whose rows are combined into one table.
 _TOGETHER = 64
 
 
 def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, ...] = ()) -> RunInfo:
-    """Make one ``verdicts.parquet`` of a run's parts and mark the run finished.
+    """Combine a run's parts into ``verdicts.parquet`` and mark the run finished.
 
-    To be called once every worker has closed its writer. A run that was killed may be finished later,
-    and one that is finished already is left alone.
+    Call it when every worker has closed its writer. A killed run can be finished later; for a finished one nothing
+    happens.
 
     Raises:
-        ResultsError: a part is damaged, or the directory cannot be written; the parts are kept.
+        ResultsError: A part is damaged, or the directory cannot be written; the parts are kept.
     """
     info = read_run_info(results_dir)
     if info.finished:
@@ -54,7 +54,7 @@ def finish(results_dir: Path, exit_status: int | None = None, notes: tuple[str, 
         unfinished=came.unfinished(planned),
         notes=notes,
     )
-    # Before what tells how far the run came is removed.
+    # Written before the progress files are removed.
     write_run_info(results_dir, info)
     _remove_parts(results_dir)
     return info
@@ -67,17 +67,28 @@ def read(
     encoded: bool = False,
     made: Callable[[pa.Table], pa.Table] = lambda piece: piece,
 ) -> pa.Table:
-    """The rows of a run, whether it is finished, goes on or was killed.
+    """Return the rows of a run, which may be finished, in progress or killed.
 
     Args:
-        where: Keeps only the rows for which it holds: ``pc.field("outcome") == "crash"``.
-        encoded: Whether columns whose words repeat come as dictionaries, for `harness.record.dictionary_encoding`.
-        made: What is kept of each of the `pieces`. A column of long texts that it leaves out is never in
-            memory as a whole.
+        results_dir: The run.
+        columns: The columns to read; None means all.
+        where: Keeps only rows that satisfy it: ``pc.field("outcome") == "crash"``.
+        encoded: Read columns with repeated strings as dictionaries, for `harness.record.dictionary_encoding`.
+        made: Transforms each of the `pieces`. A column of long texts that it drops is never in memory as a whole.
 
     Raises:
-        ResultsError: there is no run, or a file of it is damaged.
+        ResultsError: There is no run, or one of its files is damaged.
     """
+    tables = [made(parquet.schema_of(columns, encoded).empty_table())]
+    chosen = files(results_dir)
+    try:
+        tables += map(made, _pieces(chosen, columns, where, encoded))
+    except ResultsError:
+        if files(results_dir) == chosen:
+            raise
+        # The run was finished or continued in the meantime.
+        return read(results_dir, columns, where, encoded, made)
+    return pa.concat_tables(tables)
     found = [made(parquet.schema_of(columns, encoded).empty_table())]
     chosen = files(results_dir)
     try:
@@ -96,10 +107,10 @@ def pieces(
     where: pc.Expression | None = None,
     encoded: bool = False,
 ) -> Iterator[pa.Table]:
-    """As `read`, in order and some ten thousand rows at a time: so many are in memory at once.
+    """Yield the rows of a run in order, about ten thousand at a time; the arguments are those of `read`.
 
     Raises:
-        ResultsError: as `read`, also where the run is finished meanwhile.
+        ResultsError: As for `read`, and also if the run is finished in the meantime.
     """
     return _pieces(files(results_dir), columns, where, encoded)
 
@@ -112,12 +123,12 @@ def _pieces(
         return
     with ThreadPoolExecutor(_THREADS) as pool:
         for start in range(0, len(chosen), _TOGETHER):
-            some = chosen[start : start + _TOGETHER]
-            yield pa.concat_tables(pool.map(lambda f: parquet.read(f, columns, where, encoded), some))
+            group = chosen[start : start + _TOGETHER]
+            yield pa.concat_tables(pool.map(lambda f: parquet.read(f, columns, where, encoded), group))
 
 
 def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[Verdict]:
-    """The rows of a run as verdicts; one file of it is in memory at a time."""
+    """Yield the rows of a run as verdicts, with one file in memory at a time."""
     for file in files(results_dir):
         try:
             yield from to_verdicts(parquet.read(file, where=where))
@@ -125,58 +136,59 @@ def verdicts(results_dir: Path, where: pc.Expression | None = None) -> Iterator[
             raise parquet.damaged(file, error) from None
 
 
-def words(results_dir: Path, column: str, where: pc.Expression | None = None) -> list[str]:
-    """What a column of text holds, each word once and in order.
+def distinct_values(results_dir: Path, column: str, where: pc.Expression | None = None) -> list[str]:
+    """Return the distinct values of a text column, sorted.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
     return sorted(set(numbered_column(read(results_dir, [column], where, encoded=True)[column])[1].to_pylist()))
 
 
 def resolve_case(results_dir: Path, wanted: str, minimal: Iterable[Minimal] = ()) -> str:
-    """The id of the one case of a run that `wanted` is, or begins.
+    """Return the id of the only case of a run whose id is or begins with `wanted`.
 
     Args:
         results_dir: The run.
-        wanted: The id or its beginning.
-        minimal: Shrunk cases of the run whose ids are meant, too.
+        wanted: The id or a prefix of it.
+        minimal: Shrunk cases of the run, whose ids may be given too.
 
     Raises:
-        ResultsError: no case or several begin so; near ones are named.
+        ResultsError: No case or several match; the message suggests similar ids.
     """
-    recorded = words(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
+    recorded = distinct_values(results_dir, "case_id", pc.starts_with(pc.field("case_id"), wanted)) if wanted else []
     shrunk = {m.minimal_id for m in minimal if wanted and m.minimal_id.startswith(wanted)}
-    found = sorted({*recorded, *shrunk})
-    if wanted in found or len(found) == 1:
-        return wanted if wanted in found else found[0]
-    if found:
-        more = ", …" if len(found) > 3 else ""
+    matches = sorted({*recorded, *shrunk})
+    if wanted in matches or len(matches) == 1:
+        return wanted if wanted in matches else matches[0]
+    if matches:
+        ellipsis = ", …" if len(matches) > 3 else ""
         raise ResultsError(
-            f"{wanted!r} begins {len(found)} cases of {results_dir}: {', '.join(found[:3])}{more}; give more of the id"
+            f"{wanted!r} begins {len(matches)} cases of {results_dir}: {', '.join(matches[:3])}{ellipsis}; "
+            "give more of the id"
         )
-    known = words(results_dir, "case_id")
+    known = distinct_values(results_dir, "case_id")
     near = difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
     hint = f"; near: {', '.join(near)}" if near else ""
     raise ResultsError(f"{results_dir} has no case {wanted!r} among its {len(known)}{hint}")
 
 
 def case(results_dir: Path, wanted: str) -> list[Verdict]:
-    """Every row of one case, given its id or an unambiguous beginning of it."""
+    """Return every row of one case, given its id or an unambiguous prefix of it."""
     return list(verdicts(results_dir, pc.field("case_id") == resolve_case(results_dir, wanted)))
 
 
 def files(results_dir: Path) -> list[Path]:
-    """The files that hold a run's rows.
+    """Return the files that hold a run's rows.
 
     Raises:
-        ResultsError: there is no run.
+        ResultsError: There is no run.
     """
     if not layout.holds_run(results_dir):
         raise ResultsError(f"{results_dir} holds no run; give the directory that holds its {layout.RUN_FILE}")
     finished = results_dir / layout.VERDICTS_FILE
     parts = [] if finished.exists() else layout.part_files(results_dir)
-    # Of a run that is finished meanwhile the parts are removed while they are listed.
+    # Checked again: if the run was finished in the meantime, its parts were being removed while they were listed.
     return [finished] if finished.exists() else parts
 
 
@@ -197,9 +209,9 @@ def _remove_parts(results_dir: Path) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Names to keep, column by column of the record; an empty column keeps everything.
+    """Names to keep for each column of the record; an empty tuple keeps everything.
 
-    Overloads, packets or globs of them, as after ``--op``; names or globs of the others.
+    Overloads may be given as after ``--op``: overloads, packets or globs. For the other columns, names or globs.
     """
 
     overload: tuple[str, ...] = ()
@@ -218,44 +230,46 @@ class Selection:
         where: pc.Expression | None = None,
         encoded: bool = False,
     ) -> pa.Table:
-        """The rows of a run that are selected.
+        """Return the selected rows of a run.
 
         Args:
+            results_dir: The run.
+            columns: The columns to read.
             where: A further condition.
             encoded: As for `read`.
 
         Raises:
-            ResultsError: the run cannot be read, or holds nothing under a name that was asked for; near
-                ones are named.
+            ResultsError: The run cannot be read, or has nothing under one of the names; the message suggests similar
+                ones.
         """
         for name, wanted in vars(self).items():
             if not wanted:
                 continue
-            known = [word for word in words(results_dir, name) if word]
-            chosen = [value for word in wanted for value in _named(results_dir, name, word, known)]
+            known = [value for value in distinct_values(results_dir, name) if value]
+            chosen = [value for pattern in wanted for value in _matching(results_dir, name, pattern, known)]
             condition = pc.field(name).isin(chosen)
             where = condition if where is None else where & condition
         return read(results_dir, columns, where, encoded)
 
 
-def _named(results_dir: Path, column: str, word: str, known: Sequence[str]) -> list[str]:
-    # These are checked where they are typed: that a run has none is an answer.
+def _matching(results_dir: Path, column: str, pattern: str, known: Sequence[str]) -> list[str]:
+    # The command line validates these, so a run without them is a valid answer.
     if column in ("blame", "outcome", "stage"):
-        return [word]
+        return [pattern]
     if column == "overload":
-        dotted = names.normalise(word)
-        found = [
+        dotted = names.normalise(pattern)
+        matches = [
             name
             for name in known
             if fnmatch.fnmatchcase(name, dotted) or fnmatch.fnmatchcase(names.packet(name), dotted)
         ]
         near = names.near_names(dotted, known)
     else:
-        found = [name for name in known if fnmatch.fnmatchcase(name, word)]
-        near = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
-    if found:
-        return found
+        matches = [name for name in known if fnmatch.fnmatchcase(name, pattern)]
+        near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.5)
+    if matches:
+        return matches
     option = "op" if column == "overload" else column
     few = f"; it has {', '.join(known)}" if len(known) <= 12 else ""
     hint = f"; near: {', '.join(near)}" if near else few
-    raise ResultsError(f"{results_dir} has no case of --{option} {word}{hint}")
+    raise ResultsError(f"{results_dir} has no case of --{option} {pattern}{hint}")

@@ -1,4 +1,4 @@
-"""Writing a run as it goes, so that a killed one keeps all rows but those of its last quarter of a second."""
+"""Write a run while it is in progress, so that a killed run loses at most its last quarter of a second."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from harness.record.layout import ResultsError, reason
 from harness.record.parquet import to_table
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 
-#: So many parts are merged into a file, and so many of these files into a larger one.
+#: This many parts are merged into one file, and as many of these into a larger one.
 _MERGED = 16
 
 
 class RunWriter:
     """Writes one worker's rows of a run.
 
-    The first writer of a run creates its directory; those that come with the same run id and another worker's
-    name join it. Every `flush` makes one more part file, complete from the moment that it has its name. Rows
-    are flushed `DELAY` seconds after they come, whatever this process does or waits for then. So that
-    thousands of parts need not be opened by a reader, they are merged as the run goes. Rows that are
-    provisional, since blame is still open, are held: they count as rows of the run until `write` gets the
-    final row of the same case.
+    The first writer creates the run's directory; writers with the same run id and another worker's name join it. Every
+    `flush` adds a part file, which is complete as soon as it has its name. Rows are flushed `DELAY` seconds after they
+    arrive, whatever the process is doing. Parts are merged during the run, so that readers need not open thousands of
+    files. Rows that are provisional because their blame is still open are held: they count as rows of the run until
+    `write` gets the final row of the same case.
     """
 
     #: Seconds.
     DELAY = 0.25
 
     def __init__(self, results_dir: Path, run_info: RunInfo, worker: str = "main") -> None:
-        """Create the run in `results_dir`, or join it there.
+        """Create the run in `results_dir`, or join it.
 
         Args:
-            results_dir: May exist, with anything in it but a run.
-            worker: Names this process's parts; letters, digits, ``_`` and ``-``.
+            results_dir: May exist if it contains no other run.
+            run_info: The run.
+            worker: Prefix of this process's parts: letters, digits, ``_`` and ``-``.
 
         Raises:
-            ResultsError: the directory cannot be written or holds another run or the remains of one.
+            ResultsError: The directory cannot be written, or contains another run or part of one.
         """
         if not re.fullmatch(r"[\w-]+", worker):
             raise ValueError(f"{worker!r} cannot name a file")
@@ -50,12 +50,12 @@ class RunWriter:
         self._worker = worker
         self._rows: list[Verdict] = []
         self._held: dict[CaseKey, Verdict] = {}
-        #: Whether `_held` differs from what the newest pending file has.
+        #: Whether `_held` differs from the newest pending file.
         self._held_changed = False
         self._parts = 0
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
-        #: What went wrong when rows were flushed in the background.
+        #: The error of the last flush in the background.
         self._problem: ResultsError | None = None
         if layout.holds_run(results_dir):
             self._join()
@@ -71,10 +71,10 @@ class RunWriter:
         self.close()
 
     def write(self, verdicts: Iterable[Verdict]) -> None:
-        """Take final rows; each replaces the held row of its case.
+        """Add final rows; each replaces the held row of its case.
 
         Raises:
-            ResultsError: rows that came before could not be written; they are kept.
+            ResultsError: Earlier rows could not be written; they are kept.
         """
         with self._lock:
             for verdict in verdicts:
@@ -83,7 +83,7 @@ class RunWriter:
         self._flush_soon()
 
     def hold(self, verdicts: Iterable[Verdict]) -> None:
-        """Take provisional rows, which stand until `write` gets those that replace them; raises as that."""
+        """Add provisional rows, which count until `write` replaces them; raises as `write` does."""
         with self._lock:
             for verdict in verdicts:
                 self._held[verdict.case_key] = verdict
@@ -91,10 +91,10 @@ class RunWriter:
         self._flush_soon()
 
     def flush(self) -> None:
-        """Write what was kept, in one part, and what is held beside it.
+        """Write all final rows to a new part, and the held ones to a pending file.
 
         Raises:
-            ResultsError: it cannot be written; the rows are kept.
+            ResultsError: They cannot be written; the rows are kept.
         """
         with self._lock:
             self._cancel_timer()
@@ -124,7 +124,7 @@ class RunWriter:
 
     def _write_part(self) -> None:
         number = self._parts + 1
-        # The part is written last: with its name, the pending rows of its number replace the earlier ones.
+        # The part is written last: its appearance makes its pending rows replace the earlier ones.
         if self._held:
             held = layout.pending_file(self._directory, self._worker, number)
             with suppress(OSError):
@@ -145,11 +145,11 @@ class RunWriter:
         progress.note(self._directory, self._worker, "done", [(overload, unit)])
 
     def leave_out(self, units: Iterable[tuple[str, str]]) -> None:
-        """Note planned units, (overload, unit), that the user deselected."""
+        """Note planned units, as pairs of overload and unit, that the user deselected."""
         progress.note(self._directory, self._worker, "left", units)
 
     def close(self) -> None:
-        """Flush; the run is left open for other workers and for `store.finish`. Held rows stay in the run."""
+        """Flush; the run stays open for other workers and for `store.finish`. Held rows stay in the run."""
         self.flush()
 
     def _write_file(self, verdicts: Iterable[Verdict], path: Path) -> None:
@@ -158,7 +158,7 @@ class RunWriter:
             file.write_table(table)
 
     def _merge(self, size: int) -> None:
-        """Put the newest files of `size` parts each in one, beside which they stay, if there are enough."""
+        """Merge the newest files of `size` parts each into one, if there are enough; they are kept."""
         last = self._parts
         if last % (size * _MERGED):
             return
@@ -166,7 +166,7 @@ class RunWriter:
         starts = range(first, last + 1, size)
         sources = [layout.part_file(self._directory, self._worker, n, n + size - 1) for n in starts]
         merged = layout.part_file(self._directory, self._worker, first, last)
-        # Whatever is wrong with a file or the disk, the rows are in the parts, and readers get a message.
+        # Errors do not matter here: the rows are still in the parts, and readers report damage.
         with suppress(ResultsError, OSError):
             merged.parent.mkdir(exist_ok=True)
             parquet.concatenate(sources, merged)
@@ -177,9 +177,9 @@ class RunWriter:
             self._directory.mkdir(parents=True, exist_ok=True)
             parts.mkdir()
         except OSError as error:
-            # Of two sessions that create a run here at once, `mkdir` lets one through.
+            # If two sessions create a run here at the same time, `mkdir` succeeds for one of them.
             if parts.exists():
-                raise layout.refusal(self._directory) from None
+                raise layout.already_exists(self._directory) from None
             raise ResultsError(
                 f"cannot write results to {self._directory}: {reason(error)}; choose another place with --results-dir"
             ) from None
@@ -192,4 +192,4 @@ class RunWriter:
             same = False
         parts = self._directory / layout.PARTS_DIRECTORY
         if not same or not parts.is_dir() or any(parts.glob(f"{self._worker}-?????.parquet")):
-            raise layout.refusal(self._directory)
+            raise layout.already_exists(self._directory)

@@ -7,14 +7,8 @@ import json
 from harness_runs import row_of
 
 from harness.causes.groups import failure_groups
-from harness.causes.priority import (
-    IN_HALF,
-    UNSEEN,
-    Callers,
-    UseWeights,
-    callers_of_failure,
-    model_use,
-)
+from harness.causes.model_use import UseWeights, model_use
+from harness.causes.priority import IN_HALF, UNSEEN, Callers, callers_of_failure
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.generate.case_library import load_cases

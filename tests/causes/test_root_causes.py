@@ -15,7 +15,7 @@ from recorded_rows import row_of
 
 from harness.blame import decide
 from harness.causes.cause import RootCause
-from harness.causes.rules import RULES, CauseFacts, united
+from harness.causes.rules import RULES, CauseFacts, merge_causes
 from harness.compare.diagnosis import FAULTS, PROBLEM_FAULTS, Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
@@ -144,7 +144,7 @@ def facts(fault: str, number: int, place: str = "aten_f", **changes: Any) -> Cau
         "severity": 0,
         "cases": frozenset({number}),
         "structures": frozenset({number}),
-        "with_it": frozenset(),
+        "simultaneous": frozenset(),
         "elements": frozenset(),
     }
     return CauseFacts(cause=cause, **{**plain, **changes})
@@ -161,17 +161,17 @@ UNITED: dict[str, tuple[CauseFacts, CauseFacts]] = {
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_each_rule_unites_what_it_says_and_nothing_else(rule: Any) -> None:
     one, other = UNITED[rule.name]
-    assert sorted(*united([one, other], [rule])) == [0, 1]
+    assert sorted(*merge_causes([one, other], [rule])) == [0, 1]
     elsewhere = replace(other, cause=replace(other.cause, place="elsewhere"))
-    assert len(united([one, elsewhere], [rule])) == 2
+    assert len(merge_causes([one, elsewhere], [rule])) == 2
     # What one case has at the same time is two defects.
-    both = replace(one, with_it=frozenset({1})), replace(other, with_it=frozenset({0}))
-    assert len(united(both, [rule])) == 2
+    both = replace(one, simultaneous=frozenset({1})), replace(other, simultaneous=frozenset({0}))
+    assert len(merge_causes(both, [rule])) == 2
 
 
 def test_the_algorithms_of_a_place_have_defects_of_their_own() -> None:
     found = [facts("values", n, choice=choice, **SHARED) for n, choice in enumerate(("", "mode=floor", "mode=trunc"))]
-    assert len(united(found)) == 3
+    assert len(merge_causes(found)) == 3
 
 
 def test_a_node_that_a_runtime_refuses_in_many_words_is_one_defect() -> None:

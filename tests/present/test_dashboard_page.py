@@ -23,7 +23,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
 from harness.causes.groups import GroupKind, failure_groups
-from harness.causes.priority import model_use, operator_priority
+from harness.causes.model_use import model_use
+from harness.causes.priority import operator_priority
 from harness.compare.verdict import Outcome, is_judged
 from harness.coverage.seen_pairs import Tried, read_tried_pairs
 from harness.gate.case_changes import ChangeKind

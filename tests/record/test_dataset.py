@@ -264,7 +264,7 @@ def test_threads_of_one_process_may_add_to_one_dataset(tmp_path: Path) -> None:
     dataset = Dataset(url("memory", tmp_path))
     runs = [make_run(tmp_path) for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        assert {one.became for one in pool.map(dataset.add, runs)} == {AddResult.ADDED}
+        assert {one.result for one in pool.map(dataset.add, runs)} == {AddResult.ADDED}
     assert len(dataset.contents().runs) == 6
 
 
@@ -286,12 +286,12 @@ def test_the_newest_runs_and_one_of_each_month_are_kept() -> None:
     now = datetime(2026, 11, 21, 12, tzinfo=UTC)
     ages = (0, 1, 2, 5, 8, 15, 22, 40, 41, 80, 400)
     contents = _contents(*ages, now=now)
-    assert contents.kept(2, 0) == {"0", "1"}
-    assert contents.kept(0, 4) == {"0", "22", "80", "400"}
-    assert contents.kept(2, 2) == {"0", "1", "22"}
+    assert contents.ids_to_keep(2, 0) == {"0", "1"}
+    assert contents.ids_to_keep(0, 4) == {"0", "22", "80", "400"}
+    assert contents.ids_to_keep(2, 2) == {"0", "1", "22"}
     # A run that lost a shard does not stand for its month where another one does.
-    assert _contents(*ages, now=now, unfinished=0).kept(1, 1) == {"0", "1"}
-    assert _contents(0, 22, now=now, unfinished=22).kept(1, 2) == {"0", "22"}
+    assert _contents(*ages, now=now, unfinished=0).ids_to_keep(1, 1) == {"0", "1"}
+    assert _contents(0, 22, now=now, unfinished=22).ids_to_keep(1, 2) == {"0", "22"}
 
 
 def test_keeping_deletes_only_when_told_to(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_run_is_fetched_by_the_beginning_of_its_name(tmp_path: Path) -> None:
     assert (out / runs[0].name / layout.VERDICTS_FILE).stat().st_mtime_ns == kept
     ambiguous = cli("fetch", dataset, "2", "--out", out)
     assert ambiguous.exit_code == 2
-    assert "'2' begins 2 runs" in ambiguous.output
+    assert "'2' is a prefix of 2 runs" in ambiguous.output
     assert "has no run '1999'; newest: " in cli("fetch", dataset, "1999", "--out", out).output
 
 

@@ -259,7 +259,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, info: RunInfo, finished: bool, 
 
 def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"case_id": ["a"]}), tmp_path / "verdicts.parquet")
-    with pytest.raises(ResultsError, match="no record of this harness: it has no column run_id"):
+    with pytest.raises(ResultsError, match="not a record of this harness: it has no column run_id"):
         store.read(tmp_path)
     with pytest.raises(ResultsError, match="holds no run"):
         store.read(tmp_path / "absent")

@@ -144,7 +144,7 @@ def test_a_gate_of_cells_does_not_pass_what_is_missing(shards: Path, tmp_path: P
         ({"options": {"examples": 9}}, "--examples 8 and 9"),
         ({"versions": {"onnxruntime": "0.1"}}, "--allow-different-versions"),
         ({"basis": {"harness source": "0"}}, "harness source .* --allow-different-versions"),
-        ({"basis": {"rules": "0"}}, "their --rules say other things"),
+        ({"basis": {"rules": "0"}}, "the contents of their --rules differ"),
         ({"shard": {"index": 1, "count": 4}}, "of 2 shards and of 4"),
         ({"shard": {"index": 2, "count": 4}}, "of 2 shards and of 4"),
         ({"shard": {"index": 1, "count": 2}}, "shard 1/2 is given twice"),

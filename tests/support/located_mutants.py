@@ -118,7 +118,7 @@ def operators_and_converters(seed: int) -> list[tuple[str, str]]:
 def reached_mutations(operator: str, converter: str, seed: int, calls: Sequence[Invocation]) -> list[Mutation]:
     """Mutations of lines that run for some cases of an operator, in an order that the seed gives."""
     own = runner(converter)
-    ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.lines_of(call).executed}
+    ran = {(line.file, line.line) for call in calls[:4] for line, _ in own.trace(call).executed}
     reached = [m for m in mutations(converter) if (str(source_file(m.module)), m.line) in ran]
     random.Random(f"{seed} {operator} {converter}").shuffle(reached)
     return reached

@@ -12,7 +12,7 @@ from harness.record.archive.archive import AddResult, Dataset
 
 def add_to_dataset(dataset: str, run: Path) -> AddResult:
     """Add a run, and say what became of it."""
-    return Dataset(dataset).add(run).became
+    return Dataset(dataset).add(run).result
 
 
 def add_to_corpus(directory: Path, entries: Sequence[CorpusEntry], ready: Barrier) -> None:

@@ -111,7 +111,7 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
 def warn_if_incomplete(run: Path) -> None:
     """Say on stderr, in one line, what a run lacks. An unreadable run is the reader's business."""
     with contextlib.suppress(ResultsError):
-        missing = completeness(run).said
+        missing = completeness(run).summary
         if missing:
             click.echo(f"warning: {run} is incomplete: {missing}", err=True)
 

@@ -38,7 +38,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
     from harness.record.layout import ResultsError
     from harness.record.progress import completeness
 
-    missing = completeness(run).said
+    missing = completeness(run).summary
     if missing:
         # A cell that a baseline lacks can never regress: a hole in it would stay green.
         raise ResultsError(f"{run} is incomplete: {missing}; a baseline of it would lack cases")

@@ -76,7 +76,7 @@ def add(ctx: click.Context, runs: tuple[Path, ...], dataset: str, replace: bool,
             _say(done[-1])
     if as_json:
         print_json({"added": [_addition_data(one) for one in done]})
-    ctx.exit(int(not all(one.became.is_there for one in done)))
+    ctx.exit(int(not all(one.result.is_there for one in done)))
 
 
 @command.command("list", epilog=example("conformance dataset list nightly --last 30") + statuses("0"))
@@ -90,7 +90,7 @@ def list_runs(dataset: str, last: int | None, as_json: bool) -> None:
     converters, backends, versions), damaged, set_aside.
     """
     contents = Dataset(dataset).contents()
-    runs = contents.chosen(last=last)
+    runs = contents.select(last=last)
     if as_json:
         print_json(
             {
@@ -126,7 +126,7 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
         raise click.UsageError("say what to keep: --last N, --monthly N")
     target = Dataset(dataset)
     contents = target.contents()
-    kept = contents.kept(last or 0, monthly or 0)
+    kept = contents.ids_to_keep(last or 0, monthly or 0)
     sides: dict[str, list[ArchivedRun]] = {"kept": [], "removed": []}
     for run in contents.runs:
         sides["kept" if run.info.run_id in kept else "removed"].append(run)
@@ -180,7 +180,7 @@ def fetch(
     contents = source.contents()
     fetched: list[tuple[str, Path]] = []
     damaged = list(contents.damaged)
-    for run in contents.chosen(names, last):
+    for run in contents.select(names, last):
         try:
             fetched.append((run.info.run_id, source.fetch(run, out)))
         except ResultsError as error:
@@ -242,7 +242,7 @@ def _damage_data(bad: DamagedRun, to: str | None) -> dict[str, Any]:
 
 
 def _say(done: Addition) -> None:
-    click.echo(f"{plain(done.run_id)}: {done.became}" + (f": {plain(done.why)}" if done.why else ""))
+    click.echo(f"{plain(done.run_id)}: {done.result}" + (f": {plain(done.why)}" if done.why else ""))
 
 
 def _complaints(contents: ArchiveContents) -> list[str]:
@@ -299,7 +299,7 @@ def _entry_data(run: ArchivedRun) -> dict[str, Any]:
 
 
 def _addition_data(one: Addition) -> dict[str, Any]:
-    return {"run": str(one.run), "run_id": one.run_id, "became": str(one.became), "why": one.why}
+    return {"run": str(one.run), "run_id": one.run_id, "became": str(one.result), "why": one.why}
 
 
 def _aside_data(aside: Quarantined) -> dict[str, Any]:

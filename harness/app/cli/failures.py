@@ -105,7 +105,7 @@ def command(
 
 def _missing(run: Path) -> str:
     """Which verdicts a run lacks, in one line; "" for none."""
-    there = completeness(run).said
+    there = completeness(run).summary
     if not store.read(run, ["outcome"], encoded=True).num_rows:
         return f"it has no verdict{there and '; '}{there}"
     return there

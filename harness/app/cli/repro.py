@@ -219,7 +219,7 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
 def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
     """The script of one call, or its issue."""
     from harness.compare.verdict import Outcome
-    from harness.locate.locate import places_of_case
+    from harness.locate.locate import find_suspects_of_case
     from harness.present.evidence import evidence, fault_in_title
     from harness.reproduce.issue import write_issue, write_report
     from harness.reproduce.script import write_script
@@ -233,7 +233,7 @@ def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) 
         if issue:
             # Looking for the lines exports the case again, as checking the script does.
             where = run, failure.case_id, failure.converter, failure.backend, failure.invocation
-            lines = places_of_case(*where, opset=failure.opset) if check else ()
+            lines = find_suspects_of_case(*where, opset=failure.opset) if check else ()
             report = write_report(failure, check=check, lines=lines)
             return Written(report.script, write_issue(report), report.checked, failure.known)
         script = write_script(failure)

@@ -123,7 +123,7 @@ def _from_record(
     from harness.record.run_info import read_run_info
     from harness.support.recorded import recorded_support
 
-    known = store.words(record, "overload")
+    known = store.distinct_values(record, "overload")
     overloads = operators_matching(asked, known, str(record)) if asked else None
     found = recorded_support(record, converter=converter, backend=backend, dtype=dtype, overloads=overloads)
     shown: Report = support_table(found, route_label(converter, backend) + (f", {dtype}" if dtype else ""))

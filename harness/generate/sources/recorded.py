@@ -63,7 +63,7 @@ def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed
         ResultsError: no such run or case, or the record is damaged.
     """
     # Whole ids in one go: there may be thousands.
-    whole = set(store.words(results_dir, "case_id", pc.field("case_id").isin(wanted))) if wanted else ()
+    whole = set(store.distinct_values(results_dir, "case_id", pc.field("case_id").isin(wanted))) if wanted else ()
     ids = [case if case in whole else store.resolve_case(results_dir, case) for case in wanted]
     where = pc.field("case_id").isin(ids) if ids else None
     rows = store.read(results_dir, ["case_id", "invocation", "exported_invocation"], where)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from harness.causes.rows import with_ordinary
+from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import SPEC, CaseKey, Outcome, Stage, is_judged
 from harness.gate.case_changes import CaseState, EndedCases
 from harness.present.dashboard.runs import SiteRun
@@ -133,7 +133,7 @@ class Words:
         Raises:
             ResultsError: a file of it is damaged, or says what no version of the record says.
         """
-        table = store.read(run.directory, COLUMNS, encoded=True, made=with_ordinary)
+        table = store.read(run.directory, COLUMNS, encoded=True, made=fill_ordinary)
         _check(table, run)
         names = {
             name: column_numbers(table[name], self._names)

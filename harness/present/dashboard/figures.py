@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.causes.priority import EDGE, model_use
-from harness.causes.rows import with_ordinary
+from harness.causes.model_use import model_use
+from harness.causes.priority import EDGE
+from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import Outcome
 from harness.present.dashboard.coded import CodedRun
 from harness.present.dashboard.embed import endless, few
@@ -28,7 +29,7 @@ def read_distributions(built: SiteModel, run: int) -> tuple[list[ErrorDistributi
         ResultsError: the run is damaged.
     """
     columns = (*COLUMNS, "ordinary")
-    rows = store.read(built.runs[run].directory, columns, COMPARED, encoded=True, made=with_ordinary)
+    rows = store.read(built.runs[run].directory, columns, COMPARED, encoded=True, made=fill_ordinary)
     lost = {built.words.operators.words[number] for number in built.lost[run].tolist()}
     every, ordinary = distributions(rows), distributions(rows.filter(rows["ordinary"]))
     return [d for d in every if d.overload not in lost], [d for d in ordinary if d.overload not in lost]

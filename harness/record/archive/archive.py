@@ -1,9 +1,4 @@
-"""A dataset of runs: what it has, and adding, fetching and removing runs.
-
-What a dataset has: its runs, those that cannot be read or that were set aside; and what it takes.
-
-A dataset as its users see it: what runs it has, and adding, fetching and removing them.
-"""
+"""A dataset of runs: list, add, fetch, check and remove them."""
 
 from __future__ import annotations
 
@@ -26,10 +21,12 @@ from harness.record.run_info import RunInfo, read_run_info
 
 @dataclass(frozen=True)
 class ArchivedRun:
-    """A run of a dataset.
+    """A readable run of a dataset.
 
     Attributes:
-        info: Its ``run.json``, which names what it lacks verdicts of, such as the operators of a lost shard.
+        info: Its ``run.json``, which also names missing verdicts, such as the operators of a lost shard.
+        rows: The number of its rows.
+        files: File name → size in bytes.
     """
 
     info: RunInfo
@@ -38,13 +35,13 @@ class ArchivedRun:
 
     @property
     def bytes(self) -> int:
-        """Of all its files."""
+        """The total size of its files."""
         return sum(self.files.values())
 
 
 @dataclass(frozen=True)
 class DamagedRun:
-    """A run that a dataset has and that cannot be read; why, in words."""
+    """A run of a dataset that cannot be read, with the reason."""
 
     run_id: str
     reason: str
@@ -55,7 +52,9 @@ class Quarantined:
     """A run that was set aside.
 
     Attributes:
-        since: When it was set aside; None where that is not known.
+        name: The name of its folder.
+        reason: Why it was set aside.
+        since: When it was set aside; None if unknown.
     """
 
     name: str
@@ -65,27 +64,27 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class ArchiveContents:
-    """What a dataset has: sound runs, oldest first; damaged ones; those that were set aside."""
+    """The contents of a dataset: readable runs, oldest first; damaged runs; and those that were set aside."""
 
     runs: tuple[ArchivedRun, ...]
     damaged: tuple[DamagedRun, ...]
     aside: tuple[Quarantined, ...]
 
-    def chosen(self, names: Sequence[str] = (), last: int | None = None) -> list[ArchivedRun]:
-        """Runs by id, or by an unambiguous beginning of it; the newest `last`; or all. Oldest first.
+    def select(self, names: Sequence[str] = (), last: int | None = None) -> list[ArchivedRun]:
+        """Return runs, oldest first: by id or unambiguous prefix of it, or all; of these the newest `last`.
 
         Raises:
-            ResultsError: a name is none's or several runs'.
+            ResultsError: A name matches no run or several.
         """
-        found = [self._named(name) for name in names] if names else list(self.runs)
-        found.sort(key=age)
-        return found if last is None else found[-last:]
+        selected = [self._named(name) for name in names] if names else list(self.runs)
+        selected.sort(key=age)
+        return selected if last is None else selected[-last:]
 
-    def kept(self, last: int, months: int) -> set[str]:
-        """Ids of the newest `last` runs and of the newest one of each of the last `months` that have a run.
+    def ids_to_keep(self, last: int, months: int) -> set[str]:
+        """Return the ids of the newest `last` runs and of the newest run of each of the last `months` that have one.
 
-        The newest run of all is always among them: without it there is nothing to compare the next one with.
-        A run whose verdicts are not all there stands for a month only where no other does.
+        The newest run is always included, since the next one is compared with it. An incomplete run represents a month
+        only if no complete one does.
         """
         newest_first = [run.info for run in reversed(self.runs)]
         best: dict[str, str] = {}
@@ -96,11 +95,12 @@ class ArchiveContents:
 
     def _named(self, name: str) -> ArchivedRun:
         exact = [run for run in self.runs if run.info.run_id == name]
-        found = exact or [run for run in self.runs if name and run.info.run_id.startswith(name)]
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise ResultsError(f"{name!r} begins {len(found)} runs: {', '.join(run.info.run_id for run in found[:3])}")
+        matches = exact or [run for run in self.runs if name and run.info.run_id.startswith(name)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            ids = ", ".join(run.info.run_id for run in matches[:3])
+            raise ResultsError(f"{name!r} is a prefix of {len(matches)} runs: {ids}")
         for bad in self.damaged:
             if bad.run_id == name:
                 raise ResultsError(f"run {name} is damaged ({bad.reason})")
@@ -109,12 +109,12 @@ class ArchiveContents:
 
 
 def age(entry: ArchivedRun) -> tuple[str, str]:
-    """Puts runs in order, oldest first."""
+    """The sort key that orders runs by age, oldest first."""
     return entry.info.started, entry.info.run_id
 
 
-def why_invalid(run: Path) -> str | None:
-    """Why the run in a local directory is to be set aside; None for a sound one. Reads all of it."""
+def find_defect(run: Path) -> str | None:
+    """Return why the run in a local directory must be set aside; None if it is sound. Reads all of it."""
     try:
         info = read_run_info(run)
         if not re.fullmatch(r"[\w.-]+", info.run_id):
@@ -127,7 +127,7 @@ def why_invalid(run: Path) -> str | None:
         verdicts = run / layout.VERDICTS_FILE
         if info.finished is None or not verdicts.exists():
             return "it did not finish: it was killed or is still running"
-        # Reading every row compares every checksum.
+        # Reading every row verifies every checksum.
         if not sum(table.num_rows for table in parquet.tables([verdicts])):
             return "it holds no case"
         read_flaky(run)
@@ -138,7 +138,7 @@ def why_invalid(run: Path) -> str | None:
 
 
 def is_time(text: str) -> bool:
-    """Whether runs can be put in order by it: ISO 8601 with a time zone."""
+    """Whether `text` is a time that runs can be ordered by: ISO 8601 with a time zone."""
     try:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
@@ -149,15 +149,15 @@ PARTITION = "run_id="
 SET_ASIDE = "set-aside"
 REASON_FILE = "reason.json"
 
-#: Two files of one size whose last bytes are these are taken for the same: a Parquet file ends with the
-#: place, size and statistics of everything in it.
+#: Two files of the same size are considered equal if they agree in this many final bytes: a Parquet file ends with the
+#: position, size and statistics of all of its data.
 _TAIL = 65_536
-#: Runs that are looked at at once: most of the time goes by waiting for a remote file system.
+#: Number of runs that are read concurrently; most of the time is spent waiting for a remote file system.
 _THREADS = 16
 
 
 class AddResult(StrEnum):
-    """What became of a run that was to be added."""
+    """The result of adding a run."""
 
     ADDED = "added"
     UPDATED = "updated"
@@ -167,45 +167,45 @@ class AddResult(StrEnum):
 
     @property
     def is_there(self) -> bool:
-        """Whether the dataset has the run now."""
+        """Whether the dataset now has the run."""
         return self not in (AddResult.SET_ASIDE, AddResult.REFUSED)
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What became of one run.
+    """The result of adding one run.
 
     Attributes:
-        run_id: Its id; the directory's name where that cannot be read.
-        why: Why it is not there, in words; "" where it is.
+        run: The local directory.
+        run_id: The run's id, or the directory's name if the id cannot be read.
+        result: What was done.
+        why: Why the dataset does not have it; "" if it does.
     """
 
     run: Path
     run_id: str
-    became: AddResult
+    result: AddResult
     why: str = ""
 
 
 class Dataset:
-    """Runs in one place.
-
-    Several processes may add to it, read it and remove from it at the same time.
+    """Runs in one place, which several processes may change and read at the same time.
 
     Args:
-        url: A local path or any URL of fsspec; need not exist until it is read.
+        url: A local path or any URL of fsspec; it need not exist until it is read.
 
     Raises:
-        ResultsError: see `Location`; all methods raise it if the file system refuses.
+        ResultsError: As for `Location`. All methods raise it if the file system refuses.
     """
 
     def __init__(self, url: str | Path) -> None:
         self.place = Location(url)
 
     def contents(self) -> ArchiveContents:
-        """What is there. A run that cannot be read is reported as damaged and hinders no other.
+        """Return the contents; a run that cannot be read is reported as damaged and does not affect the others.
 
         Raises:
-            ResultsError: there is no dataset.
+            ResultsError: The dataset does not exist.
         """
         if not self.place.exists():
             raise ResultsError(
@@ -217,30 +217,30 @@ class Dataset:
             top, _, rest = name.partition("/")
             if top.startswith(PARTITION) and rest:
                 partitions.setdefault(top.removeprefix(PARTITION), {})[rest] = size
-        # Without its rows a run is being added, or being removed.
-        there = {run_id: has for run_id, has in partitions.items() if layout.VERDICTS_FILE in has}
+        # A partition without rows is being added or removed.
+        present = {run_id: has for run_id, has in partitions.items() if layout.VERDICTS_FILE in has}
         with ThreadPoolExecutor(_THREADS) as pool:
-            found = list(pool.map(self._entry, there.keys(), there.values()))
+            entries = list(pool.map(self._entry, present.keys(), present.values()))
         return ArchiveContents(
-            runs=tuple(sorted((run for run in found if isinstance(run, ArchivedRun)), key=age)),
-            damaged=tuple(run for run in found if isinstance(run, DamagedRun)),
+            runs=tuple(sorted((run for run in entries if isinstance(run, ArchivedRun)), key=age)),
+            damaged=tuple(run for run in entries if isinstance(run, DamagedRun)),
             aside=tuple(self._aside(list(files))),
         )
 
     def add(self, run: Path, *, replace: bool = False) -> Addition:
-        """Put a run into the dataset, or set it aside where it is partial or damaged.
+        """Add a run to the dataset, or set it aside if it is incomplete or damaged.
 
-        A run that is there already is left alone, but for files that were added to it since, such as
-        shrunk cases.
+        If the dataset has the run already, only files that were added since, such as shrunk cases, are updated.
 
         Args:
-            replace: Put it in place of a run with the same id and other rows.
+            run: The local directory.
+            replace: Replace a run that has the same id but other rows.
 
         Raises:
-            ResultsError: the directory holds nothing of a run.
+            ResultsError: The directory holds no run.
         """
         require_run(run)
-        why = why_invalid(run)
+        why = find_defect(run)
         if why is not None:
             return self._put_aside(run, why)
         run_id = read_run_info(run).run_id
@@ -259,7 +259,7 @@ class Dataset:
             changed = True
         if not same:
             self.place.upload(run / layout.VERDICTS_FILE, rows)
-        # What was set aside was the same run before it finished.
+        # It may have been set aside before it finished.
         aside = f"{SET_ASIDE}/{run_id}"
         self.place.remove(list(self.place.files(aside)), aside)
         if rows not in there:
@@ -267,10 +267,10 @@ class Dataset:
         return Addition(run, run_id, AddResult.UPDATED if changed or not same else AddResult.UNCHANGED)
 
     def fetch(self, entry: ArchivedRun, out: Path) -> Path:
-        """A copy of a run in the local directory ``out/RUN_ID``, checked; one that is there is kept.
+        """Copy a run to the local directory ``out/RUN_ID`` and check it; an existing copy is kept.
 
         Raises:
-            ResultsError: the run is damaged, or cannot be written.
+            ResultsError: The run is damaged or cannot be written.
         """
         run_id = entry.info.run_id
         target = out / run_id
@@ -293,7 +293,7 @@ class Dataset:
         return target
 
     def remove(self, entry: ArchivedRun) -> None:
-        """Remove a run: its rows first, so that half of it is never found."""
+        """Remove a run, its rows first, so that no reader sees half of it."""
         partition = f"{PARTITION}{entry.info.run_id}"
         names = sorted(entry.files, key=lambda name: name != layout.VERDICTS_FILE)
         self.place.remove([f"{partition}/{name}" for name in names], partition)
@@ -301,13 +301,13 @@ class Dataset:
     def set_aside(self, damaged: DamagedRun) -> str | None:
         """Move a run that cannot be read out of the way.
 
-        All of it is read first: that a file system does not answer is not damage.
+        All of it is read first, since an unreachable file system does not count as damage.
 
         Returns:
-            Where it is now; None where it is sound after all.
+            Its new location; None if it proves sound.
         """
         partition, aside = f"{PARTITION}{damaged.run_id}", f"{SET_ASIDE}/{damaged.run_id}"
-        why = self._wrong(damaged.run_id)
+        why = self._find_defect(damaged.run_id)
         if why is None:
             return None
         names = sorted(self.place.files(partition), key=lambda name: not name.endswith(layout.VERDICTS_FILE))
@@ -318,32 +318,32 @@ class Dataset:
         return self.place.named(aside)
 
     def check(self) -> list[DamagedRun]:
-        """Read every run wholly; those that are damaged."""
+        """Read every run completely and return the damaged ones."""
         contents = self.contents()
-        found = {bad.run_id: bad for bad in contents.damaged}
+        damaged = {bad.run_id: bad for bad in contents.damaged}
         for entry in contents.runs:
-            why = self._wrong(entry.info.run_id)
+            why = self._find_defect(entry.info.run_id)
             if why is not None:
-                found[entry.info.run_id] = DamagedRun(entry.info.run_id, why)
-        return list(found.values())
+                damaged[entry.info.run_id] = DamagedRun(entry.info.run_id, why)
+        return list(damaged.values())
 
-    def _wrong(self, run_id: str) -> str | None:
-        """What is wrong with a run, of which all is read; None for a sound one."""
+    def _find_defect(self, run_id: str) -> str | None:
+        """Read all of a run and return what is wrong with it; None if it is sound."""
         partition = f"{PARTITION}{run_id}/"
         names = [name.removeprefix(partition) for name in self.place.files(partition.rstrip("/"))]
         with tempfile.TemporaryDirectory() as temporary:
             return self._downloaded(run_id, names, Path(temporary) / run_id)
 
     def _downloaded(self, run_id: str, names: Sequence[str], directory: Path) -> str | None:
-        """Copy a run's files; what is wrong with them."""
+        """Copy a run's files and return what is wrong with them; None if nothing is."""
         for name in names:
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             self.place.download(f"{PARTITION}{run_id}/{name}", directory / name)
-        why = why_invalid(directory)
+        why = find_defect(directory)
         if why is not None:
             return why.replace(f"{directory}/", "")
-        found = read_run_info(directory).run_id
-        return f"{layout.RUN_FILE} is of the run {found}" if found != run_id else None
+        actual_id = read_run_info(directory).run_id
+        return f"{layout.RUN_FILE} is of the run {actual_id}" if actual_id != run_id else None
 
     def _entry(self, run_id: str, files: dict[str, int]) -> ArchivedRun | DamagedRun:
         partition = f"{PARTITION}{run_id}"
@@ -359,20 +359,20 @@ class Dataset:
             return DamagedRun(run_id, f"its `started` is not a time: {info.started}")
         try:
             with self.place.open(f"{partition}/{layout.VERDICTS_FILE}") as file:
-                rows = parquet.rows_of(file)
+                rows = parquet.count_rows(file)
         except (ValueError, OSError, ResultsError) as error:
             return DamagedRun(run_id, f"{layout.VERDICTS_FILE}: {reason(error)}")
         return ArchivedRun(info, rows, files)
 
     def _aside(self, files: Sequence[str]) -> list[Quarantined]:
-        found = []
+        quarantined = []
         for name in sorted({name.split("/")[1] for name in files if name.startswith(f"{SET_ASIDE}/")}):
             try:
-                said = json.loads(self.place.read(f"{SET_ASIDE}/{name}/{REASON_FILE}"))
-                found.append(Quarantined(name, str(said["reason"]), datetime.fromisoformat(said["since"])))
+                entry = json.loads(self.place.read(f"{SET_ASIDE}/{name}/{REASON_FILE}"))
+                quarantined.append(Quarantined(name, str(entry["reason"]), datetime.fromisoformat(entry["since"])))
             except (ValueError, KeyError, TypeError, ResultsError):
-                found.append(Quarantined(name, f"no {REASON_FILE} says why", None))
-        return found
+                quarantined.append(Quarantined(name, f"no {REASON_FILE} says why", None))
+        return quarantined
 
     def _same(self, file: Path, name: str, size: int) -> bool:
         if file.stat().st_size != size:
@@ -384,7 +384,7 @@ class Dataset:
     def _readable(self, name: str) -> bool:
         try:
             with self.place.open(name) as file:
-                parquet.rows_of(file)
+                parquet.count_rows(file)
         except (ValueError, OSError, ResultsError):
             return False
         return True
@@ -403,13 +403,13 @@ class Dataset:
 
 
 def require_run(run: Path) -> None:
-    """Raise a `ResultsError` for a local directory that holds nothing of a run."""
+    """Raise a `ResultsError` if a local directory holds no run, not even a part of one."""
     if not layout.holds_run(run):
         raise ResultsError(f"{run} holds no run; give the directory that holds its {layout.RUN_FILE}")
 
 
 def _files(run: Path) -> list[Path]:
-    """All that belongs to a run; not what a writer left that was killed, nor parts of a finished one."""
+    """Return a run's files, without those that a killed writer left and without parts of a finished run."""
     return sorted(
         file
         for file in run.rglob("*")

@@ -1,4 +1,4 @@
-"""A directory on any file system that fsspec knows, with whole files as the unit."""
+"""A directory on any file system that fsspec supports, accessed one whole file at a time."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import fsspec
 
 from harness.record.layout import ResultsError, reason
 
-#: Where uploads go on until they are moved to their place.
+#: Where uploads are stored until they are complete.
 ADDING = "adding"
 
 
 class Location:
-    """A directory by its path or URL; names of files are relative to it, with ``/``.
+    """A directory given by path or URL; file names are relative to it and use ``/``.
 
     Args:
-        url: A local path, or ``s3://bucket/path``, ``gs://…``, ``memory://…``. What a file system needs,
-            such as credentials, is fsspec's: its configuration files and environment variables.
+        url: A local path, or ``s3://bucket/path``, ``gs://…``, ``memory://…``. fsspec's configuration files and
+            environment variables provide what the file system needs, such as credentials.
 
     Raises:
-        ResultsError: the URL names a protocol that fsspec does not know, or whose package is missing.
-            Every method raises it where the file system refuses.
+        ResultsError: fsspec does not know the URL's protocol, or its package is missing. Every method raises it if the
+            file system refuses.
     """
 
     def __init__(self, url: str | Path) -> None:
@@ -38,17 +38,17 @@ class Location:
         self._root = str(root).rstrip("/")
 
     def named(self, name: str) -> str:
-        """The path or URL of a file, for people."""
+        """Return the path or URL of a file, for messages."""
         return f"{self.url}/{name}"
 
     def exists(self) -> bool:
-        """Whether anything is here."""
+        """Whether the directory exists."""
         with self._doing("look for"):
             self._fs.invalidate_cache()
             return bool(self._fs.exists(self._root))
 
     def files(self, below: str = "") -> dict[str, int]:
-        """Names of all files below `below`, however deep, and their sizes in bytes."""
+        """Return all files below `below`, at any depth, with their sizes in bytes."""
         top = self._path(below) if below else self._root
         with self._doing("list", below):
             self._fs.invalidate_cache()
@@ -56,7 +56,7 @@ class Location:
         return {path[len(self._root) :].lstrip("/"): int(entry["size"] or 0) for path, entry in sorted(found.items())}
 
     def read(self, name: str, last: int | None = None) -> bytes:
-        """A file's content; only its `last` bytes, if that is given."""
+        """Return the content of a file, or its `last` bytes."""
         with self._doing("read", name):
             content = (
                 self._fs.cat_file(self._path(name)) if last is None else self._fs.tail(self._path(name), size=last)
@@ -65,19 +65,19 @@ class Location:
 
     @contextmanager
     def open(self, name: str) -> Iterator[Any]:
-        """A file to read at any position; what reads it may raise errors of its own."""
+        """Open a file for reading at any position; the reader's own errors are not translated."""
         with self._doing("read", name):
             file = self._fs.open(self._path(name), "rb")
         with file:
             yield file
 
     def download(self, name: str, path: Path) -> None:
-        """Copy a file to a local `path` whose directory exists."""
+        """Copy a file to a local `path`, whose directory must exist."""
         with self._doing("read", name):
             self._fs.get_file(self._path(name), str(path))
 
     def upload(self, path: Path, name: str) -> None:
-        """Put a local file in the place of `name`, which never holds a part of it."""
+        """Copy a local file to `name`; readers never see an incomplete file."""
         token = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
         temporary = self._path(f"{ADDING}/{token}")
         with self._doing("write", name):
@@ -92,22 +92,23 @@ class Location:
                         self._fs.rm_file(temporary)
 
     def write(self, text: str, name: str) -> None:
-        """Write a small file."""
+        """Write a small text file."""
         with self._doing("write", name):
             self._make_parent(self._path(name))
             self._fs.pipe_file(self._path(name), text.encode())
 
     def move(self, name: str, to: str) -> None:
-        """Give a file another name."""
+        """Rename a file."""
         with self._doing("move", name):
             self._make_parent(self._path(to))
             self._fs.mv(self._path(name), self._path(to))
 
     def remove(self, names: list[str], directory: str = "") -> None:
-        """Remove files in this order; what is gone is not an error.
+        """Remove files in this order; missing ones are ignored.
 
         Args:
-            directory: Removed too if this leaves it empty, with all below it that is.
+            names: The files.
+            directory: Also removed if it is empty afterwards, with its empty subdirectories.
         """
         for name in names:
             with self._doing("remove", name), suppress(FileNotFoundError):
@@ -115,7 +116,7 @@ class Location:
         parents = {str(parent) for name in names for parent in PurePosixPath(name).parents[:-1]}
         for parent in sorted(parents, reverse=True):
             if directory and f"{parent}/".startswith(f"{directory}/"):
-                # Object stores have no directories to remove.
+                # Object stores have no directories.
                 with suppress(Exception):
                     self._fs.rmdir(self._path(parent))
 
@@ -131,7 +132,7 @@ class Location:
             yield
         except ResultsError:
             raise
-        # Every file system has exceptions of its own.
+        # The exceptions depend on the file system.
         except Exception as error:
             where = self.named(name) if name else self.url
             raise ResultsError(f"cannot {what} {where}: {reason(error)}") from None

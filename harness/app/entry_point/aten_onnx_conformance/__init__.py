@@ -67,7 +67,7 @@ def _refuse_used(args: list[str], options: argparse.Namespace) -> None:
     if given.results_dir and given.coverage is None and given.generator_report is None:
         layout = importlib.import_module("harness.record.layout")
         if layout.holds_run(Path(given.results_dir)):
-            raise pytest.UsageError(str(layout.refusal(Path(given.results_dir))))
+            raise pytest.UsageError(str(layout.already_exists(Path(given.results_dir))))
 
 
 def _will_run(options: argparse.Namespace) -> bool:
