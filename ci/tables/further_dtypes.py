@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from harness.core.dtypes import ALL, WIDE_UNSIGNED
 from harness.core.overloads import match
 from harness.coverage.asker import Asker
+from harness.coverage.dtype_points import named
 from harness.coverage.exceptions import excuses
-from harness.coverage.points import named
 from harness.coverage.survey import ACCEPTED, survey
 from harness.generate.case_library import FURTHER_DTYPES, declared_cases
 from harness.generate.cases_home import cases_directory

@@ -1,5 +1,4 @@
-"""A run on a cluster: its operators are cut into micro-shards, and an engine carries these to nodes.
+"""Run on a cluster: the operators are divided into micro-shards, and an engine runs these on nodes.
 
-`on_ray.py` is the engine and alone imports it. What is decided, and when, is in `micro_shards.py` and
-`schedule.py`, which know neither of processes nor of clocks.
+Only `on_ray.py`, the engine, imports Ray. `schedule.py` makes all decisions, without processes or clocks.
 """

@@ -1,4 +1,4 @@
-"""What a user says of a run on a cluster, apart from what `pytest harness` is to do there."""
+"""The options of a run on a cluster, in addition to those of `pytest harness`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from harness.plan.options import UsageProblem
 from harness.record import layout
 from harness.run.backend import BACKENDS
 
-#: Options of pytest and of the harness that mean something else, or nothing, on many machines.
+#: Options of pytest and of the harness that do not work on several machines, with the reason.
 _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("-n", "--numprocesses", "--dist", "--tx"), "the cluster decides how much runs at once"),
     **dict.fromkeys(("--shard", "--shard-parts"), "a run on a cluster makes shards of its own"),
@@ -26,7 +26,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("--co", "--collect-only", "--coverage", "--generator-report"), "leave out --on"),
     "--update-baseline": "make the baseline of the finished run: conformance baseline",
 }
-#: Environment variables that runtimes read; shards get them as the driver has them.
+#: Prefixes of environment variables that runtimes read; shards get the driver's values.
 _VARIABLES = (
     "OMP_",
     "MKL_",
@@ -41,7 +41,7 @@ _VARIABLES = (
 )
 
 
-#: Sources of a run on several machines: what all of them have.
+#: The default sources of a run on several machines: those that every node has.
 _SOURCES = ("use:common", "generated")
 
 
@@ -51,16 +51,16 @@ def _is_this_machine(on: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """Of `conformance run --on`.
+    """The options of `conformance run --on`.
 
     Attributes:
         on: ``ray``, or the address of a Ray cluster: ``ray://HOST:PORT``.
-        place: Where nodes write and the run is kept; None for the results directory.
-        name: Of the run; the same name goes on with it.
+        dataset: The dataset that nodes write to and that keeps the run; None means the results directory.
+        name: The name of the run; the same name resumes it.
         results_dir: Where the merged run is written.
-        shard_seconds: Of work in the smallest shard.
-        arguments: The rest: of `pytest harness`.
-        left_out: Cases of `pytest harness` that the run leaves out, for people; "" for none.
+        shard_seconds: Seconds of work in the smallest shard.
+        arguments: The arguments of `pytest harness`.
+        left_out: Cases of `pytest harness` that the run omits, for people; "" if there are none.
     """
 
     on: str
@@ -73,33 +73,33 @@ class ClusterOptions:
 
     @property
     def starts_cluster(self) -> bool:
-        """Whether the cluster is one of this machine alone, for this run."""
+        """Whether the cluster is started on this machine for this run."""
         return _is_this_machine(self.on)
 
     @property
     def resources(self) -> dict[str, float]:
-        """What a shard takes of a node in addition to a CPU: all that any of its backends needs."""
+        """What a shard needs of a node in addition to a CPU: the maximum over its backends."""
         parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
         parser.add_argument("--backend", action="append", default=[])
-        found: dict[str, float] = {}
+        needs: dict[str, float] = {}
         for name in parser.parse_known_args(list(self.arguments))[0].backend:
-            # A node may know a backend that this machine does not.
+            # A backend may be known to the nodes only.
             with suppress(UnknownName):
                 for need, amount in BACKENDS.find(name)[0].resources.items():
-                    found[need] = max(amount, found.get(need, 0.0))
-        return found
+                    needs[need] = max(amount, needs.get(need, 0.0))
+        return needs
 
     @property
     def place(self) -> str:
-        """Where nodes write while the run goes on."""
+        """The directory or URL that nodes write to during the run."""
         return self.dataset or str(self.results_dir.absolute())
 
 
 def parse(arguments: Sequence[str]) -> ClusterOptions:
-    """Read the command line.
+    """Parse the command line.
 
     Raises:
-        UsageProblem: something in it does not go with a cluster.
+        UsageProblem: An option does not work on a cluster.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False, exit_on_error=False)
     parser.add_argument("--on")
@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str]) -> ClusterOptions:
     parser.add_argument("--results-dir", type=Path)
     parser.add_argument("--shard-seconds", type=float, default=SMALLEST)
     try:
-        given, rest = parser.parse_known_args(_own(arguments))
+        given, rest = parser.parse_known_args(_without_separator(arguments))
     except argparse.ArgumentError as error:
         raise UsageProblem(str(error)) from None
     if given.on != "ray" and not given.on.startswith("ray://"):
@@ -126,7 +126,7 @@ def parse(arguments: Sequence[str]) -> ClusterOptions:
         raise UsageProblem(f"--run {name}: a name has letters, digits, '-', '_' and '.'")
     if given.on != "ray" and not given.dataset:
         raise UsageProblem("--on ray://… needs --dataset, a URL or a directory that all nodes can write")
-    # What a corpus remembers is one machine's, and shards are to run the same wherever they are.
+    # A corpus belongs to one machine, and shards must run alike everywhere.
     names_sources = {"--source", "--replay"} & {word.partition("=")[0] for word in rest}
     left_out = ""
     if not names_sources and not _is_this_machine(given.on):
@@ -146,10 +146,10 @@ def parse(arguments: Sequence[str]) -> ClusterOptions:
 
 
 def variables() -> dict[str, str]:
-    """The environment variables of this process that shards are to have."""
+    """Return the environment variables of this process that shards get."""
     return {name: value for name, value in os.environ.items() if name.startswith(_VARIABLES)}
 
 
-def _own(arguments: Sequence[str]) -> list[str]:
-    """Without the dashes that only end the options of `conformance`."""
+def _without_separator(arguments: Sequence[str]) -> list[str]:
+    """Remove the ``--`` that ends the options of `conformance`."""
     return [word for word in arguments if word != "--"]

@@ -1,4 +1,4 @@
-"""What a person sees of a run on a cluster while it goes on."""
+"""The progress of a run on a cluster, as text."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from harness.cluster.schedule import Attempt, AttemptReport, Counts, Schedule
 from harness.core.text import count
 from harness.present.session_lines import duration
 
-#: Seconds between lines, where one can be rewritten and where it cannot.
+#: Seconds between updates, on a terminal and elsewhere.
 _LIVE, _QUIET = 1.0, 15.0
 
 
 class ClusterProgress:
-    """A line on `stream` of how far the run is, and a line for each thing that went wrong."""
+    """Writes a progress line to `stream`, and a line for each thing that goes wrong."""
 
     def __init__(
         self, schedule: Schedule, shards: int, stream: IO[str] = sys.stdout, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Begin to count.
+        """Start counting.
 
         Args:
-            shards: Of the whole run, those included that were recorded before.
+            schedule: The state of the run.
+            shards: Number of shards of the whole run, including those that were recorded earlier.
+            stream: Where lines are written.
+            clock: Returns seconds.
         """
         self._schedule = schedule
         self._shards = shards
@@ -36,21 +39,21 @@ class ClusterProgress:
         self._shown = float("-inf")
         self._live = stream.isatty()
 
-    def show(self, nodes: int, slots: int, told: Callable[[], Mapping[Attempt, Counts]]) -> None:
-        """Say how far the run is, if the last time is long enough ago."""
+    def show(self, nodes: int, slots: int, running: Callable[[], Mapping[Attempt, Counts]]) -> None:
+        """Write the progress if it is due; `running` returns the counts of running attempts."""
         if self._clock() - self._shown < (_LIVE if self._live else _QUIET):
             return
         self._shown = self._clock()
-        self._write(self.line(nodes, slots, told()), end="" if self._live else "\n")
+        self._write(self.line(nodes, slots, running()), end="" if self._live else "\n")
 
-    def line(self, nodes: int, slots: int, told: Mapping[Attempt, Counts] = MappingProxyType({})) -> str:
-        """``1,234 cases, 58.2/s, 12/180 shards, 3 nodes, 4 failures, 1 lost, 2:31 left``.
+    def line(self, nodes: int, slots: int, running: Mapping[Attempt, Counts] = MappingProxyType({})) -> str:
+        """Return ``1,234 cases, 58.2/s, 12/180 shards, 3 nodes, 4 failures, 1 lost, 2:31 left``.
 
-        `told` has what attempts that run told of by now.
+        `running` has the latest counts of running attempts.
         """
         schedule = self._schedule
         reports = list(schedule.done.values())
-        counted: list[AttemptReport | Counts] = [*reports, *told.values()]
+        counted: list[AttemptReport | Counts] = [*reports, *running.values()]
         cases, failures = sum(c.cases for c in counted), sum(c.failures for c in counted)
         now = self._clock()
         elapsed = now - self._began
@@ -68,7 +71,7 @@ class ClusterProgress:
         )
 
     def tell(self, text: str) -> None:
-        """Say something on a line of its own."""
+        """Write a line of its own."""
         self._write(text, end="\n")
 
     def _write(self, text: str, end: str) -> None:

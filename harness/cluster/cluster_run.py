@@ -1,9 +1,9 @@
-"""`conformance run --on`: a run whose shards an engine carries to nodes, and which is one run in the end.
+"""`conformance run --on`: distribute the shards of a run over nodes and merge them into one run.
 
 1. Ask this machine or a node what the run consists of, and check that all nodes have the same versions.
-2. Cut the units into shards and write the plan to the place that all nodes reach.
-3. Start shards where there is room, and run again what is lost, until nothing is left (`drive`).
-4. Merge the recorded shards into one run, and show it.
+2. Divide the units into shards and write the plan to a place that all nodes can access.
+3. Start shards while there is room, and rerun those that are lost, until nothing is left (`drive`).
+4. Merge the recorded shards into one run, and show its summary.
 """
 
 from __future__ import annotations
@@ -51,63 +51,63 @@ if TYPE_CHECKING:
     from harness.cluster.on_ray import RayEngine
 
 
-#: Seconds between two looks at the nodes.
+#: Seconds between two checks of the nodes.
 _LOOK = 1.0
 
 
 class Engine(Protocol):
-    """What carries attempts to nodes."""
+    """Runs attempts on nodes."""
 
     def nodes(self) -> Mapping[str, str]:
-        """Id → address of the nodes that can run a shard."""
+        """Return the nodes that can run a shard: id → address."""
 
     def slots(self) -> int:
-        """How many attempts run at once."""
+        """Return how many attempts can run concurrently."""
 
     def start(self, attempt: Attempt) -> None:
-        """Begin an attempt."""
+        """Start an attempt."""
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
-        """The attempts that have ended; waits for the first at most so long."""
+        """Return the attempts that have ended, waiting at most `seconds` for the first one."""
 
-    def told(self) -> Mapping[Attempt, Counts]:
-        """What attempts that run told of last."""
+    def progress(self) -> Mapping[Attempt, Counts]:
+        """Return the latest counts of running attempts."""
 
     def stop(self, attempt: Attempt) -> None:
-        """End an attempt; nothing more is heard of it."""
+        """Abort an attempt, without a report."""
 
 
 def drive(
     schedule: Schedule, engine: Engine, progress: ClusterProgress, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Start, wait for and stop attempts until nothing is left to do; `clock` gives seconds."""
+    """Start, await and stop attempts until nothing is left to do; `clock` returns seconds."""
     while not schedule.over:
         for attempt in schedule.next(engine.slots(), clock()):
             engine.start(attempt)
         for attempt, report in engine.wait(_LOOK):
             schedule.ended(attempt, report, clock())
-            if report.fate is not AttemptOutcome.DONE:
+            if report.outcome is not AttemptOutcome.DONE:
                 what = "is given up" if attempt.shard in schedule.missing else "is run again"
-                progress.tell(f"shard {attempt.shard} {report.fate}: {report.said}; it {what}")
-        why = schedule.no_node_is_left(engine.nodes())
+                progress.tell(f"shard {attempt.shard} {report.outcome}: {report.message}; it {what}")
+        why = schedule.why_no_node_fits(engine.nodes())
         for attempt in schedule.give_up(why) if why else ():
             engine.stop(attempt)
-        progress.show(len(engine.nodes()), engine.slots(), engine.told)
+        progress.show(len(engine.nodes()), engine.slots(), engine.progress)
 
 
-#: Exit statuses, as pytest has them.
+#: Exit statuses of pytest.
 _FINE, _FAILURES, _INTERRUPTED = 0, 1, 2
 
 
 def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Path]:
-    """Carry out `conformance run --on`.
+    """Execute `conformance run --on`.
 
     Returns:
-        The exit status, and where the run is.
+        The exit status, and the directory of the run.
 
     Raises:
-        UsageProblem: the options are invalid for a cluster.
-        ResultsError: a place cannot be written or read.
+        UsageProblem: The options are invalid for a cluster.
+        ResultsError: A directory or URL cannot be written or read.
     """
     given = cluster_options.parse(arguments)
     staged = StagedRun(given.place, given.name)
@@ -123,29 +123,29 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
         if error.name != "ray":
             raise
         raise UsageProblem("--on ray needs Ray: pip install '.[ray]'") from None
-    # What a CI or a cluster sends to a job that is cancelled.
+    # CI systems and clusters send SIGTERM to a job that is cancelled.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     if given.left_out:
         console.print(f"left out: {given.left_out}", soft_wrap=True)
     try:
-        # Ray prints to the terminal what became of its processes; `ClusterProgress` says it in a line.
+        # Ray prints events of its processes to the terminal; `ClusterProgress` reports them in one line.
         with redirect_stdout(io.StringIO()), ThreadPoolExecutor() as aside:
-            # A cluster of this machine alone takes seconds to start, in which the machine can be asked.
+            # While a cluster on this machine starts, which takes seconds, the machine itself can be asked.
             ask_here = plan is None and given.starts_cluster
             here = aside.submit(describe, given.arguments, str(Path.cwd())) if ask_here else None
             with RayEngine(given.on, given.resources) as engine:
-                found = here.result() if here else None
-                plan = _checked(plan, given, engine) if plan else _planned(given, staged, engine, found)
-                status = _carry_out(plan, staged, engine, console)
+                description = here.result() if here else None
+                plan = _checked(plan, given, engine) if plan else _plan(given, staged, engine, description)
+                status = _run_missing_shards(plan, staged, engine, console)
     finally:
         signal.signal(signal.SIGTERM, before)
     return _conclude(given, plan, staged, status, console), given.results_dir
 
 
-def _planned(
+def _plan(
     given: ClusterOptions, staged: StagedRun, engine: RayEngine, here: tuple[int, str, Described] | None
 ) -> ClusterPlan:
-    """What is to be done. `here` describes the run if this machine was asked."""
+    """Return the plan of a new run; `here` describes the run if this machine was asked."""
     directory = str(Path.cwd())
     status, last_line, described = here or engine.describe(given.arguments, directory)
     if status != _FINE or not described.units:
@@ -176,15 +176,15 @@ def _checked(plan: ClusterPlan, given: ClusterOptions, engine: RayEngine) -> Clu
 
 
 def _check_nodes(expected: Mapping[str, str], engine: RayEngine) -> None:
-    """Refuse to mix versions."""
-    for node, found in sorted(engine.environments(tuple(expected)).items()):
-        wrong = difference(found, expected, f"node {node}", "the run")
+    """Raise a `UsageProblem` if a node has other versions."""
+    for node, environment in sorted(engine.environments(tuple(expected)).items()):
+        wrong = difference(environment, expected, f"node {node}", "the run")
         if wrong:
-            raise UsageProblem(f"{wrong}: all nodes must have the same; correct it, or take it out of the cluster")
+            raise UsageProblem(f"{wrong}: all nodes must have the same; correct it, or remove it from the cluster")
 
 
-def _carry_out(plan: ClusterPlan, staged: StagedRun, engine: RayEngine, console: Console) -> int:
-    """Run what is not recorded yet; pytest's exit status."""
+def _run_missing_shards(plan: ClusterPlan, staged: StagedRun, engine: RayEngine, console: Console) -> int:
+    """Run the shards that are not recorded yet and return pytest's exit status."""
     recorded = staged.recorded()
     numbered = enumerate(plan.seconds, start=1)
     schedule = Schedule({number: seconds for number, seconds in numbered if number not in recorded})
@@ -205,10 +205,10 @@ def _carry_out(plan: ClusterPlan, staged: StagedRun, engine: RayEngine, console:
 
 
 def _conclude(given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, status: int, console: Console) -> int:
-    """Make one run of the recorded shards, and show it."""
+    """Merge the recorded shards into one run, and show its summary."""
     recorded = staged.recorded()
     if not recorded:
-        raise ResultsError(f"nothing of the run {given.name} is recorded; the same --run {given.name} begins it again")
+        raise ResultsError(f"nothing of the run {given.name} is recorded; rerun with --run {given.name} to retry")
     given.results_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".merging-", dir=given.results_dir) as scratch:
         fetched = [staged.fetch(recorded[number], Path(scratch)) for number in sorted(recorded)]
@@ -218,7 +218,7 @@ def _conclude(given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, statu
         info = merge(fetched, whole).info
         statuses = [part.exit_status for part in info.shards if part.exit_status is not None]
         if all(part.state is ShardState.COMPLETE for part in info.shards):
-            # The shards of a run that lacks none are of no interest.
+            # The shards of a complete run are not worth recording.
             units = planned_units(unit for part in plan.shards for unit in part)
             write_run_info(whole, replace(info, shards=(), planned=(units,)))
         _move(whole, given.results_dir)
@@ -231,22 +231,22 @@ def _conclude(given: ClusterOptions, plan: ClusterPlan, staged: StagedRun, statu
         )
         return status
     if not completeness(given.results_dir).complete:
-        console.print(f"the same command with --run {given.name} tries again what is missing", soft_wrap=True)
+        console.print(f"rerun with --run {given.name} to retry what is missing", soft_wrap=True)
         return max(status, _FAILURES)
     if given.dataset:
         Dataset(given.dataset).add(given.results_dir)
     staged.remove()
     if not given.dataset:
         with suppress(OSError):
-            # What uploads were written to first.
+            # Uploads were stored there until they were complete.
             (given.results_dir / "adding").rmdir()
-    # A shard without cases does not count where others have some.
-    drawn = [one for one in statuses if one != 5] or statuses
+    # A shard without cases does not count if others have some.
+    drawn = [status for status in statuses if status != 5] or statuses
     return max([status, *drawn])
 
 
 def _move(merged: Path, results_dir: Path) -> None:
-    """Put the merged run in place of one that was merged when less was recorded."""
+    """Move the merged run to the results directory, replacing one with fewer shards."""
     for path in sorted(merged.iterdir(), key=lambda path: path.name == layout.RUN_FILE):
         target = results_dir / path.name
         if target.is_dir():

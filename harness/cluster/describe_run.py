@@ -1,7 +1,7 @@
-"""What a run consists of, asked where it will run: the machine of the driver may lack its runtimes.
+"""Describe what a run consists of, on a machine that will execute it: the driver may lack its runtimes.
 
-`python -m harness.cluster.describe_run OUT ARGS` collects the items of `pytest harness ARGS` and writes
-them to OUT as JSON.
+`python -m harness.cluster.describe_run OUT ARGS` collects the tests of `pytest harness ARGS` and writes the description
+to OUT as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.plan.unit import Unit
 from harness.record.run_info import DISTRIBUTIONS
 from harness.run.backend import runtime_distributions
 
-#: Packages of whose dependencies each may change a verdict.
+#: Packages whose dependencies may all change a verdict.
 _ROOTS = tuple(name for name in DISTRIBUTIONS if not name.startswith(("pytest", "pyarrow")))
 
 
@@ -30,13 +30,13 @@ class _Collector:
         self.units: list[Unit] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Keep the units that are left after all selection."""
-        given: list[Any] = [getattr(item, "callspec", None) for item in session.items]
-        self.units = [one.params["unit"] for one in given if one is not None and "unit" in one.params]
+        """Keep the units that remain after all selection."""
+        callspecs: list[Any] = [getattr(item, "callspec", None) for item in session.items]
+        self.units = [spec.params["unit"] for spec in callspecs if spec is not None and "unit" in spec.params]
 
 
 def packages_behind() -> dict[str, str]:
-    """Return the versions of the packages that may change a verdict: those that a run names, and what they need."""
+    """Return the versions of the packages that may change a verdict: those named in records and their dependencies."""
     versions: dict[str, str] = {}
     waiting = [*_ROOTS, *runtime_distributions()]
     while waiting:
@@ -55,7 +55,7 @@ def packages_behind() -> dict[str, str]:
 
 
 def main() -> int:
-    """Write the description; pytest's exit status."""
+    """Write the description and return pytest's exit status."""
     out, *arguments = sys.argv[1:]
     collector = _Collector()
     status = pytest_main([*arguments, "--collect-only", "-q"], collector)

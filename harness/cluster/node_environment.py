@@ -1,12 +1,7 @@
-"""What a node must have for a run: the project, and the same versions.
+"""What nodes must have in common: the project and the versions of everything that takes part.
 
-The project as nodes get it that lack it: its code and its data, and what makes pytest find its plug-in.
-
-What a run consists of, as the node that was asked says it.
-
-What has to be the same on all nodes: the versions of everything that takes part, and the harness itself.
-
-Looking costs nothing: no package is imported.
+`copy_project` collects the project for nodes that lack it; `environment_here` and `difference` compare versions without
+importing any package.
 """
 
 from __future__ import annotations
@@ -27,14 +22,14 @@ _PLUGIN = "aten_onnx_conformance"
 
 
 def copy_project(target: Path) -> Path:
-    """Copy what a node needs of the installed project into the directory `target`."""
+    """Copy the installed project, as nodes need it, to the directory `target`."""
     plugin = importlib.util.find_spec(_PLUGIN)
-    found = plugin.submodule_search_locations if plugin is not None else None
-    homes = [Path(harness.__file__).parent, cases_directory(), *(Path(place) for place in found or ())]
+    places = plugin.submodule_search_locations if plugin is not None else None
+    homes = [Path(harness.__file__).parent, cases_directory(), *(Path(place) for place in places or ())]
     for home in homes:
         leave_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(home, target / home.name, ignore=leave_out, dirs_exist_ok=True)
-    # As an installed package has them.
+    # The metadata of an installed package, through which pytest finds the plug-in.
     about = target / f"{_PLUGIN}-{harness.__version__}.dist-info"
     about.mkdir(exist_ok=True)
     name = _PLUGIN.replace("_", "-")
@@ -48,10 +43,10 @@ class Described:
     """What a run consists of.
 
     Attributes:
-        units: Their names.
-        examples: Cases of each unit.
-        backends: That take part.
-        environment: Of the node that was asked.
+        units: The names of the units.
+        examples: Number of cases per unit.
+        backends: The backends that take part.
+        environment: The environment of the described node.
     """
 
     units: tuple[str, ...] = ()
@@ -60,43 +55,45 @@ class Described:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Beside the names of packages.
+#: Keys of an environment in addition to names of packages.
 PYTHON, HARNESS, CASES = "python", "harness source", "operator cases"
 _NONE = "(none)"
 _SOURCES = (".py", ".toml", ".txt")
-#: So many differences are named.
+#: Number of differences that are named.
 _FEW = 3
 
 
 def environment_here(packages: Iterable[str]) -> dict[str, str]:
-    """Versions of Python and of `packages` here, and digests of the harness and the operator cases."""
-    found = {
+    """Return the versions of Python and of `packages`, and digests of the harness and the operator cases."""
+    environment = {
         PYTHON: installed_versions()[PYTHON],
         HARNESS: _digest(Path(harness.__file__).parent),
         CASES: _digest(cases_directory()),
     }
     for name in packages:
-        if name not in found:
+        if name not in environment:
             try:
-                found[name] = metadata.version(name)
+                environment[name] = metadata.version(name)
             except metadata.PackageNotFoundError:
-                found[name] = _NONE
-    return found
+                environment[name] = _NONE
+    return environment
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str], has: str, others: str) -> str:
-    """How an environment differs, in one line; "" where it does not.
+    """Return how an environment differs, in one line; "" if it does not.
 
     Args:
-        has: Whose `here` is: ``node 10.0.0.7``.
-        others: Whose `there` is.
+        here: The environment.
+        there: The environment to compare with.
+        has: The owner of `here`: ``node 10.0.0.7``.
+        others: The owner of `there`.
     """
     names = [name for name in sorted({*here, *there}) if here.get(name, _NONE) != there.get(name, _NONE)]
     if not names:
         return ""
-    some = ", ".join(f"{n} {here.get(n, _NONE)}, not {there.get(n, _NONE)}" for n in names[:_FEW])
-    more = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
-    return f"{has} has {some}{more} as {others}"
+    examples = ", ".join(f"{n} {here.get(n, _NONE)}, not {there.get(n, _NONE)}" for n in names[:_FEW])
+    remainder = f" and {len(names) - _FEW} more" if len(names) > _FEW else ""
+    return f"{has} has {examples}{remainder} as {others}"
 
 
 def _digest(directory: Path) -> str:

@@ -1,6 +1,6 @@
-"""What a node does for a run. The engine calls this in a worker of its own on the node.
+"""What a node does for a run; the engine calls these functions in a worker process on the node.
 
-It imports no framework: those belong to the processes that it starts.
+The module imports no framework: frameworks belong to the processes that it starts.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from harness.core.documents import parse_json
 from harness.record.layout import ResultsError, reason
 from harness.record.progress import completeness
 
-#: Exit statuses of pytest with which a shard's record may be whole: all pass, some fail, nothing was drawn.
+#: Exit statuses of pytest with which a shard's record may be complete: all pass, some fail, no cases.
 _WHOLE = (0, 1, 5)
-#: A last line may be long; a person reads its beginning.
+#: Longest message, in characters.
 _SHOWN = 300
-#: Seconds between two reports on a shard.
+#: Seconds between progress reports.
 _TELLING = 3.0
 
-#: Hears how many cases a shard has by now, and how many of them fail.
+#: Receives how many cases a shard has run so far, and how many of them failed.
 Tell: TypeAlias = Callable[[int, int], None]
 
 
 def describe(arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
-    """What a run consists of: pytest's exit status, what it said last, and the description."""
+    """Return pytest's exit status, its last line of output, and the description of a run."""
     with tempfile.TemporaryDirectory(prefix="conformance-") as scratch:
         out, log = Path(scratch) / "described.json", Path(scratch) / "log"
         status = _run("describe_run", [str(out), *arguments], log, {}, directory)
@@ -46,25 +46,26 @@ def describe(arguments: Sequence[str], directory: str) -> tuple[int, str, Descri
         return status, _last_line(log), described
 
 
-def look(packages: Sequence[str]) -> dict[str, str]:
-    """The environment of this node."""
+def environment(packages: Sequence[str]) -> dict[str, str]:
+    """Return the environment of this node."""
     return environment_here(packages)
 
 
 def run_shard(place: str, name: str, shard: int, tell: Tell) -> AttemptReport:
-    """Run one shard in a process of its own, and put its record into the place of the run.
+    """Run one shard in a separate process and publish its record.
 
     Args:
-        place: Path or URL of the `StagedRun`.
-        name: Its name.
-        shard: Its number, from 1.
-        tell: Is called now and then.
+        place: Directory or URL of the `StagedRun`.
+        name: The name of the run.
+        shard: The number of the shard, from 1.
+        tell: Called with the progress every few seconds.
     """
     began = time.monotonic()
     try:
         report = _run_shard(StagedRun(place, name), shard, tell)
     except (ResultsError, OSError) as error:
-        report = AttemptReport(shard=shard, fate=AttemptOutcome.FAILED, said=f"{platform.node()}: {reason(error)}")
+        message = f"{platform.node()}: {reason(error)}"
+        report = AttemptReport(shard=shard, outcome=AttemptOutcome.FAILED, message=message)
     return AttemptReport(**{**vars(report), "host": platform.node(), "seconds": time.monotonic() - began})
 
 
@@ -75,59 +76,63 @@ def _run_shard(staged: StagedRun, shard: int, tell: Tell) -> AttemptReport:
     node = f"node {platform.node()}"
     wrong = difference(environment_here(plan.environment), plan.environment, node, "the others")
     if wrong:
-        return AttemptReport(shard=shard, fate=AttemptOutcome.UNFIT, said=wrong)
-    # A node may be out of disk space: nothing of what goes wrong here is the fault of a case.
+        return AttemptReport(shard=shard, outcome=AttemptOutcome.UNFIT, message=wrong)
+    # A node may run out of disk space; such errors must not be blamed on a case.
     with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as scratch:
-        return _in_scratch(staged, plan, shard, Path(scratch), tell)
+        return _run_and_publish(staged, plan, shard, Path(scratch), tell)
 
 
-def _in_scratch(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path, tell: Tell) -> AttemptReport:
+def _run_and_publish(staged: StagedRun, plan: ClusterPlan, shard: int, scratch: Path, tell: Tell) -> AttemptReport:
     parts, record, log = scratch / "parts.json", scratch / "record", scratch / "log"
     account = scratch / ACCOUNT_FILE
     parts.write_text(json.dumps(plan.shards), encoding="utf-8")
-    own = ("--shard", f"{shard}/{len(plan.shards)}", "--shard-parts", parts, "--results-dir", record)
-    words = [str(account), *plan.arguments, *map(str, own)]
+    shard_options = ("--shard", f"{shard}/{len(plan.shards)}", "--shard-parts", parts, "--results-dir", record)
+    arguments = [str(account), *plan.arguments, *map(str, shard_options)]
 
-    def tell_on() -> None:
+    def report_progress() -> None:
         if account.is_file():
-            known = read_account(scratch)
-            tell(known.cases, known.failures)
+            counts = read_account(scratch)
+            tell(counts.cases, counts.failures)
 
-    status = _run("shard_process", words, log, plan.variables, plan.directory, tell_on)
-    said = read_account(scratch)
-    problem = said.problem or _last_line(log)
-    if status in _WHOLE and not said.problem and completeness(record).complete:
+    status = _run("shard_process", arguments, log, plan.variables, plan.directory, report_progress)
+    final = read_account(scratch)
+    problem = final.problem or _last_line(log)
+    if status in _WHOLE and not final.problem and completeness(record).complete:
         account.rename(record / ACCOUNT_FILE)
         path = staged.publish(record, shard)
         return AttemptReport(
-            shard=shard, fate=AttemptOutcome.DONE, path=path, status=status, cases=said.cases, failures=said.failures
+            shard=shard,
+            outcome=AttemptOutcome.DONE,
+            path=path,
+            status=status,
+            cases=final.cases,
+            failures=final.failures,
         )
     if status < 0:
-        word = f"the process of the shard was killed ({signal.Signals(-status).name})"
-        return AttemptReport(shard=shard, fate=AttemptOutcome.LOST, said=f"{platform.node()}: {word}", status=status)
-    return AttemptReport(
-        shard=shard, fate=AttemptOutcome.FAILED, said=f"{platform.node()}: {problem[:_SHOWN]}", status=status
-    )
+        problem = f"the process of the shard was killed ({signal.Signals(-status).name})"
+    outcome = AttemptOutcome.LOST if status < 0 else AttemptOutcome.FAILED
+    message = f"{platform.node()}: {problem[:_SHOWN]}"
+    return AttemptReport(shard=shard, outcome=outcome, message=message, status=status)
 
 
 def _run(
     module: str,
-    words: Sequence[str],
+    arguments: Sequence[str],
     log: Path,
     variables: Mapping[str, str],
     directory: str,
     meanwhile: Callable[[], None] | None = None,
 ) -> int:
-    """Run a module of this package to its end; its exit status.
+    """Run a module of this package in a process and return its exit status.
 
-    It and all that it starts end with this process, however that ends: it reads the other end of a pipe.
+    The process and its children end with this one, however that ends, since they read the other end of a pipe.
     `meanwhile` is called every few seconds.
     """
     home = str(Path(harness.__file__).parents[1])
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.{module}", *words],
+            [sys.executable, "-m", f"{__package__}.{module}", *arguments],
             stdin=subprocess.PIPE,
             stdout=file,
             stderr=file,
@@ -142,7 +147,7 @@ def _run(
                 meanwhile()
             return process.wait()
         finally:
-            # What it left behind goes, too.
+            # Also end the processes that it left behind.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -151,4 +156,4 @@ def _run(
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
-    return (errors or [line for line in lines if line] or ["it said nothing"])[-1]
+    return (errors or [line for line in lines if line] or ["it printed nothing"])[-1]

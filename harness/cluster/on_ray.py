@@ -1,7 +1,7 @@
-"""The engine: nodes, tasks and their ends, as Ray has them. The only file that imports Ray.
+"""The engine: runs tasks on the nodes of a Ray cluster. The only module that imports Ray.
 
-Ray runs a task again whose worker died, three times by default, and without a limit where the node was out of
-memory. So a crash would be tried until it does not happen. Here Ray retries nothing; `schedule.py` decides.
+By default Ray reruns a task whose worker died three times, and without limit if the node was out of memory, so that a
+crash would be repeated until it does not happen. Here Ray retries nothing; `schedule.py` decides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, cast
 
 # Disable Ray's usage reports.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-# On a cluster of this process's own, shards are what the machine is for.
+# On a cluster that this process starts, shards are the machine's main work.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
 import ray
@@ -40,18 +40,18 @@ from harness.cluster.node_environment import Described, copy_project
 from harness.cluster.schedule import Attempt, AttemptOutcome, AttemptReport, Counts, Tally
 from harness.plan.options import UsageProblem
 
-#: Seconds until a node has to say what it has; it may have to fetch the project first.
-_LOOKING = 300.0
-#: Seconds for which a list of nodes holds.
+#: Seconds in which a node has to describe itself; it may have to fetch the project first.
+DESCRIBE_TIMEOUT = 300.0
+#: Seconds for which a list of nodes is cached.
 _LOOK = 1.0
-#: Seconds after which what a node could not begin is begun again.
-_AGAIN = 3.0
+#: Seconds after which a task that a node could not start is retried.
+RETRY_DELAY = 3.0
 #: Timeout for reading progress, in seconds.
-_HEARING = 0.5
-#: Seconds until a cluster has to accept a connection.
-_KNOCKING = 10.0
+PROGRESS_TIMEOUT = 0.5
+#: Seconds in which a cluster has to accept a connection.
+CONNECT_TIMEOUT = 10.0
 _CLIENT = "ray://"
-#: What Ray's exceptions say of a task, in fewer words.
+#: Ray's exceptions → a shorter description of how a task ended.
 _ENDS = {
     "NodeDiedError": "its node died",
     "WorkerCrashedError": "its process on the node died",
@@ -62,7 +62,7 @@ _NODE_ID = "ray.io/node-id"
 
 
 def _shard_task(generation: int) -> Callable[[str, str, int, int, Any], AttemptReport]:
-    """What a worker runs for a shard. That of another generation is another function for Ray."""
+    """Return the function that a worker runs for a shard; Ray treats another generation as another function."""
 
     def run(place: str, name: str, shard: int, number: int, tally: Any, generation: int = generation) -> AttemptReport:
         node = str(ray.get_runtime_context().get_node_id())
@@ -76,33 +76,33 @@ def _shard_task(generation: int) -> Callable[[str, str, int, int, Any], AttemptR
 
 
 class _NodeIsGone(UsageProblem):
-    """A node that was asked by name is not part of the cluster any more."""
+    """A node that a task was pinned to has left the cluster."""
 
 
 class RayEngine:
     """A Ray cluster.
 
     Args:
-        on: ``ray`` for the one of ``RAY_ADDRESS``, or without that for one that is started on this machine;
-            or an address, ``ray://HOST:PORT``.
-        needs: What an attempt takes of a node in addition to a CPU.
+        on: ``ray`` for the cluster of ``RAY_ADDRESS`` or, without that, one that is started on this machine; or an
+            address, ``ray://HOST:PORT``.
+        needs: What an attempt needs of a node in addition to a CPU.
 
     Raises:
-        UsageProblem: the cluster cannot be reached, or no node has what is needed.
+        UsageProblem: The cluster cannot be reached, or no node has what is needed.
     """
 
     def __init__(self, on: str, needs: Mapping[str, float]) -> None:
-        self._carried = tempfile.TemporaryDirectory(prefix="conformance-")
+        self._project = tempfile.TemporaryDirectory(prefix="conformance-")
         self._needs = dict(needs)
         self._running: dict[Any, Attempt] = {}
         self._tally: Any = None
-        self._heard: dict[int, Counts] = {}
+        self._counts: dict[int, Counts] = {}
         self._context: Any = None
         self._run = "", ""
         self._generation = 0
         self._known: list[dict[str, Any]] = []
         self._looked = float("-inf")
-        #: When attempts may begin again, after a node could not begin one.
+        #: When attempts may start again, after a node could not start one.
         self._resumes = float("-inf")
         logging.getLogger("ray").setLevel(logging.ERROR)
         self._connect(on)
@@ -126,7 +126,7 @@ class RayEngine:
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
         address = os.environ.get("RAY_ADDRESS", "") if on == "ray" else on
         if not address:
-            # Without the page, Ray would start what serves it anyway.
+            # Ray starts the dashboard server even if its page is not installed.
             page = importlib.util.find_spec("aiohttp_cors") is not None
             self._context = ray.init("local", include_dashboard=page, **quiet)
             return
@@ -134,87 +134,87 @@ class RayEngine:
             raise UsageProblem(f"--on {on} needs Ray's client: pip install '.[ray]'")
         where = f"--on {on}" if on != "ray" else f"RAY_ADDRESS={address}"
         try:
-            _knock(address)
-            project = {"working_dir": str(copy_project(Path(self._carried.name)))}
+            _check_port(address)
+            project = {"working_dir": str(copy_project(Path(self._project.name)))}
             self._context = ray.init(address, runtime_env=project, **quiet)
         except (OSError, RayError, RuntimeError, ValueError) as error:
             raise UsageProblem(f"{where}: the cluster cannot be reached: {_line(error)}") from None
 
     @property
     def dashboard(self) -> str:
-        """The address of Ray's dashboard; "" where it has none."""
+        """The address of Ray's dashboard; "" if there is none."""
         url = str(getattr(self._context, "dashboard_url", None) or "")
         return url if not url or "://" in url else f"http://{url}"
 
     def nodes(self) -> dict[str, str]:
-        """The nodes that can run a shard: id → address."""
+        """Return the nodes that can run a shard: id → address."""
         return {node["NodeID"]: node["NodeManagerAddress"] for node in self._seen() if self._fit(node)}
 
     def slots(self) -> int:
-        """How many attempts run at once."""
+        """Return how many attempts can run concurrently."""
         if time.monotonic() < self._resumes:
             return 0
         return sum(self._fit(node) for node in self._seen())
 
     def describe(self, arguments: Sequence[str], directory: str) -> tuple[int, str, Described]:
-        """`node_task.describe` on a node that can run a shard."""
-        # It changes nothing, so that Ray may ask another node where one is lost.
+        """Run `node_task.describe` on a node that can run a shard."""
+        # The task has no side effects, so Ray may retry it on another node.
         task = ray.remote(node_task.describe).options(max_retries=3, **self._options())
-        found: tuple[int, str, Described] = self._get(_begun(task, arguments, directory))
-        return found
+        description: tuple[int, str, Described] = self._get(_start_task(task, arguments, directory))
+        return description
 
     def environments(self, packages: Sequence[str]) -> dict[str, dict[str, str]]:
-        """`node_task.look` on every node that can run a shard: address → environment."""
+        """Run `node_task.environment` on every node that can run a shard: address → environment."""
         asked = {}
         for node, address in self.nodes().items():
             strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-            task = ray.remote(node_task.look).options(max_retries=0, num_cpus=0, scheduling_strategy=strategy)
-            asked[f"{address} ({node[:6]})"] = _begun(task, packages)
-        found = {}
+            task = ray.remote(node_task.environment).options(max_retries=0, num_cpus=0, scheduling_strategy=strategy)
+            asked[f"{address} ({node[:6]})"] = _start_task(task, packages)
+        environments = {}
         for name, reference in asked.items():
-            # Ray lists a node for a while that is no more. If it comes back, its shards are checked.
+            # Ray lists a node for a while after it has left. If it comes back, each of its shards is checked.
             with suppress(_NodeIsGone):
-                found[name] = self._get(reference)
-        return found
+                environments[name] = self._get(reference)
+        return environments
 
     def serve(self, place: str, name: str) -> None:
-        """Attempts are those of the `StagedRun` at `place`."""
+        """Run the attempts of the `StagedRun` at `place`."""
         self._run = place, name
         self._tally = ray.remote(Tally).options(num_cpus=0, max_restarts=-1).remote()
 
-    def told(self) -> Mapping[Attempt, Counts]:
-        """What attempts that run told of last."""
-        # Its node may be lost, and it begins anew elsewhere.
+    def progress(self) -> Mapping[Attempt, Counts]:
+        """Return the latest counts of running attempts."""
+        # If its node is lost, the tally restarts elsewhere.
         with suppress(RayError):
-            self._heard = ray.get(self._tally.counts.remote(), timeout=_HEARING)
-        return {a: self._heard[a.number] for a in self._running.values() if a.number in self._heard}
+            self._counts = ray.get(self._tally.counts.remote(), timeout=PROGRESS_TIMEOUT)
+        return {a: self._counts[a.number] for a in self._running.values() if a.number in self._counts}
 
     def start(self, attempt: Attempt) -> None:
-        """Begin an attempt as soon as there is room."""
+        """Start an attempt as soon as there is room."""
         options: dict[str, Any] = {}
         if avoid := attempt.avoided(self.nodes()):
-            # Ray takes a blank behind a comma for a part of the next word.
+            # Ray would take a space after a comma for a part of the next word.
             options["label_selector"] = {_NODE_ID: f"!in({','.join(sorted(avoid))})"}
         task = ray.remote(_shard_task(self._generation)).options(
             name=f"shard {attempt.shard}", max_retries=0, **self._options(), **options
         )
-        reference = _begun(task, *self._run, attempt.shard, attempt.number, self._tally)
+        reference = _start_task(task, *self._run, attempt.shard, attempt.number, self._tally)
         self._running[reference] = attempt
 
     def wait(self, seconds: float) -> list[tuple[Attempt, AttemptReport]]:
-        """The attempts that have ended; waits for the first at most so long."""
+        """Return the attempts that have ended, waiting at most `seconds` for the first one."""
         if not self._running:
             return []
         first, rest = ray.wait(list(self._running), num_returns=1, timeout=seconds)
-        more = ray.wait(rest, num_returns=len(rest), timeout=0)[0] if first and rest else []
+        others = ray.wait(rest, num_returns=len(rest), timeout=0)[0] if first and rest else []
         ended = []
-        for reference in [*first, *more]:
+        for reference in [*first, *others]:
             attempt = self._running.pop(reference)
             ended.append((attempt, self._report(attempt, reference)))
         return ended
 
     def stop(self, attempt: Attempt) -> None:
-        """End an attempt; nothing more is heard of it."""
+        """Abort an attempt, without a report."""
         for reference, running in list(self._running.items()):
             if running == attempt:
                 del self._running[reference]
@@ -222,32 +222,32 @@ class RayEngine:
                     ray.cancel(reference, force=True)
 
     def close(self) -> None:
-        """Leave the cluster; end it where it was started for this run."""
+        """Disconnect from the cluster, and stop it if it was started for this run."""
         for attempt in list(self._running.values()):
             self.stop(attempt)
         with suppress(Exception):
             ray.shutdown()
-        self._carried.cleanup()
+        self._project.cleanup()
 
     def _options(self) -> dict[str, Any]:
-        own = {name: amount for name, amount in self._needs.items() if name not in ("GPU", "CPU")}
-        return {"num_cpus": 1, "num_gpus": self._needs.get("GPU", 0), "resources": own}
+        resources = {name: amount for name, amount in self._needs.items() if name not in ("GPU", "CPU")}
+        return {"num_cpus": 1, "num_gpus": self._needs.get("GPU", 0), "resources": resources}
 
     def _fit(self, node: Mapping[str, Any]) -> int:
-        """How many attempts have room on a node."""
+        """Return how many attempts fit on a node."""
         if not node["Alive"]:
             return 0
         return int(min(node["Resources"].get(name, 0) / amount for name, amount in {"CPU": 1, **self._needs}.items()))
 
     def _seen(self) -> list[dict[str, Any]]:
-        """All nodes, as they were a moment ago: the list of many takes Ray a while."""
+        """Return all nodes from a short-lived cache, since listing many nodes takes Ray a while."""
         if time.monotonic() - self._looked > _LOOK:
             self._known, self._looked = cast(Any, ray).nodes(), time.monotonic()
         return self._known
 
     def _get(self, reference: Any) -> Any:
         try:
-            return ray.get(reference, timeout=_LOOKING)
+            return ray.get(reference, timeout=DESCRIBE_TIMEOUT)
         except RayTaskError as error:
             raise UsageProblem(f"a node cannot run the harness: {_line(error.cause)}") from None
         except RayError as error:
@@ -257,43 +257,46 @@ class RayEngine:
 
     def _report(self, attempt: Attempt, reference: Any) -> AttemptReport:
         try:
-            found: AttemptReport = ray.get(reference)
+            report: AttemptReport = ray.get(reference)
         except (RayTaskError, RuntimeEnvSetupError) as error:
-            # The task did not begin: a node may be about to get the project. A worker never tries again to
-            # import a function that it could not import, and would spoil one shard after the other.
+            # The task did not start: perhaps the node does not have the project yet. A worker never retries to import a
+            # function that it could not import, so another generation is used from now on.
             self._generation += 1
-            self._resumes = time.monotonic() + _AGAIN
+            self._resumes = time.monotonic() + RETRY_DELAY
             lines = str(getattr(error, "cause", None) or error).strip().splitlines()
-            said = f"a node cannot run the harness: {lines[-1][:200]}"
-            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said=said)
+            return _lost(attempt, f"a node cannot run the harness: {lines[-1][:200]}")
         except TaskCancelledError:
-            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said="it was cancelled")
+            return _lost(attempt, "it was cancelled")
         except RayError as error:
-            said = _ENDS.get(type(error).__name__) or _line(error)
-            return AttemptReport(shard=attempt.shard, fate=AttemptOutcome.LOST, said=said)
-        return found
+            return _lost(attempt, _ENDS.get(type(error).__name__) or _line(error))
+        return report
 
 
-def _begun(task: Any, *arguments: Any) -> Any:
+def _lost(attempt: Attempt, message: str) -> AttemptReport:
+    return AttemptReport(shard=attempt.shard, outcome=AttemptOutcome.LOST, message=message)
+
+
+def _start_task(task: Any, *arguments: Any) -> Any:
     try:
         return task.remote(*arguments)
     except Exception as error:
-        # From outside, Ray first imports the task in a process of the cluster, and raises what that raised.
+        # Through its client, Ray first imports the task in a process of the cluster, and raises the import's error
+        # here.
         raise UsageProblem(f"the cluster cannot run the harness: {_line(error)}") from None
 
 
-def _knock(address: str) -> None:
-    """Check that a process listens: Ray itself tries for many minutes.
+def _check_port(address: str) -> None:
+    """Check that a process listens, since Ray itself retries for minutes.
 
     Raises:
-        OSError: none does.
+        OSError: No process listens.
     """
     host, _, port = address.removeprefix(_CLIENT).rpartition(":")
     if host and port.isdecimal():
-        socket.create_connection((host, int(port)), timeout=_KNOCKING).close()
+        socket.create_connection((host, int(port)), timeout=CONNECT_TIMEOUT).close()
 
 
 def _line(error: BaseException) -> str:
-    """An error's first line, without what Ray adds for its developers."""
+    """Return an error's first line, without what Ray adds for its developers."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0][:200]

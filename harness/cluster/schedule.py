@@ -1,12 +1,11 @@
-"""What to start next, on which grounds, and what to stop: decided from reports, slots and the time alone.
+"""Decide what to start, retry and stop, from reports, slots and the time alone.
 
-Units become micro-shards of a balanced cost, large ones first and small ones for the end. Every shard starts a
-process, which takes seconds, and the last shards decide how long nodes wait for each other. So each round of shards
-takes half of what is left (S. F. Hummel, E. Schonberg, L. E. Flynn, Factoring, Communications of the ACM 35, 1992),
-and the last round all of it, where half would be too little.
-
-What is lost with a node is run again elsewhere, three times at most. A case that crashes or hangs never gets here:
-the shard's own process records it as a verdict and goes on.
+1. Units are combined into micro-shards of balanced cost, large ones first and small ones at the end: every shard costs
+   a process start of some seconds, and the last shards determine how long nodes wait for each other. So each round of
+   shards takes half of the remaining work (S. F. Hummel, E. Schonberg, L. E. Flynn, Factoring, Communications of the
+   ACM 35, 1992), and the last round all of it, once half would be too little.
+2. A shard that is lost with its node is rerun elsewhere, three times at most. A case that crashes or hangs never gets
+   here: the shard's own process records it as a verdict and continues.
 """
 
 from __future__ import annotations
@@ -21,39 +20,38 @@ from statistics import median
 
 @dataclass(frozen=True)
 class Counts:
-    """Cases, and those of them that fail."""
+    """Number of cases, and of those that failed."""
 
     cases: int = 0
     failures: int = 0
 
 
 class Tally:
-    """Lives in a process of its own in the cluster, where all nodes reach it."""
+    """Collects the progress of attempts; runs in a separate process that all nodes can reach."""
 
     def __init__(self) -> None:
         self._counts: dict[int, Counts] = {}
 
     def note(self, attempt: int, cases: int, failures: int) -> None:
-        """Take what an attempt, by its number, has by now."""
+        """Store the counts of an attempt, given by number."""
         self._counts[attempt] = Counts(cases, failures)
 
     def counts(self) -> dict[int, Counts]:
-        """What attempts told of last."""
+        """Return the latest counts by attempt number."""
         return self._counts
 
 
-#: How often a shard is begun before it is given up.
+#: How often a shard is started before it is given up.
 MOST = 3
-#: Shards in a row that fail on a node, none of which is done in between, before it gets no more.
+#: A node gets no more shards after this many failed on it with none completed in between.
 PATIENCE = 2
 
 
 class AttemptOutcome(StrEnum):
-    """What became of an attempt.
+    """How an attempt ended.
 
-    ``done``: the record of the shard is there. ``lost``: with its node or its process. ``failed``: the
-    process says that it could not do it, for lack of disk space for example. ``unfit``: the node has other
-    versions.
+    ``done``: the shard is recorded. ``lost``: its node or process died. ``failed``: its process reports that it could
+    not run the shard, for instance because the disk is full. ``unfit``: the node has other versions.
     """
 
     DONE = "done"
@@ -64,23 +62,27 @@ class AttemptOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class AttemptReport:
-    """What an attempt came to; all that a task returns.
+    """The report of an attempt, the only result of a task.
 
     Attributes:
-        shard: Its number, from 1.
-        path: Where its record is, below the place of the run; "" without one.
-        node: Id of the node; "" for one that is not known.
-        said: What went wrong, for a person, in one line.
-        status: The exit status of its process; None without one.
+        shard: The number of the shard, from 1.
+        outcome: How the attempt ended.
+        path: The path of its record, relative to the run's place; "" if there is none.
+        node: The id of the node; "" if unknown.
+        host: The name of the node.
+        message: What went wrong, in one line.
+        status: The exit status of its process; None if there is none.
+        cases: Number of cases.
+        failures: Number of failed cases.
         seconds: How long it took.
     """
 
     shard: int
-    fate: AttemptOutcome
+    outcome: AttemptOutcome
     path: str = ""
     node: str = ""
     host: str = ""
-    said: str = ""
+    message: str = ""
     status: int | None = None
     cases: int = 0
     failures: int = 0
@@ -89,7 +91,7 @@ class AttemptReport:
 
 @dataclass
 class Attempts:
-    """How often each shard was lost, and which nodes are unfit."""
+    """How often each shard was lost, and which nodes to avoid."""
 
     losses: Counter[int] = field(default_factory=Counter)
     avoided: dict[int, set[str]] = field(default_factory=dict)
@@ -97,38 +99,38 @@ class Attempts:
     _failed_on: dict[str, set[int]] = field(default_factory=dict)
 
     def note(self, report: AttemptReport) -> bool:
-        """Take what became of an attempt; whether its shard may be tried again, if it is not done."""
-        if report.fate is AttemptOutcome.DONE:
+        """Record the report of an attempt and return whether its shard may be retried."""
+        if report.outcome is AttemptOutcome.DONE:
             self._failed_on.pop(report.node, None)
             return False
-        if report.fate is AttemptOutcome.UNFIT:
-            self.unfit.setdefault(report.node, report.said)
+        if report.outcome is AttemptOutcome.UNFIT:
+            self.unfit.setdefault(report.node, report.message)
             return True
         self.losses[report.shard] += 1
         if report.node:
             self.avoided.setdefault(report.shard, set()).add(report.node)
-        if report.fate is AttemptOutcome.FAILED and report.node:
+        if report.outcome is AttemptOutcome.FAILED and report.node:
             failed = self._failed_on.setdefault(report.node, set())
             failed.add(report.shard)
             if len(failed) >= PATIENCE:
-                self.unfit.setdefault(report.node, report.said)
+                self.unfit.setdefault(report.node, report.message)
         return self.losses[report.shard] < MOST
 
     def avoid(self, shard: int) -> frozenset[str]:
-        """The nodes where a shard is not to run."""
+        """Return the nodes on which a shard should not run."""
         return frozenset(self.avoided.get(shard, ())) | frozenset(self.unfit)
 
 
-#: Seconds of work in the smallest and in the largest shard: the one bounds what processes cost to start and
-#: to learn again what their predecessors knew, about twelve seconds; the other what is lost with a node.
+#: Seconds of work in the smallest and the largest shard. The minimum bounds the cost of starting a process and filling
+#: its caches, about twelve seconds; the maximum bounds what is lost with a node.
 SMALLEST, LARGEST = 150.0, 900.0
-#: The share of the smallest that a shard of the last round has at least: it uses a slot that would idle.
+#: Smallest size of a shard of the last round, as a share of `SMALLEST`: it uses a slot that would be idle otherwise.
 _LAST = 0.15
 
 
 @dataclass(frozen=True)
 class MicroShard:
-    """Units that one process runs, by name, in about `seconds`."""
+    """Units, by name, that one process runs in about `seconds`."""
 
     units: tuple[str, ...]
     seconds: float
@@ -137,16 +139,16 @@ class MicroShard:
 def cut(
     seconds: Mapping[str, float], slots: int, *, smallest: float = SMALLEST, largest: float = LARGEST
 ) -> tuple[MicroShard, ...]:
-    """Put every unit into one shard.
+    """Distribute all units over shards.
 
     Args:
-        seconds: By unit.
-        slots: How many shards run at once.
-        smallest: Seconds; a unit that takes a seventh of that does not stand alone if it can be helped.
-        largest: Seconds; a unit that takes longer has a shard to itself.
+        seconds: Expected duration of each unit.
+        slots: How many shards run concurrently.
+        smallest: Seconds of work in the smallest shard.
+        largest: Seconds of work in the largest shard; a longer unit has a shard to itself.
 
     Returns:
-        The longest first: in this order they are to be started.
+        The shards in the order in which to start them, the longest first.
     """
     room = [(-size, place) for place, size in enumerate(_sizes(sum(seconds.values()), slots, smallest, largest))]
     heapq.heapify(room)
@@ -172,10 +174,12 @@ def _sizes(total: float, slots: int, smallest: float, largest: float) -> list[fl
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try at a shard; `number` tells it from all others of the run.
+    """One try to run a shard.
 
     Attributes:
-        avoid: Ids of nodes where it is not to run.
+        shard: The number of the shard.
+        number: Distinguishes the attempts of the run.
+        avoid: Ids of nodes on which it should not run.
         unfit: Those of them that are unfit for any shard.
     """
 
@@ -185,10 +189,10 @@ class Attempt:
     unfit: frozenset[str] = frozenset()
 
     def avoided(self, nodes: Collection[str]) -> frozenset[str]:
-        """Which of `nodes` not to run on: one that lost the shard may try again if no other is left."""
-        for some in (self.avoid, self.unfit):
-            if not some.issuperset(nodes):
-                return some.intersection(nodes)
+        """Return which of `nodes` to avoid; a node that lost the shard may retry it if all others are unfit."""
+        for avoided in (self.avoid, self.unfit):
+            if not avoided.issuperset(nodes):
+                return avoided.intersection(nodes)
         return frozenset()
 
 
@@ -196,18 +200,18 @@ class Schedule:
     """The state of a run.
 
     Args:
-        seconds: What each shard that is to be run may take, by its number, in the order of their start.
+        seconds: The expected duration of each shard to run, by number, in the order of their start.
     """
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
         self._seconds = dict(seconds)
-        #: Shards that are to be started, in this order.
+        #: Shards to start, in this order.
         self.waiting = deque(seconds)
         self._numbers = 0
         self.attempts = Attempts()
         self.running: dict[Attempt, float] = {}
         self.done: dict[int, AttemptReport] = {}
-        #: Shards that are given up, with the last message.
+        #: Shards that were given up, with the last message.
         self.missing: dict[int, str] = {}
         self._paces: list[float] = []
 
@@ -217,47 +221,47 @@ class Schedule:
         return not self.waiting and not self.running
 
     def next(self, slots: int, now: float) -> list[Attempt]:
-        """What to start at `now`, in seconds, where `slots` attempts can run at once."""
+        """Return the attempts to start at `now`, in seconds, if `slots` attempts can run concurrently."""
         started: list[Attempt] = []
         while self.waiting and len(self.running) < slots:
             started.append(self._start(self.waiting.popleft(), now))
         return started
 
     def ended(self, attempt: Attempt, report: AttemptReport, now: float) -> None:
-        """Take the report of an attempt."""
+        """Record the report of an attempt that ended."""
         began = self.running.pop(attempt, None)
         if began is None:
             return
         shard = attempt.shard
-        again = self.attempts.note(report)
-        if report.fate is AttemptOutcome.DONE:
+        may_retry = self.attempts.note(report)
+        if report.outcome is AttemptOutcome.DONE:
             self.done[shard] = report
             self._paces.append((now - began) / max(self._seconds[shard], 1e-9))
-        elif again:
+        elif may_retry:
             self.waiting.appendleft(shard)
         else:
-            self.missing[shard] = report.said
+            self.missing[shard] = report.message
 
     def give_up(self, why: str) -> list[Attempt]:
-        """Name all that is not done as missing; the attempts to stop."""
-        left = list(self.running)
-        for shard in (*self.waiting, *(attempt.shard for attempt in left)):
+        """Mark all unfinished shards as missing and return the attempts to stop."""
+        running = list(self.running)
+        for shard in (*self.waiting, *(attempt.shard for attempt in running)):
             self.missing[shard] = why
         self.waiting.clear()
         self.running.clear()
-        return left
+        return running
 
-    def no_node_is_left(self, nodes: Collection[str]) -> str:
-        """What is wrong where all `nodes` are unfit; "" where one is."""
+    def why_no_node_fits(self, nodes: Collection[str]) -> str:
+        """Return the problem of a node if all `nodes` are unfit; "" if one is fit."""
         unfit = self.attempts.unfit
         return next(iter(unfit.values())) if nodes and all(node in unfit for node in nodes) else ""
 
     def left(self, slots: int, now: float) -> float:
-        """Seconds until the end, by what shards are expected to take until one has shown its pace."""
+        """Estimate the remaining seconds, from the expected durations and the pace of finished shards."""
         pace = median(self._paces) if self._paces else 1.0
         ahead = [max(self._seconds[a.shard] * pace - (now - began), 0.0) for a, began in self.running.items()]
         todo = sum(self._seconds[shard] * pace for shard in self.waiting) + sum(ahead)
-        # A shard is not divided among slots.
+        # A shard cannot be divided among slots.
         return max([todo / max(slots, 1), *ahead])
 
     def _start(self, shard: int, now: float) -> Attempt:

@@ -1,7 +1,7 @@
-"""The process of one shard: `pytest harness --shard I/N`, on a leash.
+"""The process of one shard: runs `pytest harness --shard I/N` and ends with the task that started it.
 
-`python -m harness.cluster.shard_process ACCOUNT ARGS`. Its standard input is a pipe from the task that
-started it. If that ends, with its worker, its node or its driver, this process ends with all that it started.
+`python -m harness.cluster.shard_process ACCOUNT ARGS`. Standard input is a pipe from the task. When the task ends, with
+its worker, node or driver, this process and its children end too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.core.documents import to_json
 from harness.plan.pytest_session import pytest_main
 from harness.record.layout import reason
 
-#: Seconds after which those who wait for the shard hear of it again.
+#: Seconds between updates of the counts.
 _EVERY = 2.0
 
 
@@ -35,7 +35,7 @@ class _Accountant:
         self._problem = ""
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        """Take note of one item."""
+        """Count the cases of one test."""
         properties = dict(report.user_properties)
         if report.when == "call":
             self._cases += properties.get("cases", 0)
@@ -44,37 +44,37 @@ class _Accountant:
                 self.keep()
 
     def pytest_exception_interact(self, call: pytest.CallInfo[Any]) -> None:
-        """Note an item that raised; a failing case raises another exception."""
+        """Keep the error of a test that raised; a failing case raises another exception."""
         if call.excinfo is not None and not call.excinfo.errisinstance(pytest.fail.Exception):
             self._problem = self._problem or reason(call.excinfo.value)
 
     def keep(self) -> None:
-        """Write what is known by now."""
+        """Write the current counts."""
         account = ShardAccount(cases=self._cases, failures=self._failures, problem=self._problem)
-        beside = self._file.with_suffix(".new")
-        beside.write_text(to_json(account), encoding="utf-8")
-        # Another process may be reading it.
-        beside.replace(self._file)
+        temporary = self._file.with_suffix(".new")
+        temporary.write_text(to_json(account), encoding="utf-8")
+        # Replaced atomically, since another process may be reading it.
+        temporary.replace(self._file)
         self._kept = time.monotonic()
 
 
 def _end_with_task(leash: int) -> None:
     while os.read(leash, 1):
         pass
-    # The process of the shard leads a group of its own.
+    # This process is the leader of its process group.
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def main() -> int:
-    """Run the shard; pytest's exit status."""
-    # Pytest's capture puts another file in place of the standard input, which looks like the end of the pipe.
+    """Run the shard and return pytest's exit status."""
+    # Duplicated, since pytest's capture replaces standard input by a file, which looks like the end of the pipe.
     threading.Thread(target=_end_with_task, args=(os.dup(0),), daemon=True).start()
     account, *arguments = sys.argv[1:]
     accountant = _Accountant(Path(account))
     try:
         return pytest_main(arguments, accountant)
     finally:
-        # A session that cannot complete its record ends with an exception.
+        # Also when a session that cannot complete its record raises an exception.
         accountant.keep()
 
 

@@ -1,9 +1,9 @@
-"""A run that is under way, in a place that all nodes reach: what is to be done, and what is recorded of it.
+"""A run in progress, in a place that all nodes can access: its plan, and what is recorded so far.
 
 PLACE/running/NAME/plan.json        `ClusterPlan`
-PLACE/running/NAME/00007.5f2a1c/    the record of shard 7 by one attempt; it counts once it has a run.json
+PLACE/running/NAME/00007.5f2a1c/    the record of shard 7 from one attempt; it counts once it has a run.json
 
-A shard may be there several times, from a driver that was killed: one of them is taken.
+A shard may be recorded several times if a driver was killed; then any of its records is used.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from harness.record.layout import ResultsError, reason
 
 _PLAN_FILE = "plan.json"
 _RUNNING = "running"
-#: In the directory of a shard: what its process reported, `harness.cluster.shard_process`.
+#: A file in the directory of a shard with its process's counts: `harness.cluster.shard_process`.
 ACCOUNT_FILE = "account.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterPlan:
-    """What a run on a cluster is to do. It is made once and holds for every driver of the run.
+    """The plan of a run on a cluster; it is made once and applies to every driver of the run.
 
     Attributes:
-        arguments: Of `pytest harness`, as the user gave them.
-        shards: The units of each shard, by name; shards are numbered from 1.
-        seconds: About how long each of them takes.
-        environment: What every node must have on which it runs.
+        arguments: The arguments of `pytest harness`, as the user gave them.
+        shards: The names of each shard's units; shards are numbered from 1.
+        seconds: The expected duration of each shard.
+        environment: The environment that every node must have.
         variables: Environment variables of the driver that runtimes read.
-        directory: Where the driver was started.
+        directory: The directory in which the driver was started.
     """
 
     arguments: tuple[str, ...]
@@ -50,7 +50,9 @@ class ShardAccount:
     """What a shard's process reports in addition to its record.
 
     Attributes:
-        problem: Why an item did not run, in one line; "" if all did.
+        cases: Number of cases.
+        failures: Number of failed cases.
+        problem: Why a test did not run, in one line; "" if all ran.
     """
 
     cases: int = 0
@@ -59,14 +61,14 @@ class ShardAccount:
 
 
 class StagedRun:
-    """A run under way.
+    """A run in progress.
 
     Args:
         place: A directory or any URL of fsspec.
-        name: Of the run, unique there.
+        name: The name of the run, unique in that place.
 
     Raises:
-        ResultsError: from all methods, where the file system refuses.
+        ResultsError: Raised by all methods if the file system refuses.
     """
 
     def __init__(self, place: str, name: str) -> None:
@@ -76,7 +78,7 @@ class StagedRun:
         self._below = f"{_RUNNING}/{name}"
 
     def plan(self) -> ClusterPlan | None:
-        """What was planned; None before it is."""
+        """Return the plan; None if there is none yet."""
         name = f"{self._below}/{_PLAN_FILE}"
         if name not in self._location.files(self._below):
             return None
@@ -90,7 +92,7 @@ class StagedRun:
         self._location.write(to_json(plan), f"{self._below}/{_PLAN_FILE}")
 
     def publish(self, directory: Path, shard: int) -> str:
-        """Put the record of a shard here; its name here. It counts once all of it is there."""
+        """Upload the record of a shard and return its name; it counts once it is complete."""
         name = f"{shard:05d}.{secrets.token_hex(4)}"
         files = sorted(file for file in directory.rglob("*") if file.is_file())
         for file in sorted(files, key=lambda file: file.name == layout.RUN_FILE):
@@ -99,16 +101,16 @@ class StagedRun:
         return name
 
     def recorded(self) -> dict[int, str]:
-        """The names of recorded shards by number."""
-        found: dict[int, str] = {}
+        """Return the names of recorded shards by number."""
+        names: dict[int, str] = {}
         for file in self._location.files(self._below):
             name, _, rest = file.removeprefix(f"{self._below}/").partition("/")
             if rest == layout.RUN_FILE:
-                found.setdefault(int(name.partition(".")[0]), name)
-        return found
+                names.setdefault(int(name.partition(".")[0]), name)
+        return names
 
     def fetch(self, name: str, out: Path) -> Path:
-        """A copy of a recorded shard, in the directory ``out/NAME``."""
+        """Download a recorded shard to ``out/NAME``."""
         for file in self._location.files(f"{self._below}/{name}"):
             target = out / file.removeprefix(f"{self._below}/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -116,12 +118,12 @@ class StagedRun:
         return out / name
 
     def remove(self) -> None:
-        """Remove all of it: its record is elsewhere now."""
+        """Remove the staged files, once the run is recorded elsewhere."""
         self._location.remove(list(self._location.files(self._below)), _RUNNING)
 
 
 def planned_units(names: Iterable[str]) -> dict[str, str]:
-    """Units, by name, as `RunInfo.planned` has them: overload → words."""
+    """Return the named units in the form of `RunInfo.planned`: overload → units."""
     words: dict[str, set[str]] = {}
     for name in names:
         overload, _, word = name.partition(" ")
@@ -130,7 +132,7 @@ def planned_units(names: Iterable[str]) -> dict[str, str]:
 
 
 def read_account(directory: Path) -> ShardAccount:
-    """What the process of a shard said; nothing where it was killed."""
+    """Return what a shard's process reported; zeros if it was killed before."""
     try:
         return parse_json(ShardAccount, (directory / ACCOUNT_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

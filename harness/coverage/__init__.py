@@ -1,1 +1,1 @@
-"""What the draws reach: corners of arguments, pairs of conditions, operators with and without a case."""
+"""What the draws cover: points of argument spaces, pairs of conditions, operators with and without a case."""

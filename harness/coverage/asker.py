@@ -1,4 +1,4 @@
-"""Asks PyTorch whether it takes calls, in a process of its own: it may die of one."""
+"""Ask PyTorch whether it accepts calls, in a separate process, since a call may crash it."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from harness.pipeline.reference import run_reference
 from harness.pipeline.resize import variants
 from harness.pipeline.torch_call import CallRejected, NothingToCompare
 
-#: Seconds after which a call counts as hanging; the largest that are drawn take a hundredth of it.
+#: Seconds after which a call counts as hanging; the largest calls that are drawn take a hundredth of it.
 _PATIENCE = 10.0
-#: Seconds for which answers are collected, before they are sent together: most take less than to be sent.
+#: Seconds for which answers are collected before they are sent together; sending one takes longer than most calls.
 _COLLECTED = 0.05
-#: Bytes that the process may have: a variant may ask for a huge result.
+#: Bytes that the process may allocate, since a variant may request a huge result.
 _MEMORY = 6 * 2**30
 
 T = TypeVar("T")
-#: A question, the calls that it is about, and for how many seconds answers may be collected.
+#: A question, the calls that it is about, and the seconds for which answers may be collected.
 _Request: TypeAlias = tuple[Callable[[Invocation], Any], Sequence[Invocation], float]
 
 preload_in_fork_server("harness.pipeline.preload")
 
 
 class Asker(IsolatedProcess):
-    """Use as a context manager; the process starts with the first question, and again after a death."""
+    """A process that answers questions about calls; it starts with the first one and restarts after a crash."""
 
     def __init__(self) -> None:
         super().__init__(_answering, fork=True)
 
     def ask(self, invocations: Sequence[Invocation]) -> list[Acceptance]:
-        """PyTorch's answer to each call."""
+        """Return PyTorch's answer to each call."""
         return self._answers(_call, invocations, Acceptance)
 
     def resizable(self, invocations: Sequence[Invocation]) -> list[bool]:
-        """Whether each call stays valid when some of its tensors' sizes change, as in a dynamic export."""
+        """Return whether each call stays valid if the sizes of some tensors change, as in a dynamic export."""
         return self._answers(_resizable, invocations, lambda end: False)
 
     def _answers(
@@ -52,12 +52,12 @@ class Asker(IsolatedProcess):
         collected = _COLLECTED
         while left := invocations[len(answers) :]:
             try:
-                # All at once: it goes on while this process reads what it has answered.
+                # All calls are sent together: the process continues while its answers are being read.
                 self.send((question, left, collected))
                 while len(answers) < len(invocations):
                     answers += self.receive(_PATIENCE)
             except ProcessDied as died:
-                # What it had collected is asked again. Of answers that come one by one, the next is lost.
+                # Calls whose answers were being collected are asked again, one by one, to find the one that crashes.
                 if not collected:
                     answers.append(lost("hung" if died.hung else "died"))
                 collected = 0.0

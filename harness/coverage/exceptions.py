@@ -1,4 +1,4 @@
-"""The exceptions: points that PyTorch takes and that are not drawn, with the reason of each."""
+"""Exceptions: points that PyTorch accepts and that need not be drawn, with reasons."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from harness.generate.cases_home import cases_directory
 
 
 class BadExceptions(Exception):
-    """A file of exceptions that cannot be read; the message says what is wrong and where."""
+    """A file of exceptions is invalid; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class Excuse:
-    """One entry.
+    """One exception.
 
     Attributes:
-        overloads: Globs of dotted names.
-        points: Globs of names of points that are not drawn.
-        reason: Why.
+        overloads: Globs of overloads.
+        points: Globs of names of points.
+        reason: Why these points need not be drawn.
     """
 
     overloads: tuple[str, ...]
@@ -31,32 +31,32 @@ class Excuse:
     reason: str
 
     def concerns(self, overload: str) -> bool:
-        """Whether it excuses points of that operator."""
+        """Whether it applies to an operator."""
         return any(fnmatch.fnmatchcase(overload, glob) for glob in self.overloads)
 
     def covers(self, point: str) -> bool:
-        """Whether it excuses that point, of the operators that it concerns."""
+        """Whether it excuses a point of an operator that it applies to."""
         return any(fnmatch.fnmatchcase(point, glob) for glob in self.points)
 
 
 @cache
 def excuses() -> tuple[Excuse, ...]:
-    """Those of `cases/unreachable.toml`."""
+    """Return the exceptions in `cases/unreachable.toml`."""
     return read(cases_directory() / "unreachable.toml")
 
 
 def read(path: Path) -> tuple[Excuse, ...]:
-    """The entries of a file.
+    """Return the exceptions in a file.
 
     Raises:
-        BadExceptions: it is no such file, or an entry has no reason.
+        BadExceptions: The file is invalid, or an exception has no reason.
     """
     try:
         entries: Any = tomllib.loads(path.read_text(encoding="utf-8")).get("unreachable", [])
-        found = tuple(Excuse(tuple(e["overloads"]), tuple(e["points"]), str(e["reason"]).strip()) for e in entries)
+        exceptions = tuple(Excuse(tuple(e["overloads"]), tuple(e["points"]), str(e["reason"]).strip()) for e in entries)
     except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
         raise BadExceptions(f"{path.name}: {error}: an entry has overloads, points and a reason") from None
-    for entry in found:
+    for entry in exceptions:
         if not entry.reason:
             raise BadExceptions(f"{path.name}: {', '.join(entry.overloads)}: no reason is given")
-    return found
+    return exceptions

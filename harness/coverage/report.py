@@ -1,4 +1,4 @@
-"""What `pytest harness --coverage` says: per family how much of the target set has operator cases."""
+"""The report of `pytest harness --coverage`: the share of the target set that has operator cases, by family."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 from harness.core.overloads import packet
 from harness.coverage import target as targets
-from harness.coverage.target import Reason, ReasonsError, read
+from harness.coverage.not_covered import Reason, ReasonsError, read
 from harness.generate.operator_case import OperatorCase
 
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """The target set beside the operator cases.
+    """The target set compared with the operator cases.
 
     Attributes:
-        covered: Family → how many overloads of the target set have a case.
-        not_covered: Overload → its family and reason; None for one without a reason.
-        stale: Overload with a reason → why the reason is out of date.
-        beyond: How many overloads have a case and are named by no source.
+        covered: Family → number of overloads of the target set with a case.
+        not_covered: Overload → its family, and the reason for having no case; None if no reason is given.
+        stale: Overload with a reason → why the reason is outdated.
+        beyond: Number of overloads with a case that no source names.
     """
 
     covered: Mapping[str, int]
@@ -30,12 +30,12 @@ class Coverage:
 
     @property
     def total(self) -> int:
-        """How many overloads the target set has."""
+        """Number of overloads in the target set."""
         return sum(self.covered.values()) + len(self.not_covered)
 
     @property
     def share(self) -> float:
-        """The share of them that is covered, in [0, 1]."""
+        """The covered share of the target set, in [0, 1]."""
         return sum(self.covered.values()) / max(self.total, 1)
 
     @property
@@ -45,12 +45,12 @@ class Coverage:
 
 
 def measure(wanted: Collection[str], registry: Mapping[str, OperatorCase], reasons: Mapping[str, Reason]) -> Coverage:
-    """Set the target set beside the cases and the reasons, both by overload."""
+    """Compare the target set with the cases and the reasons, both by overload."""
     families = {packet(name): case.family for name, case in registry.items()}
     not_covered: dict[str, tuple[str, Reason | None]] = {}
     for name in sorted(set(wanted) - set(registry)):
         reason = reasons.get(name)
-        # Neither a case nor a reason may say the family.
+        # Without a reason, the family is that of another overload, if one has a case.
         family = reason.family if reason else families.get(packet(name), "(unknown)")
         not_covered[name] = (family, reason)
     return Coverage(
@@ -66,7 +66,7 @@ def measure(wanted: Collection[str], registry: Mapping[str, OperatorCase], reaso
 
 
 def coverage_report(registry: Mapping[str, OperatorCase]) -> tuple[str, int]:
-    """The text, and the exit status: 1 for an overload without case and reason, or a stale reason."""
+    """Return the text and the exit status, 1 if an overload has neither case nor reason or a reason is outdated."""
     try:
         coverage = measure(targets.target(), registry, read())
         named = targets.named_by()

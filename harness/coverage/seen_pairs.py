@@ -1,9 +1,8 @@
-"""How many pairs of conditions the recorded cases of an operator have, and what became of them.
+"""Which pairs of conditions the recorded cases of an operator cover, and how these cases ended.
 
-Conditions are those of `harness.generate.pairs`: a dtype, a rank, a layout, a flag. A record cannot ask PyTorch
-which pairs it takes: any two conditions of two different things count as possible here. "No failure found" says
-the more, the more of these pairs some case has that got as far as to be compared: one that failed before says
-nothing of the numbers.
+Conditions are those of `harness.generate.pairs`: a dtype, a rank, a layout, a flag. PyTorch cannot be asked which pairs
+it accepts, so any two conditions about different things count as possible. "No failure" is the more convincing the more
+pairs occur in cases that were compared; a case that failed earlier proves nothing about the numbers.
 
 `pytest harness --coverage --op NAME` prints what a run has tried, condition by condition.
 """
@@ -33,7 +32,7 @@ _FAILURES = frozenset(str(outcome) for outcome in Outcome if outcome.is_failure)
 
 
 class Tried(IntEnum):
-    """What became of the cases that have a pair; the page knows the numbers."""
+    """How the cases with a pair ended; the page uses the numbers."""
 
     NO_PAIR = 0
     NOT_DRAWN = 1
@@ -45,19 +44,19 @@ class Tried(IntEnum):
 
 @dataclass(frozen=True)
 class SeenPairs:
-    """Pairs of conditions that some compared case has, out of the possible ones."""
+    """How many of the possible pairs of conditions occur in compared cases."""
 
     seen: int
     possible: int
 
     @classmethod
     def together(cls, parts: Iterable[SeenPairs]) -> SeenPairs:
-        """Of several operators."""
-        known = list(parts)
-        return cls(sum(one.seen for one in known), sum(one.possible for one in known))
+        """Return the sum over several operators."""
+        summands = list(parts)
+        return cls(sum(pairs.seen for pairs in summands), sum(pairs.possible for pairs in summands))
 
     def __str__(self) -> str:
-        """``71% of pairs``; "" where nothing varies."""
+        """``71% of pairs``; "" if no pair is possible."""
         return f"{100 * self.seen // self.possible}% of pairs" if self.possible else ""
 
 
@@ -66,9 +65,9 @@ class TriedPairs:
     """The pairs of one operator in a record.
 
     Attributes:
-        names: Of the conditions, those that are about the same beside each other.
-        about: Per condition, a number for what it is about.
-        tried: Condition × condition, below the diagonal: what became of a pair, as `Tried` counts.
+        names: Names of the conditions, grouped by what they are about.
+        about: For each condition, the number of its group.
+        tried: Condition × condition, below the diagonal: a `Tried` for each pair.
     """
 
     names: tuple[str, ...]
@@ -76,26 +75,26 @@ class TriedPairs:
     tried: npt.NDArray[np.int8]
 
     def count(self, *which: Tried) -> int:
-        """How many pairs became so."""
+        """Return the number of pairs with one of these results."""
         return int(np.isin(self.tried, which).sum())
 
     @property
     def seen(self) -> SeenPairs:
-        """How many of them were compared."""
+        """How many of the pairs were compared."""
         compared = self.count(Tried.PASSED, Tried.SOME_FAIL, Tried.NONE_PASSES)
         return SeenPairs(compared, compared + self.count(Tried.NOT_DRAWN, Tried.FAILED_BEFORE))
 
 
 @dataclass(frozen=True)
 class RecordedEnd:
-    """How a case ended with one converter and backend.
+    """How a case ended on one route.
 
     Attributes:
-        structure: What is the same of cases that differ in the values of tensors; the call where unknown.
+        structure: Id shared by cases that differ only in tensor values; the call if it is not recorded.
         call: The invocation as JSON.
         compared: Whether the backend's results were compared with PyTorch's.
-        failed: Whether it is a failure.
-        passed: Whether it is a pass.
+        failed: Whether it failed.
+        passed: Whether it passed.
     """
 
     structure: str
@@ -106,10 +105,10 @@ class RecordedEnd:
 
 
 def recorded_ends(columns: Mapping[str, Iterable[str]]) -> Iterable[RecordedEnd]:
-    """Rows of a record of one operator, without those that PyTorch rejects.
+    """Yield the recorded cases of one operator, without those that PyTorch rejects.
 
     Args:
-        columns: ``structure_id``, ``invocation``, ``stage``, ``outcome``.
+        columns: The columns ``structure_id``, ``invocation``, ``stage`` and ``outcome``.
     """
     names = ("structure_id", "invocation", "stage", "outcome")
     for structure, call, stage, outcome in zip(*(columns[name] for name in names), strict=True):
@@ -120,25 +119,25 @@ def recorded_ends(columns: Mapping[str, Iterable[str]]) -> Iterable[RecordedEnd]
 
 
 def tried_pairs(ends: Iterable[RecordedEnd]) -> TriedPairs:
-    """What was tried of one operator."""
-    together: dict[str, tuple[str, list[bool]]] = {}
+    """Return the pairs of one operator, given its recorded cases."""
+    by_structure: dict[str, tuple[str, list[bool]]] = {}
     for end in ends:
-        _, marks = together.setdefault(end.structure, (end.call, [True, False, False, False]))
+        _, marks = by_structure.setdefault(end.structure, (end.call, [True, False, False, False]))
         for place, mark in enumerate((end.compared, end.failed, end.passed), 1):
             marks[place] |= mark
     calls, marked = [], []
-    for text, marks in together.values():
+    for text, marks in by_structure.values():
         try:
             calls.append(Invocation.from_json(text))
         except InvalidInvocation:
-            # It is not a call of an operator, but a whole model.
+            # It is a whole model instead of a call.
             continue
         marked.append(marks)
-    return _of_table(pair_table(calls), np.array(marked, bool).reshape(-1, 4))
+    return _from_marks(pair_table(calls), np.array(marked, bool).reshape(-1, 4))
 
 
-def _of_table(table: PairTable, marked: npt.NDArray[np.bool_]) -> TriedPairs:
-    """Out of conditions and, per call, whether it was drawn, compared, fails and passes."""
+def _from_marks(table: PairTable, marked: npt.NDArray[np.bool_]) -> TriedPairs:
+    """Combine conditions with the marks of each call: drawn, compared, failed, passed."""
     pairs = table.pairs | table.pairs.T
     drawn, compared, failed, passed = (_either_way(table, marks) for marks in marked.T)
     tried = np.full(pairs.shape, Tried.NOT_DRAWN, np.int8)
@@ -149,11 +148,11 @@ def _of_table(table: PairTable, marked: npt.NDArray[np.bool_]) -> TriedPairs:
     tried[~pairs] = Tried.NO_PAIR
     about = {name: place for place, name in enumerate(dict.fromkeys(c.about for c in table.conditions))}
     numbers = [about[condition.about] for condition in table.conditions]
-    telling = [place for place in np.argsort(numbers, kind="stable").tolist() if pairs[place].any()]
+    paired = [place for place in np.argsort(numbers, kind="stable").tolist() if pairs[place].any()]
     return TriedPairs(
-        tuple(table.conditions[place].name for place in telling),
-        tuple(numbers[place] for place in telling),
-        np.tril(tried[np.ix_(telling, telling)], -1),
+        tuple(table.conditions[place].name for place in paired),
+        tuple(numbers[place] for place in paired),
+        np.tril(tried[np.ix_(paired, paired)], -1),
     )
 
 
@@ -163,10 +162,10 @@ def _either_way(table: PairTable, rows: npt.NDArray[np.bool_]) -> npt.NDArray[np
 
 
 def read_tried_pairs(run: Path, overloads: Collection[str]) -> dict[str, TriedPairs]:
-    """What a run has tried of some operators: overload → pairs.
+    """Return what a run has tried of some operators: overload → pairs.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
     if not overloads:
         return {}
@@ -174,20 +173,20 @@ def read_tried_pairs(run: Path, overloads: Collection[str]) -> dict[str, TriedPa
     names = ("overload", "structure_id", "invocation", "stage", "outcome")
     rows = store.read(run, names, where)
     columns = {name: rows[name].to_pylist() for name in names}
-    of: defaultdict[str, list[int]] = defaultdict(list)
+    places_by_overload: defaultdict[str, list[int]] = defaultdict(list)
     for place, overload in enumerate(columns["overload"]):
-        of[overload].append(place)
+        places_by_overload[overload].append(place)
     return {
         overload: tried_pairs(recorded_ends({name: [columns[name][place] for place in places] for name in names[1:]}))
-        for overload, places in of.items()
+        for overload, places in places_by_overload.items()
     }
 
 
 def read_seen_pairs(run: Path, overloads: Collection[str]) -> dict[str, SeenPairs]:
-    """How many pairs the compared cases of some operators have: overload → pairs.
+    """Return how many pairs the compared cases of some operators cover: overload → pairs.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
     return {overload: pairs.seen for overload, pairs in read_tried_pairs(run, overloads).items()}
 
@@ -199,16 +198,16 @@ _COLUMNS = (
     (Tried.FAILED_BEFORE, "fail before"),
     (Tried.NOT_DRAWN, "not drawn"),
 )
-#: Conditions without which a condition was drawn that are named.
+#: Number of missing partners that are named for a condition.
 _NAMED = 4
 
 
 def tried_report(words: Sequence[str], run: Path | None) -> tuple[str, int]:
-    """The text, and the exit status: 4 where there is no such run, or nothing of these operators in it.
+    """Return the text and the exit status, 4 if there is no run or it has no case of these operators.
 
     Args:
-        words: Operators as a user writes them.
-        run: By default the newest in ``results/``.
+        words: Operators as users write them.
+        run: The run; None means the newest in ``results/``.
     """
     chosen = run if run is not None else newest(Path(layout.DEFAULT_PARENT))
     if chosen is None:
@@ -216,12 +215,12 @@ def tried_report(words: Sequence[str], run: Path | None) -> tuple[str, int]:
     try:
         known = sorted(set(store.read(chosen, ["overload"])["overload"].to_pylist()))
         names = sorted({name for word in words for name in _named(word, known)})
-        found = read_tried_pairs(chosen, names)
+        tried = read_tried_pairs(chosen, names)
     except ResultsError as error:
         return str(error), 4
-    if not found:
+    if not tried:
         return f"{chosen} has no case of {', '.join(words)}", 4
-    return "\n\n".join("\n".join(_of_operator(name, found[name])) for name in names if name in found), 0
+    return "\n\n".join("\n".join(_lines(name, tried[name])) for name in names if name in tried), 0
 
 
 def _named(word: str, known: Sequence[str]) -> list[str]:
@@ -231,20 +230,20 @@ def _named(word: str, known: Sequence[str]) -> list[str]:
         return []
 
 
-def _of_operator(name: str, pairs: TriedPairs) -> Collection[str]:
+def _lines(name: str, pairs: TriedPairs) -> Collection[str]:
     share = pairs.seen
     if not share.possible:
-        return [f"{name}: its cases differ in nothing but values"]
+        return [f"{name}: its cases differ only in values"]
     width = max(map(len, pairs.names))
     lines = [
-        f"{name}: {share} of conditions compared, {share.seen:,} of {share.possible:,}; of each with others:",
+        f"{name}: {share} of conditions compared, {share.seen:,} of {share.possible:,}; for each condition:",
         f"  {'':<{width}}" + "".join(f"{title:>13}" for _, title in _COLUMNS),
     ]
     either = np.maximum(pairs.tried, pairs.tried.T)
     for place, condition in enumerate(pairs.names):
         counts = "".join(f"{int((either[place] == state).sum()) or '':>13}" for state, _ in _COLUMNS)
         lacking = [pairs.names[i] for i in np.flatnonzero(either[place] == Tried.NOT_DRAWN).tolist()]
-        more = f", {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
-        message = f"  {', '.join(lacking[:_NAMED])}{more}" if lacking else ""
+        remainder = f", {len(lacking) - _NAMED} more" if len(lacking) > _NAMED else ""
+        message = f"  {', '.join(lacking[:_NAMED])}{remainder}" if lacking else ""
         lines.append(f"  {condition:<{width}}{counts}{message}")
     return lines

@@ -1,9 +1,9 @@
-"""How well the draws of one operator cover its argument space.
+"""Measure how well the draws of one operator cover its argument space.
 
-The calls are drawn as a run draws them. PyTorch is asked whether it takes them. Every point that the
-families name is looked for in those that it takes; for a point in none of them, PyTorch is asked whether
-it would take a variant of a drawn call that hits it. If so the point is reachable and the operator case
-fails to draw it: a defect, unless `cases/unreachable.toml` excuses it.
+1. Draw calls as a run does, and ask PyTorch which it accepts.
+2. Look for every point that the families name among the accepted calls.
+3. For a point without a call, ask PyTorch about variants of drawn calls that hit it. If it accepts one, the operator
+   case fails to draw the point: a defect, unless `cases/unreachable.toml` excuses it.
 """
 
 from __future__ import annotations
@@ -16,33 +16,34 @@ from itertools import chain, zip_longest
 
 from harness.core.invocation import Invocation
 
-# Each registers its families of points.
+# Imported to register their families of points.
+from harness.coverage import argument_points, dtype_points, shape_points, value_points, window_points  # noqa: F401
 from harness.coverage.asker import Asker
 from harness.coverage.exceptions import Excuse
 from harness.coverage.points import FAMILIES, Acceptance, Point, PointFamily, SurveyedOperator
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
 
-#: Name of the point that sizes can change between export and run.
+#: The point that sizes can differ between export and run.
 DYNAMIC = "run sizes other than the exported ones"
 DRAWS = 1000
-#: Share of draws that PyTorch must take.
+#: The share of draws that PyTorch must accept.
 ACCEPTED = 0.95
-#: Draws after which PyTorch is asked which of the points that are still open are worth waiting for.
+#: Number of draws after which PyTorch is asked which missing points are reachable.
 _FIRST = 40
-#: Drawn calls of which variants are tried.
+#: Number of drawn calls whose variants are tried, in all and at a time.
 _BASES = 8
 _BASES_AT_ONCE = 4
-#: Drawn calls that are tried for other sizes.
+#: Number of drawn calls that are tried with other sizes.
 _RESIZED = 24
-#: Elements of a variant that PyTorch is asked about: one of 32⁵ takes as long as all else that it is asked of
-#: an operator, and who takes it takes the same point of a smaller call.
+#: Largest number of elements of a variant: a tensor of 32⁵ elements takes as long as all other questions about an
+#: operator, and a smaller variant hits the same point.
 _ELEMENTS = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Missed:
-    """A point that PyTorch takes and no draw hits, with a call that hits it and that PyTorch takes."""
+    """A point that no draw hits, with a call that hits it and that PyTorch accepts."""
 
     group: str
     point: str
@@ -51,18 +52,19 @@ class Missed:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """What was found of one operator.
+    """The coverage of one operator.
 
     Attributes:
-        draws: Calls drawn in all.
-        asked: Of these, how many PyTorch was asked about.
-        accepted: How many of those it took.
-        refusal: What it said most often.
-        structures: Distinct ones among the draws.
-        hit: Group → names of the points hit.
-        missed: Reachable points that are not, nor excused.
-        excused: Points not hit that an exception covers, each with its place among the exceptions.
-        ranks: Rank of the first tensor → draws.
+        overload: The operator.
+        draws: Number of drawn calls.
+        asked: Number of draws that PyTorch was asked about.
+        accepted: Number of those that it accepted.
+        refusal: Its most frequent error message.
+        structures: Number of distinct structures among the draws.
+        hit: Group → names of the points that were hit.
+        missed: Reachable points that were neither hit nor excused.
+        excused: Points that were not hit but excused, each with the index of its exception.
+        ranks: Rank of the first tensor → number of draws.
     """
 
     overload: str
@@ -78,11 +80,11 @@ class Survey:
 
     @property
     def defects(self) -> list[str]:
-        """One line each; none for an operator case that is good enough."""
-        found = [f"no draw has {m.point}, though PyTorch takes {m.example}" for m in self.missed]
+        """One line per defect of the operator case; empty if it is good enough."""
+        lines = [f"no draw has {m.point}, though PyTorch takes {m.example}" for m in self.missed]
         if self.accepted < ACCEPTED * self.asked:
-            found.insert(0, f"PyTorch takes {self.accepted} of {self.asked} draws: {self.refusal}")
-        return found
+            lines.insert(0, f"PyTorch takes {self.accepted} of {self.asked} draws: {self.refusal}")
+        return lines
 
 
 def survey(
@@ -98,11 +100,14 @@ def survey(
     """Survey one operator.
 
     Args:
-        draws: How many a point may take.
+        case: The operator case.
+        asker: Asks PyTorch about calls.
+        seed: The seed of the draws.
+        draws: Largest number of draws.
         excuses: Points that need not be drawn.
-        thorough: Make all draws and ask PyTorch about each. Otherwise PyTorch is asked about the first
-            few, and more are drawn only while a reachable point is open.
-        groups: Look for the points of these groups alone.
+        thorough: Make all draws and ask PyTorch about each. Otherwise it is asked about the first few only, and more
+            are drawn only while a reachable point has not been hit.
+        groups: Look only for points of these groups; None means all.
     """
     first = draws if thorough else min(draws, _FIRST)
     calls: list[Invocation] = []
@@ -115,7 +120,7 @@ def survey(
         if len(calls) == first:
             found, missed = _look(case, calls, asker, excuses, groups)
         elif found is not None:
-            # Only to see whether they come: PyTorch is not asked about each.
+            # Only checked for missing points: PyTorch is not asked about these draws.
             for reached in [(point, miss) for point, miss in missed if point.hit(drawn)]:
                 missed.remove(reached)
                 found.hit.setdefault(reached[1].group, []).append(reached[1].point)
@@ -140,7 +145,7 @@ def _look(
     excuses: Sequence[Excuse],
     groups: Collection[str] | None,
 ) -> tuple[Survey, list[tuple[Point, Missed]]]:
-    """What PyTorch says of `calls`, and of variants of them for the points that none hits."""
+    """Ask PyTorch about `calls`, and about variants of them for the points that none of them hits."""
     answers = asker.ask(calls)
     refusals = Counter(answer.refusal for answer in answers if not answer.taken)
     taken = [(call, answer) for call, answer in zip(calls, answers, strict=True) if answer.taken]
@@ -173,7 +178,7 @@ def _rank(call: Invocation) -> int:
 def _reachable(
     unhit: Sequence[tuple[str, Point]], taken: Sequence[tuple[Invocation, Acceptance]], asker: Asker
 ) -> list[tuple[Point, Missed]]:
-    """Those of `unhit` that PyTorch takes, going through more and more drawn calls."""
+    """Return those of `unhit` that PyTorch accepts, trying variants of more and more drawn calls."""
     missed: dict[str, tuple[Point, Missed]] = {}
     bases = _varied([call for call, _ in taken])
     answered = dict(taken)
@@ -189,14 +194,14 @@ def _reachable(
         answers = asker.ask([variant for *_, variant in questions])
         for (group, point, base, variant), answer in zip(questions, answers, strict=True):
             if answer.taken and point.confirm(answered[base], answer):
-                found = Missed(group=group, point=point.name, example=str(variant))
-                missed.setdefault(point.name, (point, found))
+                missing = Missed(group=group, point=point.name, example=str(variant))
+                missed.setdefault(point.name, (point, missing))
     return list(missed.values())
 
 
 def _varied(calls: Sequence[Invocation]) -> list[Invocation]:
-    """Few calls that differ: one of each rank first, the larger ones before the empty ones."""
-    # Of empty tensors kernels check little.
+    """Return a few different calls, alternating between ranks, those with larger tensors first."""
+    # Kernels check little for empty tensors.
     full = [call for call in calls if all(spec.numel for spec in call.tensors())] or calls
     ordered = sorted(full, key=lambda call: not all(spec.numel > 1 for spec in call.tensors()))
     by_rank: defaultdict[int, list[Invocation]] = defaultdict(list)
@@ -211,8 +216,8 @@ def _batches(calls: Sequence[Invocation]) -> Iterator[Sequence[Invocation]]:
 
 
 def _dynamic(calls: Sequence[Invocation], asker: Asker, subject: SurveyedOperator) -> Iterator[Point]:
-    """The point that a call stays valid with other sizes, which PyTorch must be asked."""
+    """Yield the point that a call stays valid with other sizes, if PyTorch says so."""
     calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
     if calls:
-        found = any(any(asker.resizable(batch)) for batch in _batches(calls))
-        yield Point(name=DYNAMIC, hit=lambda call: found, variants=lambda base: calls[:1])
+        is_resizable = any(any(asker.resizable(batch)) for batch in _batches(calls))
+        yield Point(name=DYNAMIC, hit=lambda call: is_resizable, variants=lambda base: calls[:1])

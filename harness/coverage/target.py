@@ -1,38 +1,25 @@
-"""Which operators should have an operator case, and why some have none.
+"""The target set: the overloads that should have an operator case, computed and never listed by hand.
 
-Which overloads are functional: those whose whole effect is what they return.
+An operator is in the set, with all of its functional overloads, if any source names one of its overloads: a model that
+calls ``stft`` uses whichever overload fits its arguments. Sources that cost little are computed here; others are lists
+that `ci/tables/called_overloads.py` writes.
 
-An overload is functional if all of this holds:
+An overload is functional if its whole effect is what it returns:
 
-1. It is an operator of the dispatcher in the namespace ``aten``. TorchScript registers further names there
-   for Python's own ints, strings, lists and dicts (``aten::append.t``, ``aten::len.str``); these are
-   instructions of its interpreter, no operators.
-2. Its schema writes to no argument: no alias annotation with an exclamation mark (``Tensor(a!)``), which is
-   what in-place variants (``add_``) and ``out=`` variants have (`FunctionSchema.is_mutable`). A view
-   (``Tensor(a)``) reads, and is functional.
-3. Its name does not say that it is a formula of automatic differentiation: a backward or double backward
-   function, a Jacobian-vector product, the gradient of a sampling function, or what packs and unpacks dual
-   tensors (`_AUTOGRAD`).
-
-The overloads that are to have an operator case: computed, never listed by hand.
-
-An operator is in the set if any source names one of its overloads, and it is in with all its functional
-overloads: a model that calls ``stft`` calls whichever overload fits its arguments. Sources that cost little
-are asked here; the lists that `ci/tables/called_overloads.py` writes are read.
-
-Why some overloads of the target set have no operator case: `cases/not_covered.toml`, read and checked.
+1. It is an operator of the dispatcher in the namespace ``aten``. TorchScript registers further names there for
+   Python's ints, strings, lists and dicts (``aten::append.t``, ``aten::len.str``), which are instructions of its
+   interpreter.
+2. Its schema writes to no argument: it has no alias annotation with an exclamation mark (``Tensor(a!)``), unlike
+   in-place variants (``add_``) and ``out=`` variants (`FunctionSchema.is_mutable`). A view (``Tensor(a)``) only reads.
+3. Its name does not mark it as a formula of automatic differentiation: a backward or double backward function, a
+   Jacobian-vector product, the gradient of a sampling function, or packing of dual tensors (`_AUTOGRAD`).
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -45,14 +32,14 @@ _AUTOGRAD = re.compile(r"backward|_jvp$|_grad$|^_fw_primal|^_make_dual|^_unpack_
 
 
 def dotted(name: str) -> str:
-    """``aten.add.Tensor`` of ``aten::add.Tensor``, ``aten.celu.default`` of ``aten::celu``."""
+    """Return ``aten.add.Tensor`` for ``aten::add.Tensor``, and ``aten.celu.default`` for ``aten::celu``."""
     name = name.replace("::", ".", 1)
     return name if name.count(".") == 2 else f"{name}.default"
 
 
 @cache
 def functional_overloads() -> frozenset[str]:
-    """Every functional overload of ATen, dotted."""
+    """Return every functional overload of ATen."""
     names = (dotted(n) for n in dispatched_names() if n.startswith("aten::"))
     return frozenset(
         name for name in names if not _AUTOGRAD.search(name.split(".")[1]) and not overload(name)._schema.is_mutable
@@ -60,26 +47,26 @@ def functional_overloads() -> frozenset[str]:
 
 
 _HEADER = "# Made by `python ci/tables/called_overloads.py` with torch "
-#: Recorded source → its file, which is in the directory of the operator cases.
+#: Recorded source → its file, in the directory of the operator cases.
 FILES = {name: cases_directory() / f"{name}.txt" for name in ("opinfo", "exported")}
 
 
 class SourceMissing(Exception):
-    """A source that this installation does not have; the message says what to install."""
+    """A source is not available here; the message says what to install."""
 
 
 @cache
 def core() -> frozenset[str]:
-    """PyTorch's core ATen opset: functional overloads with `torch.Tag.core`."""
+    """Return PyTorch's core ATen opset: functional overloads with `torch.Tag.core`."""
     return frozenset(name for name in functional_overloads() if torch.Tag.core in overload(name).tags)
 
 
 @cache
 def torchlib() -> frozenset[str]:
-    """Functional overloads for which torch.onnx's torchlib registry has a conversion.
+    """Return the functional overloads that torch.onnx's torchlib registry can convert.
 
     Raises:
-        SourceMissing: PyTorch keeps its registry elsewhere now.
+        SourceMissing: This PyTorch has its registry elsewhere.
     """
     try:
         return registered() & functional_overloads()
@@ -89,12 +76,12 @@ def torchlib() -> frozenset[str]:
 
 @cache
 def torchscript() -> frozenset[str]:
-    """Functional overloads of the operators that TorchScript-based export has symbolic functions for.
+    """Return the functional overloads of the operators for which TorchScript-based export has symbolic functions.
 
-    Symbolic functions are registered by operator, so that each stands for all overloads.
+    Symbolic functions are registered by operator, so each of them represents all overloads.
 
     Raises:
-        SourceMissing: PyTorch keeps its registry elsewhere now.
+        SourceMissing: This PyTorch has its registry elsewhere.
     """
     try:
         registry = script_registry()
@@ -104,19 +91,19 @@ def torchscript() -> frozenset[str]:
 
 
 def _all_overloads(names: Iterable[str]) -> frozenset[str]:
-    """Every functional overload of the operators of `names`."""
+    """Return every functional overload of the operators of `names`."""
     packets = {name.rpartition(".")[0] for name in names}
     return frozenset(name for name in functional_overloads() if name.rpartition(".")[0] in packets)
 
 
 def recorded(name: str) -> frozenset[str]:
-    """The overloads of a recorded source that this PyTorch has; one that is gone is not an operator to cover."""
+    """Return the overloads of a recorded source that this PyTorch still has."""
     lines = FILES[name].read_text(encoding="utf-8").splitlines()
     return frozenset(lines[1:]) & functional_overloads()
 
 
 def made_with(name: str) -> str:
-    """The version of PyTorch that a recorded source was made with."""
+    """Return the version of PyTorch that a recorded source was generated with."""
     return FILES[name].read_text(encoding="utf-8").splitlines()[0].removeprefix(_HEADER)
 
 
@@ -126,16 +113,16 @@ def record(name: str, overloads: Iterable[str]) -> None:
 
 
 def release() -> str:
-    """This PyTorch's version without its build: ``2.13.0`` of ``2.13.0+cpu``."""
+    """Return this PyTorch's version without its build: ``2.13.0`` for ``2.13.0+cpu``."""
     return torch.__version__.partition("+")[0]
 
 
 @cache
 def named_by() -> dict[str, frozenset[str]]:
-    """Source → the functional overloads that it names.
+    """Return the functional overloads that each source names.
 
     Raises:
-        SourceMissing: a source cannot be asked.
+        SourceMissing: A source is not available.
     """
     return {
         "core": core(),
@@ -148,91 +135,15 @@ def named_by() -> dict[str, frozenset[str]]:
 
 @cache
 def target() -> frozenset[str]:
-    """Every functional overload of every operator that a source names."""
+    """Return every functional overload of every operator that a source names."""
     return _all_overloads(name for named in named_by().values() for name in named)
 
 
 def outdated() -> list[str]:
-    """One line per recorded source that was made with another PyTorch than this."""
+    """Return one line for each recorded source that was generated with another PyTorch."""
     return [
         f"{path.name} was made with torch {made_with(name)}, this is torch {release()}: "
-        "python ci/tables/called_overloads.py makes it again"
+        "regenerate it with python ci/tables/called_overloads.py"
         for name, path in FILES.items()
         if made_with(name) != release()
     ]
-
-
-FILE = cases_directory() / "not_covered.toml"
-
-
-class ReasonsError(Exception):
-    """The file of reasons is malformed; the message is one line that says where and how."""
-
-
-class Kind(StrEnum):
-    """The reasons that count.
-
-    `STORAGE`: needs sparse, quantised or nested storage, which ONNX has no type for. `COMPLEX`: needs complex
-    numbers in a way that pairs of reals do not represent.
-    """
-
-    NO_TENSOR = "no tensor result"
-    DEVICE = "absent device"
-    STORAGE = "storage"
-    COMPLEX = "complex without pairs"
-
-    __str__ = str.__str__
-
-
-@dataclass(frozen=True)
-class Reason:
-    """Why one overload is not covered; `because` is for a person."""
-
-    family: str
-    kind: Kind
-    because: str
-
-
-def read(path: Path = FILE) -> dict[str, Reason]:
-    """Overload → its reason.
-
-    Raises:
-        ReasonsError: no TOML, an entry without a field, an unknown reason, an overload named twice, or one
-            that returns tensors after all.
-    """
-    try:
-        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("not_covered", [])
-    except tomllib.TOMLDecodeError as error:
-        raise ReasonsError(f"{path.name}: {error}") from None
-    reasons: dict[str, Reason] = {}
-    for number, entry in enumerate(entries, 1):
-        reason = _reason(f"{path.name}, entry {number}", entry)
-        for name in entry["overloads"]:
-            if name in reasons:
-                raise ReasonsError(f"{path.name}: {name} is named twice")
-            if reason.kind is Kind.NO_TENSOR and _returns_tensor(name):
-                raise ReasonsError(f"{path.name}: {name} returns tensors, its reason says that it does not")
-            reasons[name] = reason
-    return reasons
-
-
-def _reason(where: str, entry: Mapping[str, Any]) -> Reason:
-    missing = {"family", "reason", "because", "overloads"} - set(entry)
-    if missing:
-        raise ReasonsError(f"{where}: lacks {', '.join(sorted(missing))}")
-    try:
-        kind = Kind(entry["reason"])
-    except ValueError:
-        known = ", ".join(repr(str(kind)) for kind in Kind)
-        wrong = f"{entry['reason']!r} is not a reason that counts"
-        raise ReasonsError(f"{where}: {wrong}; these do: {known}") from None
-    return Reason(entry["family"], kind, entry["because"])
-
-
-def _returns_tensor(name: str) -> bool:
-    try:
-        returns = overload(name)._schema.returns
-    except LookupError:
-        # Reported as stale.
-        return False
-    return any("Tensor" in str(value.type) for value in returns)

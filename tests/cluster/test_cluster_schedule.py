@@ -18,8 +18,8 @@ from harness.cluster.cluster_run import drive
 from harness.cluster.schedule import Attempt, AttemptOutcome, AttemptReport, Counts, Schedule, cut
 
 
-def report(attempt: Attempt, fate: AttemptOutcome, node: str = "", said: str = "") -> AttemptReport:
-    return AttemptReport(shard=attempt.shard, fate=fate, node=node, said=said)
+def report(attempt: Attempt, outcome: AttemptOutcome, node: str = "", message: str = "") -> AttemptReport:
+    return AttemptReport(shard=attempt.shard, outcome=outcome, node=node, message=message)
 
 
 @pytest.mark.parametrize("slots", [1, 2, 7, 100])
@@ -50,7 +50,7 @@ def test_a_shard_that_is_lost_three_times_is_missing() -> None:
         assert not schedule.missing
         (one,) = schedule.next(2, time)
         assert one.shard == 1
-    schedule.ended(one, report(one, AttemptOutcome.LOST, said="the node died"), 3.0)
+    schedule.ended(one, report(one, AttemptOutcome.LOST, message="the node died"), 3.0)
     assert schedule.over
     assert schedule.missing == {1: "the node died"}
     assert list(schedule.done) == [2]
@@ -65,8 +65,8 @@ def test_a_shard_that_failed_goes_elsewhere_and_its_node_is_left_after_two() -> 
     schedule.ended(two, report(two, AttemptOutcome.FAILED, "full", "no space"), 2.0)
     # Whatever comes now keeps away from it.
     assert [attempt.avoid for attempt in schedule.next(4, 2.0)] == [{"full"}, {"full"}]
-    assert schedule.no_node_is_left(["full"]) == "no space"
-    assert not schedule.no_node_is_left(["full", "sound"])
+    assert schedule.why_no_node_fits(["full"]) == "no space"
+    assert not schedule.why_no_node_fits(["full", "sound"])
 
 
 def test_a_shard_that_failed_everywhere_is_tried_again_but_not_on_a_node_that_is_no_good() -> None:
@@ -87,11 +87,11 @@ def test_a_shard_that_failed_everywhere_is_tried_again_but_not_on_a_node_that_is
 def test_a_node_that_succeeds_in_between_is_kept() -> None:
     schedule = Schedule(dict.fromkeys(range(1, 5), 10.0))
     attempts = schedule.next(3, 0.0)
-    for attempt, fate in zip(
+    for attempt, outcome in zip(
         attempts, (AttemptOutcome.FAILED, AttemptOutcome.DONE, AttemptOutcome.FAILED), strict=True
     ):
-        schedule.ended(attempt, report(attempt, fate, "node"), 1.0)
-    assert not schedule.no_node_is_left(["node"])
+        schedule.ended(attempt, report(attempt, outcome, "node"), 1.0)
+    assert not schedule.why_no_node_fits(["node"])
 
 
 def test_other_versions_cost_a_shard_no_attempt() -> None:
@@ -107,19 +107,19 @@ def test_other_versions_cost_a_shard_no_attempt() -> None:
 def test_the_progress_line_says_how_far_it_is() -> None:
     schedule = Schedule({2: 30.0, 3: 30.0})
     now = [0.0]
-    said = io.StringIO()
-    progress = ClusterProgress(schedule, 3, said, lambda: now[0])
+    stream = io.StringIO()
+    progress = ClusterProgress(schedule, 3, stream, lambda: now[0])
     two, three = schedule.next(2, 0.0)
     now[0] = 20.0
     progress.show(4, 2, lambda: {two: Counts(100, 1), three: Counts(300)})
-    assert said.getvalue() == "400 cases, 20.0/s, 1/3 shards, 4 nodes, 1 failure, 0:10 left\n"
-    said.truncate(said.seek(0))
+    assert stream.getvalue() == "400 cases, 20.0/s, 1/3 shards, 4 nodes, 1 failure, 0:10 left\n"
+    stream.truncate(stream.seek(0))
     now[0] = 60.0
-    done = AttemptReport(shard=2, fate=AttemptOutcome.DONE, cases=1200, failures=7)
+    done = AttemptReport(shard=2, outcome=AttemptOutcome.DONE, cases=1200, failures=7)
     schedule.ended(two, done, 60.0)
     schedule.ended(three, report(three, AttemptOutcome.LOST), 60.0)
     progress.show(4, 1, dict)
-    assert said.getvalue() == "1,200 cases, 20.0/s, 2/3 shards, 4 nodes, 7 failures, 1 lost, 1:00 left\n"
+    assert stream.getvalue() == "1,200 cases, 20.0/s, 2/3 shards, 4 nodes, 7 failures, 1 lost, 1:00 left\n"
 
 
 def test_a_part_of_units_is_run_and_a_wrong_division_is_refused(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ class Places:
         self.started.append([])
         return ended
 
-    def told(self) -> dict[Attempt, Counts]:
+    def progress(self) -> dict[Attempt, Counts]:
         return {}
 
     def stop(self, attempt: Attempt) -> None:

@@ -14,12 +14,10 @@ from harness_runs import ROOT, output, record_of, run_harness, vector
 
 from harness.core.invocation import Invocation
 from harness.coverage import target as sources
+from harness.coverage.not_covered import Kind, Reason, ReasonsError, read
 from harness.coverage.report import Coverage, coverage_report, measure
 from harness.coverage.seen_pairs import tried_report
 from harness.coverage.target import (
-    Kind,
-    Reason,
-    ReasonsError,
     SourceMissing,
     functional_overloads,
     named_by,
@@ -35,7 +33,7 @@ import called_overloads as capture
 
 @pytest.fixture(scope="module")
 def coverage() -> Coverage:
-    return measure(target(), load_cases(), sources.read())
+    return measure(target(), load_cases(), read())
 
 
 # The target set
@@ -152,7 +150,7 @@ def test_nearly_all_is_covered_and_the_rest_is_explained(coverage: Coverage) -> 
 
 
 def test_a_reason_of_an_absent_device_is_true() -> None:
-    absent = [name for name, reason in sources.read().items() if reason.kind is Kind.DEVICE]
+    absent = [name for name, reason in read().items() if reason.kind is Kind.DEVICE]
     assert absent
     for name in absent:
         kernels = name.replace(".", "::", 1).removesuffix(".default")
@@ -209,7 +207,7 @@ def test_a_malformed_reason_is_reported(text: str, message: str, tmp_path: Path)
     path = tmp_path / "not_covered.toml"
     path.write_text(text)
     with pytest.raises(ReasonsError, match=message):
-        sources.read(path)
+        read(path)
 
 
 def test_the_option_prints_the_report_and_runs_nothing(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from harness.core.program import Program, is_program
 from harness.core.route import Route
 from harness.core.tensors import draws_at_random
 from harness.core.text import describe_error
-from harness.coverage.points import classes
+from harness.coverage.value_points import classes
 from harness.gate.golden.check import ending_of, run_in_pytorch, version_of
 from harness.gate.golden.store import (
     MANIFEST_FILE,
