@@ -18,14 +18,14 @@ BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 
 @dataclass(frozen=True, order=True)
 class RootCause:
-    """What the failures of one defect have in common.
+    """The facts that failures of one defect share.
 
     Attributes:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         component: The component whose code is wrong: ``torchlib``, ``ort-cpu``, ``PyTorch``.
         place: The function, kernel or pass of the component.
-        fault: What is wrong there, one of `harness.compare.diagnosis.FAULTS`.
-        symptom: What distinguishes causes with this fault; see `harness.compare.diagnosis.Detail`.
+        fault: The fault there, one of `harness.compare.diagnosis.FAULTS`.
+        symptom: The distinction between causes with this fault; see `harness.compare.diagnosis.Detail`.
         choice: The argument that selects the failing algorithm of the place; "" for all.
         rule: The user's conversion functions that took part; "" if there are none.
     """

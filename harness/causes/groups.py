@@ -65,7 +65,7 @@ class OrdinaryFailures:
 
 
 class GroupKind(StrEnum):
-    """What a group of failures is: a defect of a component, a declared gap, not decided, or allowed by a
+    """The kind of a group of failures: a defect of a component, a declared gap, not decided, or allowed by a
     specification."""
 
     DEFECT = "defect"
@@ -96,11 +96,11 @@ class FailureGroup:
         diagnosis: The smallest case's diagnosis, as recorded.
         detail: The smallest case's detail, as recorded.
         ordinary: The cases that are ordinary use of their operator; None if all are edge cases.
-        minimal: What a case of the group was shrunk to, if that also belongs to the group; else None.
+        minimal: The smallest case that a case of the group was shrunk to and that belongs to the group too; else None.
         known: Matching known issues.
         callers: The number of models (`harness.causes.model_use`) that call one of the operators in a dtype of the
             ordinary cases, or of the edge cases if there are no ordinary ones.
-        priority: From 0 to 1; see `harness.causes.priority`.
+        priority: A number from 0 to 1; see `harness.causes.priority`.
     """
 
     converter: str
@@ -135,7 +135,7 @@ class FailureGroup:
 
     @property
     def kind(self) -> GroupKind:
-        """What the group is."""
+        """The kind of the group."""
         if self.blame == SPEC:
             return GroupKind.LEFT_OPEN
         if self.outcome is Outcome.UNSUPPORTED:

@@ -1,4 +1,4 @@
-"""How much an operator is used: which models call it, in which dtypes and with which attributes.
+"""Statistics on the use of operators: the models that call them, in which dtypes and with which attributes.
 
 The data are in ``cases/operator_use.json``, which ``python ci/tables/operator_use.py`` generates.
 """

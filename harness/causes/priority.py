@@ -1,4 +1,4 @@
-"""What to fix first: how many models a failure affects, how silent it is, and how ordinary its trigger is.
+"""Priorities of failures: how many models one affects, how silent it is, and how ordinary its trigger is.
 
     priority = silence of the outcome × max(use in ordinary cases, EDGE × use in all cases)
 

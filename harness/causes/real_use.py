@@ -1,4 +1,4 @@
-"""How many calls of real models pass in a run, by dtype and by kind of model."""
+"""The share of calls of real models that pass in a run, by dtype and by kind of model."""
 
 from __future__ import annotations
 

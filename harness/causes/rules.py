@@ -20,7 +20,7 @@ from harness.compare.verdict import CONVERTER, SPEC, UNKNOWN
 
 @dataclass(frozen=True, eq=False)
 class CauseFacts:
-    """What the failures of one root cause have in common; cases, structures and causes are given by number.
+    """The facts that failures of one root cause share; cases, structures and causes are given by number.
 
     Attributes:
         cause: The root cause.
@@ -42,7 +42,7 @@ class CauseFacts:
 
     @property
     def fault(self) -> str:
-        """What is wrong."""
+        """The fault of the root cause."""
         return self.cause.fault
 
     @property

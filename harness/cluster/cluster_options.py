@@ -57,7 +57,7 @@ class ClusterOptions:
         on: ``ray``, or the address of a Ray cluster: ``ray://HOST:PORT``.
         dataset: The dataset that nodes write to and that keeps the run; None means the results directory.
         name: The name of the run; the same name resumes it.
-        results_dir: Where the merged run is written.
+        results_dir: The directory of the merged run.
         shard_seconds: Seconds of work in the smallest shard.
         arguments: The arguments of `pytest harness`.
         left_out: Cases of `pytest harness` that the run omits, for people; "" if there are none.
@@ -78,7 +78,7 @@ class ClusterOptions:
 
     @property
     def resources(self) -> dict[str, float]:
-        """What a shard needs of a node in addition to a CPU: the maximum over its backends."""
+        """The resources that a shard needs in addition to a CPU: the maximum over its backends."""
         parser = argparse.ArgumentParser(allow_abbrev=False, add_help=False)
         parser.add_argument("--backend", action="append", default=[])
         needs: dict[str, float] = {}

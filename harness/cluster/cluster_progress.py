@@ -27,7 +27,7 @@ class ClusterProgress:
         Args:
             schedule: The state of the run.
             shards: Number of shards of the whole run, including those that were recorded earlier.
-            stream: Where lines are written.
+            stream: The output stream.
             clock: Returns seconds.
         """
         self._schedule = schedule

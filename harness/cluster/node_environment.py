@@ -1,4 +1,4 @@
-"""What nodes must have in common: the project and the versions of everything that takes part.
+"""The environment that all nodes must share: the project and the versions of everything that takes part.
 
 `copy_project` collects the project for nodes that lack it; `environment_here` and `difference` compare versions without
 importing any package.
@@ -40,7 +40,7 @@ def copy_project(target: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Described:
-    """What a run consists of.
+    """The description of a run.
 
     Attributes:
         units: The names of the units.

@@ -1,4 +1,4 @@
-"""What a node does for a run; the engine calls these functions in a worker process on the node.
+"""The tasks of a node; the engine calls these functions in a worker process on the node.
 
 The module imports no framework: frameworks belong to the processes that it starts.
 """

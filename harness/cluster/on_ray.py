@@ -85,7 +85,7 @@ class RayEngine:
     Args:
         on: ``ray`` for the cluster of ``RAY_ADDRESS`` or, without that, one that is started on this machine; or an
             address, ``ray://HOST:PORT``.
-        needs: What an attempt needs of a node in addition to a CPU.
+        needs: The resources that an attempt needs in addition to a CPU.
 
     Raises:
         UsageProblem: The cluster cannot be reached, or no node has what is needed.

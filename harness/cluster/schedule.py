@@ -48,7 +48,7 @@ PATIENCE = 2
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended.
+    """The end of an attempt.
 
     ``done``: the shard is recorded. ``lost``: its node or process died. ``failed``: its process reports that it could
     not run the shard, for instance because the disk is full. ``unfit``: the node has other versions.
@@ -70,7 +70,7 @@ class AttemptReport:
         path: The path of its record, relative to the run's place; "" if there is none.
         node: The id of the node; "" if unknown.
         host: The name of the node.
-        message: What went wrong, in one line.
+        message: A one-line description of a problem.
         status: The exit status of its process; None if there is none.
         cases: Number of cases.
         failures: Number of failed cases.
@@ -91,7 +91,7 @@ class AttemptReport:
 
 @dataclass
 class Attempts:
-    """How often each shard was lost, and which nodes to avoid."""
+    """The number of losses of each shard, and the nodes to avoid."""
 
     losses: Counter[int] = field(default_factory=Counter)
     avoided: dict[int, set[str]] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class Attempt:
         shard: The number of the shard.
         number: Distinguishes the attempts of the run.
         avoid: Ids of nodes on which it should not run.
-        unfit: Those of them that are unfit for any shard.
+        unfit: The subset of nodes that are unfit for any shard.
     """
 
     shard: int

@@ -47,7 +47,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ShardAccount:
-    """What a shard's process reports in addition to its record.
+    """The report of a shard's process in addition to its record.
 
     Attributes:
         cases: Number of cases.

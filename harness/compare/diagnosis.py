@@ -169,11 +169,11 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class Testimony:
-    """What one witness found.
+    """The answer of one witness.
 
     Attributes:
         role: The kind of the witness.
-        finding: What it found. The decision table uses only the role and the finding.
+        finding: Its finding. The decision table uses only the role and the finding.
         statement: The sentence that describes it: a key of `harness.present.evidence.SENTENCES`.
         facts: Named JSON values that the sentence and the search for the place need.
         independent: Whether the witness shares no engine with the failing backend; if it does, its agreement proves
@@ -191,7 +191,7 @@ class Testimony:
 
 @dataclass(frozen=True)
 class Detail:
-    """What distinguishes root causes with the same place and fault; few distinct values.
+    """The distinction between root causes with the same place and fault; few distinct values.
 
     Attributes:
         symptom: The ignored argument, the node that lacks a dtype, or the normalised message of an exporter or runtime
@@ -240,7 +240,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Which component a failure is a defect of, where the defect is, and what is wrong there.
+    """The component that a failure is a defect of, the defect's place, and its fault.
 
     The decision table chooses the blame from the testimony; the place and the fault are added afterwards.
 
@@ -248,7 +248,7 @@ class Diagnosis:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         rule: The stable id of the row of the decision table that decided: ``optimiser-breaks-graph``.
         facts: Named values that the rule's sentence needs.
-        testimony: What all witnesses found, the most telling first.
+        testimony: The findings of all witnesses, the most telling first.
         inherited_from: Id of the case that was examined instead, because it fails in the same way; "" if this case was
             examined.
         call: The call of a program or model that fails alone, as JSON; "" if none does. Not recorded.
@@ -256,8 +256,8 @@ class Diagnosis:
             ``PyTorch``, ``ONNX``, or ``rule`` for a user's conversion function.
         place: The function, kernel, pass or operator of the component.
         file: The function's file, relative to its package's folder; "" if the place is not a function.
-        fault: What is wrong there, one of `FAULTS`.
-        detail: What distinguishes root causes with the same place and fault.
+        fault: One of `FAULTS`.
+        detail: The distinction between root causes with the same place and fault.
         difference: The first difference between the outputs; None if none were compared.
     """
 

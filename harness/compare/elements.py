@@ -1,4 +1,4 @@
-"""What a wrong element reveals about how it was computed, from PyTorch's number and the backend's."""
+"""Infer from a wrong element and PyTorch's how it was computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which outputs of an operator are right, as its operator case states it."""
+"""The rules by which an operator case says which outputs are right."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a rule may use.
+    """The inputs of a rule.
 
     Attributes:
         arguments: The arguments by schema name, tensors as NumPy arrays.
@@ -48,7 +48,7 @@ class Allowance:
     """Marks and the reason for them, for the record.
 
     Attributes:
-        why: For elements that are not compared a phrase, such as "a float that the integer cannot hold"; for elements
+        why: A phrase for elements that are not compared, such as "a float that the integer cannot hold"; for elements
             whose result is unsettled a sentence.
         marks: The marks.
     """
@@ -67,7 +67,7 @@ class Allowance:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Judge:
-    """How to compare a backend's outputs with PyTorch's.
+    """A policy for comparing a backend's outputs with PyTorch's.
 
     Under every judge, shapes, dtypes and the positions of NaN and infinities must agree, and integers and booleans must
     be equal.
@@ -89,7 +89,7 @@ class Judge:
             are not compared, but counted if they differ. An `Allowance` also gives the reason.
         unsettled: Marks elements whose right value no text defines, although PyTorch's kernels agree wherever they run
             (an integer that overflows). They are compared, and a difference is blamed on the specification.
-        exact_reals: For integers that are rounded reals, such as pixels: these reals, as a function of the arguments.
+        exact_reals: The real numbers that integer outputs, such as pixels, are rounded from, given the arguments.
             A neighbour of PyTorch's integer is then right as well if it is the real rounded, ties either way.
         alternatives: Another right answer for each element of an output, in its dtype, for operators whose documented
             formula differs from the kernel; PyTorch's element where there is none, None for an output without any.

@@ -1,4 +1,4 @@
-"""When a floating-point result is right.
+"""The rules by which a floating-point result is right.
 
 The measure is the same call in float64, the best available truth, and PyTorch's own result in the case's dtype. Let u
 be the unit roundoff of the dtype (2⁻ᵖ, p the bits of its significand), e PyTorch's result, o the truth, g the backend's
@@ -97,7 +97,7 @@ SCALES = frozenset({"alpha", "beta", "value"})
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How an output changes when the inputs move by their last place.
+    """The response of an output when the inputs move by their last place.
 
     Attributes:
         condition: D of rule 6, in the output's unit and shape.
@@ -135,7 +135,7 @@ class Oracle(Protocol):
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """How the outputs change when the inputs move by their last place."""
+        """The responses of the outputs when the inputs move by their last place."""
 
     @property
     def finite_terms(self) -> tuple[Sequence[Array | None] | None, Sequence[Array | None] | None]:

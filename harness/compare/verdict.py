@@ -1,4 +1,4 @@
-"""How a case ended on one route: the columns of the record."""
+"""The end of a case on one route: the columns of the record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Stage(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How a case ended.
+    """The way in which a case ended.
 
     `BUILT`: an engine was built but cannot run on this machine. `NARROWED`: the backend would silently compute in a
     narrower dtype than the model's, so its numbers would answer another question. `INACCURATE`: the result is less

@@ -1,1 +1,1 @@
-"""What everything passes on: invocations, dtypes, overloads, tensors, and what plugs in."""
+"""Values that all rooms share: invocations, dtypes, overloads, tensors, and registries of plug-ins."""

@@ -27,7 +27,7 @@ def describe_tensor(tensor: torch.Tensor, place: str, *, exact: int | None = Non
 
     Args:
         tensor: A tensor whose dtype invocations support.
-        place: Where the tensor was seen; the seed is derived from it, so that equal shapes get different values.
+        place: A name for where the tensor was seen; the seed depends on it, so that equal shapes get different values.
         exact: Storage elements up to which values are kept; None means the default.
     """
     tensor = tensor.detach()

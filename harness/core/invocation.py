@@ -24,7 +24,7 @@ class InvalidInvocation(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to compute the values of a tensor.
+    """A recipe for the values of a tensor.
 
     Attributes:
         domain: The values that the operator allows: a name from `harness.core.values.DOMAINS` followed by its

@@ -59,7 +59,7 @@ class Blackboard:
 
     @property
     def count(self) -> int:
-        """How many values have been written since the last `clear`."""
+        """The number of values written since the last `clear`."""
         return int(_COUNT.unpack_from(self._memory)[0])
 
     def clear(self) -> None:
@@ -161,7 +161,7 @@ class IsolatedProcess:
             Otherwise it starts fresh, without anything that this process has imported or started.
         memory_limit: Bytes of resident memory that the process may use; None means no limit.
         environment: Additional environment variables, set before the process imports anything else.
-        board: Where the process announces its next step; an announcement extends the timeout as an answer does.
+        board: A place for the process to announce its next step; that extends the timeout as an answer does.
     """
 
     def __init__(

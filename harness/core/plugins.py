@@ -19,7 +19,7 @@ class Unavailable:
     """Why a converter or backend cannot run here, one line each.
 
     Attributes:
-        reason: What is missing, such as ``onnxruntime is not installed``.
+        reason: The missing thing, such as ``onnxruntime is not installed``.
         install: The command that installs it, such as ``pip install '.[openvino]'``.
     """
 

@@ -48,7 +48,7 @@ class Program:
     """The calls of a program, each an invocation whose arguments may be results of earlier ones, and what it returns.
 
     Attributes:
-        name: Of the pattern that it was drawn by.
+        name: The pattern that it was drawn by.
     """
 
     name: str

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class ExportWanted:
-    """What a converter's snippet has to export: ``Model()``, a module called with the values of a dict.
+    """The task of a converter's snippet: to export ``Model()``, a module called with the values of a dict.
 
     Attributes:
         examples: The name of the dict, which maps graph inputs to tensors.
@@ -63,7 +63,7 @@ class ExportSnippet:
 
 @dataclass(frozen=True, kw_only=True)
 class RunWanted:
-    """What a backend's snippet has to run.
+    """The task of a backend's snippet.
 
     Attributes:
         argument: The text after the colon of the backend's name; "" if there is none.

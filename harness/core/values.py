@@ -44,7 +44,7 @@ def _nonzero(raw: Raw, dtype: str, style: str) -> Values:
 
 
 def _range(raw: Raw, dtype: str, style: str, low: float, high: float) -> Values:
-    """In [low, high]; unless the style is plain, one in four is an end, the middle or a special value in between."""
+    """Values in [low, high]; unless the style is plain, one in four is an end, the middle or a special value."""
     plan = planned(style)
     if plan:
         return plan(raw, dtype, (low, high))
@@ -66,14 +66,14 @@ def _specials_within(dtype: str, low: float, high: float) -> tuple[float, ...]:
 
 
 def _index(raw: Raw, dtype: str, style: str, size: int) -> Values:
-    """In [0, size), with repetitions and both ends."""
+    """Indices in [0, size), with repetitions and both ends."""
     if planned(style):
         return _places(raw, style, 0, size)
     return _below(raw >> np.uint64(7), size)
 
 
 def _signed_index(raw: Raw, dtype: str, style: str, size: int) -> Values:
-    """In [-size, size), as indexing accepts; half of the draws have no negative index."""
+    """Indices in [-size, size), as indexing accepts; half of the draws have no negative index."""
     if planned(style):
         return _places(raw, style, -size, size)
     values = _below(raw >> np.uint64(7), size)
@@ -99,7 +99,7 @@ def _places(raw: Raw, style: str, low: int, high: int) -> Values:
 
 
 def _index_or(raw: Raw, dtype: str, style: str, size: int, other: int) -> Values:
-    """In [0, size), one in four replaced by `other`: class numbers, some of which are to be ignored."""
+    """Indices in [0, size), one in four replaced by `other`: class numbers, some of which are to be ignored."""
     if style == "equal 2":
         return np.full(len(raw), other, dtype=np.int64)
     values = _places(raw, style, 0, size) if planned(style) else _below(raw >> np.uint64(7), size)

@@ -1,1 +1,1 @@
-"""What the draws cover: points of argument spaces, pairs of conditions, operators with and without a case."""
+"""Measure what the draws cover: points of argument spaces, pairs of conditions, operators with and without a case."""

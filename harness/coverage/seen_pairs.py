@@ -1,4 +1,4 @@
-"""Which pairs of conditions the recorded cases of an operator cover, and how these cases ended.
+"""Count the pairs of conditions that recorded cases of an operator cover, by how the cases ended.
 
 Conditions are those of `harness.generate.pairs`: a dtype, a rank, a layout, a flag. PyTorch cannot be asked which pairs
 it accepts, so any two conditions about different things count as possible. "No failure" is the more convincing the more
@@ -32,7 +32,7 @@ _FAILURES = frozenset(str(outcome) for outcome in Outcome if outcome.is_failure)
 
 
 class Tried(IntEnum):
-    """How the cases with a pair ended; the page uses the numbers."""
+    """The ending of the cases with a pair; the page uses the numbers."""
 
     NO_PAIR = 0
     NOT_DRAWN = 1
@@ -44,7 +44,7 @@ class Tried(IntEnum):
 
 @dataclass(frozen=True)
 class SeenPairs:
-    """How many of the possible pairs of conditions occur in compared cases."""
+    """The number of pairs of conditions in compared cases, and the number of possible pairs."""
 
     seen: int
     possible: int
@@ -66,7 +66,7 @@ class TriedPairs:
 
     Attributes:
         names: Names of the conditions, grouped by what they are about.
-        about: For each condition, the number of its group.
+        about: The number of each condition's group.
         tried: Condition × condition, below the diagonal: a `Tried` for each pair.
     """
 
@@ -80,14 +80,14 @@ class TriedPairs:
 
     @property
     def seen(self) -> SeenPairs:
-        """How many of the pairs were compared."""
+        """The number of compared pairs, out of all possible ones."""
         compared = self.count(Tried.PASSED, Tried.SOME_FAIL, Tried.NONE_PASSES)
         return SeenPairs(compared, compared + self.count(Tried.NOT_DRAWN, Tried.FAILED_BEFORE))
 
 
 @dataclass(frozen=True)
 class RecordedEnd:
-    """How a case ended on one route.
+    """The ending of a case on one route.
 
     Attributes:
         structure: Id shared by cases that differ only in tensor values; the call if it is not recorded.

@@ -1,1 +1,1 @@
-"""An operator on its way to ONNX: its schema, its decomposition, its ONNX counterpart, and who converts and runs it."""
+"""Explain an operator on its way to ONNX: schema, decomposition, ONNX counterpart, converters and backends."""

@@ -1,7 +1,7 @@
-"""All that can be found out about one operator on its way to ONNX.
+"""Collect all facts about one operator on its way to ONNX.
 
-PyTorch's schema and decomposition, ONNX's counterpart and its arguments, each converter's function, and what becomes
-of some drawn calls in every converter and backend.
+They are PyTorch's schema and decomposition, ONNX's counterpart and its arguments, each converter's functions, and the
+results of some drawn calls with every converter and backend.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from harness.plan.unit import Unit, run_unit
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
-#: Calls among which the one that shows most is chosen.
+#: Number of calls from which the most revealing one is chosen.
 _CHOICE = 32
-#: Exports in which a node is looked for: an optimiser may leave none of a trivial call.
+#: Number of exports in which a node is searched: an optimiser may remove it from a trivial call.
 _LOOKED_AT = 4
-#: Stages that a case gets to only with a model.
+#: Stages that a case reaches only with a model.
 _CONVERTED = (Stage.LOAD, Stage.RUN, Stage.COMPARE)
-#: What converters put around the operator that does the work.
+#: Operators that converters put around the one that does the work.
 _GLUE = frozenset(
     {"Cast", "CastLike", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Concat", "Shape", "Gather", "Slice"}
 )
@@ -64,11 +64,11 @@ class Pair:
     """An argument of an ATen schema and its counterpart in ONNX.
 
     Attributes:
-        aten: Argument of the schema with its type and default; "" where ONNX alone has such a thing.
-        onnx: Input or attribute; "" where PyTorch alone has it.
+        aten: The argument with its type and default; "" if only ONNX has it.
+        onnx: The input or attribute; "" if only PyTorch has it.
         kind: ``input`` or ``attribute``; "" without `onnx`.
-        type: Of the ONNX side, with its default.
-        why: Why they correspond, or what to do where one side is empty.
+        type: The type of the ONNX side, with its default.
+        why: Why they correspond, or what to do if one side is empty.
     """
 
     aten: str
@@ -83,8 +83,9 @@ class Node:
     """A node of an exported model.
 
     Attributes:
-        domain: ``ai.onnx`` for the default one.
-        line: The line of the converter's source that emitted it, with its function; "" where it is unknown.
+        operator: The ONNX operator.
+        domain: The operator's domain, ``ai.onnx`` for the default one.
+        line: The function and line of the converter's source that emitted it; "" if unknown.
     """
 
     operator: str
@@ -94,7 +95,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Emitted:
-    """What a converter made of one call: the model's opset, and its nodes without constants."""
+    """The model that a converter emitted for one call: its opset, and its nodes without constants."""
 
     converter: str
     call: str
@@ -104,12 +105,14 @@ class Emitted:
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """Whether and how a converter converts one overload.
+    """The conversion of one overload by one converter.
 
     Attributes:
-        how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for all that it
-            is decomposed into), ``otherwise`` (a case got a model although it tells of neither), ``none``.
-        functions: Its own conversion functions, in its words.
+        overload: The overload.
+        converter: The converter.
+        how: ``own`` (a conversion function for it), ``decomposition`` (conversion functions for everything that it is
+            decomposed into), ``otherwise`` (a case was converted although neither is known), ``none``.
+        functions: Names of its own conversion functions.
     """
 
     overload: str
@@ -120,12 +123,15 @@ class Conversion:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
-    """How the cases of one overload ended with one converter and one backend.
+    """The results of an overload's cases on one route.
 
     Attributes:
-        counts: Outcome → how many cases.
-        converted: How many got a model.
-        refusal: The message of the commonest failure; "" for none.
+        overload: The overload.
+        converter: The converter.
+        backend: The backend.
+        counts: Outcome → number of cases.
+        converted: Number of cases that were converted.
+        refusal: The message of the most frequent failure; "" if none failed.
     """
 
     overload: str
@@ -137,19 +143,22 @@ class Outcomes:
 
     @property
     def cases(self) -> int:
-        """All of them, but those that PyTorch rejects."""
+        """The number of cases without those that PyTorch rejects."""
         return sum(n for outcome, n in self.counts.items() if outcome != Outcome.SKIP)
 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """One overload.
+    """The facts about one overload.
 
     Attributes:
-        case: Family of its operator case; "" for none.
-        decomposition: What it is made of; None where it is not functional.
-        emitted: What converters made of one call.
-        pairs: Its arguments and ONNX's; none without ONNX operator.
+        overload: The overload.
+        case: The family of its operator case; "" if it has none.
+        decomposition: Its decomposition; None if it is not functional.
+        conversions: Its conversion by each converter.
+        outcomes: The results of its cases on each route.
+        emitted: The model that each converter emitted for one call.
+        pairs: Its arguments and ONNX's; empty without an ONNX operator.
     """
 
     overload: Overload
@@ -163,15 +172,16 @@ class About:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """One operator.
+    """The facts about one operator.
 
     Attributes:
-        overloads: Each of its functional overloads.
-        onnx: ONNX's operator for it; None where none is known.
-        candidate: What is known of the two.
-        emits: Operators that converters emit for it, by converter.
-        unavailable: Converter or backend → why it is not available.
-        missing: Converters without a conversion of some overload → those overloads.
+        operator: The operator.
+        overloads: The facts about each functional overload.
+        onnx: The corresponding ONNX operator; None if none is known.
+        candidate: The correspondence between the two.
+        emits: Converter → operators that it emits.
+        unavailable: Converter or backend → why it is unavailable.
+        missing: Converter → overloads that it cannot convert; only converters that lack some.
     """
 
     operator: Operator
@@ -183,7 +193,7 @@ class Explanation:
     missing: dict[str, tuple[str, ...]]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain JSON data."""
+        """Return plain JSON data."""
         data = dataclasses.asdict(self)
         for about, plain_about in zip(self.overloads, data["overloads"], strict=True):
             if about.decomposition is not None:
@@ -196,22 +206,22 @@ class Explanation:
 def explain_operator(
     word: str, *, examples: int = 10, backend_names: Sequence[str] = (), converter_names: Sequence[str] = ()
 ) -> Explanation:
-    """Find out all about an operator.
+    """Collect all facts about an operator.
 
     Args:
-        word: As a user writes it.
-        examples: Calls to draw and run.
-        backend_names: To run on; none for all of ONNX that can run here.
-        converter_names: To ask; none for all that can run here.
+        word: The operator as a user writes it.
+        examples: Number of calls to draw and run.
+        backend_names: The backends; empty means all for ONNX that can run here.
+        converter_names: The converters; empty means all that can run here.
 
     Raises:
         harness.core.overloads.UnknownOperator: PyTorch has no such operator.
-        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: No worker process can be started.
     """
     operator = find_operator(word)
     load_cases()
     unavailable = _unavailable()
-    converters, backends = _who_is_asked(converter_names, backend_names, unavailable)
+    converters, backends = _choose_routes(converter_names, backend_names, unavailable)
     calls = {o.name: draw_calls(o.name, examples) for o in operator.functional}
     candidate = onnx_operator.candidate(operator.name)
     outcomes, exports = _run(calls, converters, backends, candidate.onnx if candidate else None)
@@ -222,7 +232,7 @@ def explain_operator(
             o,
             calls[o.name],
             converters,
-            [found for found in outcomes if found.overload == o.name],
+            [o2 for o2 in outcomes if o2.overload == o.name],
             exports[o.name],
             align(o.signature, standard, candidate) if standard and candidate else (),
         )
@@ -244,11 +254,11 @@ def explain_operator(
     )
 
 
-# Running drawn calls
+# Run drawn calls.
 
 
 def draw_calls(name: str, count: int) -> list[Invocation]:
-    """Draw different calls of an overload, the one that shows most first; none where no case covers it."""
+    """Draw different calls of an overload, the most revealing one first; empty if no operator case draws it."""
     case = OPERATOR_CASES.get(name)
     if case is None:
         return []
@@ -256,12 +266,12 @@ def draw_calls(name: str, count: int) -> list[Invocation]:
     calls = [d.invocations[0] for d in structures if _is_accepted(d.invocations[0])]
     defaults = {p.name: p.default for p in signature(name).parameters}
 
-    def shows(call: Invocation) -> tuple[bool, bool, int]:
-        # The plainest dtype, something to compute, and arguments that are not their defaults.
-        given = sum(repr(value) != defaults.get(name) for name, value in call.arguments)
-        return call.dtype != case.dtypes[0], any(t.numel < 2 for t in call.tensors()), -given
+    def sort_key(call: Invocation) -> tuple[bool, bool, int]:
+        # Prefer the plainest dtype, several elements, and arguments that differ from their defaults.
+        explicit = sum(repr(value) != defaults.get(name) for name, value in call.arguments)
+        return call.dtype != case.dtypes[0], any(t.numel < 2 for t in call.tensors()), -explicit
 
-    best = min(calls, key=shows, default=None)
+    best = min(calls, key=sort_key, default=None)
     return [] if best is None else [best, *(call for call in calls if call is not best)][:count]
 
 
@@ -279,7 +289,7 @@ def _run(
     backends: Sequence[str],
     counterpart: str | None,
 ) -> tuple[list[Outcomes], dict[str, list[Emitted]]]:
-    """How the calls end, and by overload what converters emit for one of them, if possible a `counterpart`."""
+    """Return the results of the calls, and by overload a model of each converter, preferably with a `counterpart`."""
     outcomes: list[Outcomes] = []
     exports: dict[str, list[Emitted]] = {name: [] for name in calls}
     with Supervisor() as supervisor:
@@ -294,14 +304,14 @@ def _run(
                 )
                 verdicts = [verdict for rows in run_unit(unit, supervisor) for verdict in rows]
                 outcomes += [_outcomes([v for v in verdicts if v.backend == backend]) for backend in backends]
-                got = {v.case_id for v in verdicts if v.stage in _CONVERTED}
-                export = _emit_one([call for call in drawn if call.case_id in got], converter, counterpart)
+                converted = {v.case_id for v in verdicts if v.stage in _CONVERTED}
+                export = _emit_one([call for call in drawn if call.case_id in converted], converter, counterpart)
                 exports[name] += [export] if export is not None else []
     return outcomes, exports
 
 
 def _outcomes(verdicts: Sequence[Verdict]) -> Outcomes:
-    """Count the verdicts of one overload, converter and backend."""
+    """Count the verdicts of one overload on one route."""
     failures = Counter(v.signature for v in verdicts if v.outcome.is_failure)
     message = ""
     if failures:
@@ -319,7 +329,7 @@ def _outcomes(verdicts: Sequence[Verdict]) -> Outcomes:
 
 
 def _emit_one(calls: Sequence[Invocation], converter: str, operator: str | None) -> Emitted | None:
-    """Export the first of some calls that becomes a node of `operator`, else the first; None for no call."""
+    """Export the first call whose model has a node of `operator`, else the first call; None without calls."""
     exports = []
     for call in calls[:_LOOKED_AT]:
         exports.append(_emit(call, converter))
@@ -341,22 +351,22 @@ def _emit(call: Invocation, converter: str) -> Emitted:
 
 
 def _operators_by_converter(exports: Mapping[str, Sequence[Emitted]]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    operators: dict[str, dict[str, None]] = {}
     for export in chain.from_iterable(exports.values()):
-        found.setdefault(export.converter, {}).update(dict.fromkeys(n.operator for n in export.nodes))
-    return {converter: tuple(operators) for converter, operators in found.items()}
+        operators.setdefault(export.converter, {}).update(dict.fromkeys(n.operator for n in export.nodes))
+    return {converter: tuple(names) for converter, names in operators.items()}
 
 
 def _only_emitted(exports: Mapping[str, Sequence[Emitted]]) -> Candidate | None:
-    """Where no name tells, the one ONNX operator that a converter needs besides glue."""
+    """Return the only ONNX operator that a converter emits in addition to glue, for use if no name corresponds."""
     for export in chain.from_iterable(exports.values()):
-        found = {n.operator for n in export.nodes if n.domain == "ai.onnx"} - _GLUE
-        if len(found) == 1:
-            return Candidate(onnx=found.pop(), why=f"what {export.converter} emits for it")
+        operators = {n.operator for n in export.nodes if n.domain == "ai.onnx"} - _GLUE
+        if len(operators) == 1:
+            return Candidate(onnx=operators.pop(), why=f"emitted for it by {export.converter}")
     return None
 
 
-# Converters and backends
+# Choose converters and backends.
 
 
 def _about(
@@ -387,7 +397,7 @@ def _conversion(
     try:
         functions = entry.conversions(overload) if entry.conversions else ()
     except PrivatePartMissing:
-        # What became of its cases says enough.
+        # The results of its cases suffice.
         functions = ()
     if functions:
         how = "own"
@@ -400,10 +410,10 @@ def _conversion(
     return Conversion(overload=overload, converter=converter, how=how, functions=functions)
 
 
-def _who_is_asked(
+def _choose_routes(
     converters: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str]
 ) -> tuple[list[str], list[str]]:
-    """The converters and backends that a user names, or all of ONNX that can run here."""
+    """Return the converters and backends that the user names, or all for ONNX that can run here."""
     makers = [e.name for e in CONVERTERS.entries() if e.makes == ONNX]
     takers = [e.name for e in BACKENDS.entries() if ONNX in e.takes and not e.name.endswith(":")]
     makers, takers = ([name for name in known if name not in unavailable] for known in (makers, takers))
@@ -416,11 +426,11 @@ def _unavailable() -> dict[str, str]:
     return {name: plain(reason) for name, reason in found.items()}
 
 
-# Arguments and their counterparts
+# Match arguments with their counterparts.
 
 
 def align(schema: Signature, operator: OnnxOperator, candidate: Candidate) -> tuple[Pair, ...]:
-    """Each argument with its counterpart, then what is left of the ONNX operator."""
+    """Return each argument with its counterpart, followed by the remaining slots of the ONNX operator."""
     slots = {slot.name: slot for slot in operator.node_slots}
     pairs: list[Pair] = []
     taken: set[str] = set()
@@ -433,7 +443,7 @@ def align(schema: Signature, operator: OnnxOperator, candidate: Candidate) -> tu
         pairs.append(_pair(f"{parameter.type} {parameter.name}{default}", slot, meaning.why))
     for slot in slots.values():
         if slot.name not in taken:
-            pairs.append(_pair("", slot, candidate.others.get(slot.name, _left_over(slot))))
+            pairs.append(_pair("", slot, candidate.others.get(slot.name, _explain_unmatched(slot))))
     return tuple(pairs)
 
 
@@ -452,8 +462,8 @@ def _meaning(parameter: Parameter, place: int, slots: Iterable[Slot], taken: set
             return Meaning(onnx=slot.name, why="the same name")
     by_name = {slot.name: slot for slot in free}
     for meaning in synonyms(parameter.name):
-        found = by_name.get(meaning.onnx)
-        if found is not None and _fits(parameter, found):
+        match = by_name.get(meaning.onnx)
+        if match is not None and _fits(parameter, match):
             return meaning
     if place == 0 and parameter.kind in ("Tensor", "Tensor[]") and free and free[0].kind == "input":
         return Meaning(onnx=free[0].name, why="the first tensor")
@@ -461,11 +471,11 @@ def _meaning(parameter: Parameter, place: int, slots: Iterable[Slot], taken: set
 
 
 def _fits(parameter: Parameter, slot: Slot) -> bool:
-    """A tensor is never an attribute."""
+    """Whether the slot can hold the argument: a tensor is never an attribute."""
     return slot.kind == "input" or not parameter.kind.startswith("Tensor")
 
 
-def _left_over(slot: Slot) -> str:
+def _explain_unmatched(slot: Slot) -> str:
     if slot.required:
-        return "required, and no argument is known to stand for it"
-    return f"left at its default, {slot.default}" if slot.default else "may be left out"
+        return "required, but no argument is known to correspond to it"
+    return f"left at its default, {slot.default}" if slot.default else "may be omitted"

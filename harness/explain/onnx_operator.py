@@ -1,7 +1,7 @@
-"""ONNX operators as the specification of the installed `onnx` states them.
+"""ONNX operators in the specification of the installed `onnx`, and their ATen counterparts.
 
-What cannot be read off names: which ONNX operator does what an ATen operator does, and which of its inputs
-and attributes mean what which argument means. The table itself is `cases/onnx_counterparts.toml`.
+Correspondences that cannot be read off names, of operators and of their arguments, are in
+`cases/onnx_counterparts.toml`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ class Slot:
 
     Attributes:
         kind: ``input``, ``output`` or ``attribute``.
-        type: ``T`` or ``tensor(float)`` of an input, ``float`` or ``ints`` of an attribute.
+        name: Its name.
+        type: ``T`` or ``tensor(float)`` for an input, ``float`` or ``ints`` for an attribute.
         required: Whether a node must have it.
-        default: Of an attribute, as text; "" for none.
+        default: An attribute's default as text; "" if it has none.
     """
 
     kind: str
@@ -45,8 +46,8 @@ class Version:
     Attributes:
         opset: The first opset that has it.
         deprecated: Whether it withdraws the operator.
-        types: Type parameter → types that it allows, without ``tensor()``.
-        changes: What differs from the version before, in words.
+        types: Type parameter → allowed types, without ``tensor()``.
+        changes: Differences from the previous version.
     """
 
     opset: int
@@ -57,14 +58,15 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxOperator:
-    """An operator of the specification, in its newest version.
+    """The newest version of an operator of the specification.
 
     Attributes:
-        domain: ``ai.onnx`` for the default one.
-        versions: Oldest first.
+        name: Its name.
+        domain: Its domain, ``ai.onnx`` for the default one.
+        versions: All versions, oldest first.
         slots: Inputs, then attributes, then outputs.
-        composed: Whether the specification defines it by other operators (a function).
-        doc: The first paragraph of its text.
+        composed: Whether the specification also defines it by other operators (a function).
+        doc: The first paragraph of its documentation.
     """
 
     name: str
@@ -76,40 +78,40 @@ class OnnxOperator:
 
     @property
     def first_opset(self) -> int:
-        """Of the first version."""
+        """The opset of the first version."""
         return self.versions[0].opset
 
     @property
     def node_slots(self) -> tuple[Slot, ...]:
-        """What a node is given: inputs and attributes."""
+        """The slots that a node fills: inputs and attributes."""
         return tuple(slot for slot in self.slots if slot.kind != "output")
 
 
 @cache
 def _histories() -> dict[tuple[str, str], list[Any]]:
-    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    histories: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
-        found[schema.domain or "ai.onnx", schema.name].append(schema)
-    return {key: sorted(schemas, key=lambda s: s.since_version) for key, schemas in found.items()}
+        histories[schema.domain or "ai.onnx", schema.name].append(schema)
+    return {key: sorted(schemas, key=lambda s: s.since_version) for key, schemas in histories.items()}
 
 
 def names() -> tuple[str, ...]:
-    """Operators of the default domain that are not withdrawn."""
+    """Return the operators of the default domain that are not withdrawn."""
     return tuple(
         name for (domain, name), schemas in _histories().items() if domain == "ai.onnx" and not schemas[-1].deprecated
     )
 
 
 def find(name: str, domain: str = "ai.onnx") -> OnnxOperator:
-    """An operator.
+    """Return an operator.
 
     Raises:
-        LookupError: the specification has none of that name.
+        LookupError: The specification has no operator of that name.
     """
     history = _histories().get((domain, name))
     if history is None:
         raise LookupError(f"ONNX {onnx.__version__} has no operator {domain}.{name}")
-    # The version that withdraws an operator states little of it.
+    # The version that withdraws an operator has few details.
     newest = history[-1]
     return OnnxOperator(
         name=name,
@@ -164,14 +166,14 @@ def _input(parameter: Any) -> Slot:
 
 
 def _attribute(attribute: Any) -> Slot:
-    given = attribute.default_value
-    default = shown(onnx.helper.get_attribute_value(given)) if given.name else ""
+    value = attribute.default_value
+    default = shown(onnx.helper.get_attribute_value(value)) if value.name else ""
     kind = str(attribute.type).rpartition(".")[2].lower()
     return Slot(kind="attribute", name=attribute.name, type=kind, required=attribute.required, default=default)
 
 
 def shown(value: Any) -> str:
-    """An attribute's value as text; a float32 with as few digits as identify it."""
+    """Return an attribute's value as text; a float32 with as few digits as identify it."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, float):
@@ -185,17 +187,17 @@ def _first_paragraph(doc: str) -> str:
     return " ".join(re.split(r"\n\s*\n", doc.strip())[0].split())
 
 
-#: In the directory of the operator cases.
+#: The file in the directory of the operator cases.
 _TABLE = "onnx_counterparts.toml"
 
 
 class TableError(Exception):
-    """`cases/onnx_counterparts.toml` is wrong; the message says where."""
+    """`cases/onnx_counterparts.toml` is invalid; the message says where."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
-    """The ONNX input or attribute that one argument stands for ("" for none), and why, in words."""
+    """The ONNX input or attribute that an argument corresponds to ("" if none), and why."""
 
     onnx: str
     why: str
@@ -203,12 +205,13 @@ class Meaning:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """An ONNX operator that may stand for an ATen operator.
+    """An ONNX operator that may correspond to an ATen operator.
 
     Attributes:
+        onnx: The ONNX operator.
         why: How it was found.
-        arguments: ATen argument → meaning, where the table says so for this operator.
-        others: ONNX input or attribute that no argument stands for → what to give it, and why.
+        arguments: ATen argument → meaning, as the table states it for this operator.
+        others: ONNX input or attribute without a corresponding argument → what to pass, and why.
     """
 
     onnx: str
@@ -223,10 +226,10 @@ def _table() -> dict[str, Any]:
 
 
 def candidate(packet: str) -> Candidate | None:
-    """The ONNX operator for an ATen operator such as ``aten::celu``, from the table or by its name.
+    """Return the ONNX operator for an ATen operator such as ``aten::celu``, from the table or by its name.
 
     Raises:
-        TableError: the table names an ONNX operator that the installed specification lacks.
+        TableError: The table names an ONNX operator that the installed specification lacks.
     """
     name = packet.partition("::")[2]
     for entry in _table()["operator"]:
@@ -235,16 +238,16 @@ def candidate(packet: str) -> Candidate | None:
                 return None
             if entry["onnx"] not in names():
                 raise TableError(f"{_TABLE}: {entry['onnx']} of {name} is not an operator of this ONNX")
-            meanings = {name: Meaning(**said) for name, said in entry.get("arguments", {}).items()}
+            meanings = {name: Meaning(**meaning) for name, meaning in entry.get("arguments", {}).items()}
             others = entry.get("others", {})
             return Candidate(onnx=entry["onnx"], why=entry["why"], arguments=meanings, others=others)
     by_name = {_normalised(known): known for known in names()}
-    found = by_name.get(_normalised(name)) or by_name.get(_normalised(_general(name)))
-    return Candidate(onnx=found, why="the same name") if found else None
+    same = by_name.get(_normalised(name)) or by_name.get(_normalised(_general(name)))
+    return Candidate(onnx=same, why="the same name") if same else None
 
 
 def synonyms(argument: str) -> list[Meaning]:
-    """ONNX names that the table gives for an argument of any operator, likeliest first."""
+    """Return the ONNX names that the table lists for an argument of any operator, likeliest first."""
     return [
         Meaning(onnx=name, why=entry["why"])
         for entry in _table()["synonym"]
@@ -253,9 +256,9 @@ def synonyms(argument: str) -> list[Meaning]:
     ]
 
 
-def same_name(one: str, other: str) -> bool:
-    """Whether two names differ in case, underscores or a plural only."""
-    return _normalised(one).removesuffix("s") == _normalised(other).removesuffix("s")
+def same_name(a: str, b: str) -> bool:
+    """Whether two names differ only in case, underscores or a plural."""
+    return _normalised(a).removesuffix("s") == _normalised(b).removesuffix("s")
 
 
 def _normalised(name: str) -> str:
@@ -263,6 +266,6 @@ def _normalised(name: str) -> str:
 
 
 def _general(name: str) -> str:
-    """Without what PyTorch adds to a name: ``max_unpool2d``, ``_log_softmax``, ``special_erf``."""
+    """Remove PyTorch's prefixes and suffixes from a name: ``max_unpool2d``, ``_log_softmax``, ``special_erf``."""
     name = re.sub(r"^(special|linalg|fft|native)_", "", name.lstrip("_"))
     return re.sub(r"_?\d?d$", "", name)

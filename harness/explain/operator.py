@@ -1,10 +1,8 @@
-"""An ATen operator as PyTorch registers it: overloads, schemas, tags, kinds of kernels.
+"""An ATen operator as PyTorch registers it: overloads, schemas, tags, kernels, and its decomposition.
 
-Whether PyTorch takes an operator apart into others, and whether those have ONNX conversions.
-
-What counts is what `torch.onnx.export(dynamo=True)` does: it runs `run_decompositions` with PyTorch's default
-table and `torch._decomp`'s, less the operators that torchlib converts. Here the operator itself is left in
-the table even if torchlib converts it, which tells what it is made of in any case.
+The decomposition is that of `torch.onnx.export(dynamo=True)`, which calls `run_decompositions` with PyTorch's default
+table and `torch._decomp`'s, without the operators that torchlib converts. Here the operator itself stays in the table
+even if torchlib converts it, so that its decomposition is known in any case.
 """
 
 from __future__ import annotations
@@ -38,10 +36,10 @@ class Parameter:
     """An argument of an operator's schema.
 
     Attributes:
-        name: The schema's.
-        type: As the schema prints it: ``Tensor``, ``Tensor[]``, ``Scalar``, ``SymInt[2]``, ``float?``.
-        default: As Python code; None where the argument is required.
-        keyword: Whether it is given by keyword alone.
+        name: Its name.
+        type: Its type as the schema prints it: ``Tensor``, ``Tensor[]``, ``Scalar``, ``SymInt[2]``, ``float?``.
+        default: Its default as Python code; None if it is required.
+        keyword: Whether it is keyword-only.
     """
 
     name: str
@@ -51,14 +49,14 @@ class Parameter:
 
     @property
     def kind(self) -> str:
-        """The type without what makes it optional and without sizes: ``Tensor``, ``SymInt[]``."""
+        """The type without sizes and without the mark of optional ones: ``Tensor``, ``SymInt[]``."""
         plain = self.type.removesuffix("?")
         return plain.partition("[")[0].removesuffix("?") + ("[]" if "[" in plain else "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Signature:
-    """An overload as its schema states it; `overload` is its dotted name."""
+    """The schema of an overload."""
 
     overload: str
     schema: str
@@ -70,10 +68,11 @@ class Overload:
     """One overload of an operator.
 
     Attributes:
-        tags: PyTorch's, sorted: ``core``, ``pointwise``.
-        functional: Whether its whole effect is what it returns, which is what exporters convert.
-        composite: Whether its kernel is made of other operators (CompositeImplicitAutograd), so that
-            PyTorch can always take it apart.
+        signature: Its schema.
+        tags: PyTorch's tags, sorted: ``core``, ``pointwise``.
+        functional: Whether its whole effect is what it returns; exporters convert only such overloads.
+        composite: Whether its kernel is composed of other operators (CompositeImplicitAutograd), so that PyTorch can
+            always decompose it.
     """
 
     signature: Signature
@@ -83,7 +82,7 @@ class Overload:
 
     @property
     def name(self) -> str:
-        """Dotted."""
+        """The overload's name."""
         return self.signature.overload
 
 
@@ -92,9 +91,9 @@ class Operator:
     """An operator with the overloads that were asked for.
 
     Attributes:
-        name: ``aten::celu``.
-        overloads: Functional ones first.
-        others: Dotted names of the operator's further overloads.
+        name: Its name: ``aten::celu``.
+        overloads: Its overloads, functional ones first.
+        others: Names of the operator's other overloads.
     """
 
     name: str
@@ -103,23 +102,23 @@ class Operator:
 
     @property
     def functional(self) -> tuple[Overload, ...]:
-        """Those that exporters convert."""
+        """The overloads that exporters convert."""
         return tuple(o for o in self.overloads if o.functional)
 
 
 def find_operator(word: str) -> Operator:
-    """The operator that a user means.
+    """Return the operator that a user names.
 
     Args:
-        word: ``celu``, ``aten.celu``, ``aten::celu`` (all overloads) or ``aten::celu.default`` (one).
+        word: ``celu``, ``aten.celu``, ``aten::celu`` (all overloads) or ``aten::celu.default`` (one overload).
 
     Raises:
-        UnknownOperator: PyTorch or its dispatcher has none of that name; near ones are named.
+        UnknownOperator: PyTorch or its dispatcher has no operator of that name; the message suggests similar names.
     """
     dotted = normalise(word)
     known = [name for name in all_overloads() if is_dispatched(name)]
-    found = [name for name in known if dotted in (name, packet(name))]
-    if not found:
+    matches = [name for name in known if dotted in (name, packet(name))]
+    if not matches:
         siblings = [name for name in known if packet(name) == packet(dotted)]
         if siblings:
             raise UnknownOperator(f"{word}: no such overload; there are {', '.join(siblings)}")
@@ -127,26 +126,26 @@ def find_operator(word: str) -> Operator:
         hint = f"; near: {', '.join(near)}" if near else ""
         if any(dotted in (name, packet(name)) for name in all_overloads()):
             raise UnknownOperator(
-                f"{word}: an instruction of TorchScript for Python's own values, no operator of ATen{hint}"
+                f"{word}: an instruction of TorchScript for Python values, not an operator of ATen{hint}"
             )
         raise UnknownOperator(f"{word}: PyTorch {torch.__version__} has no ATen operator of that name{hint}")
-    chosen = sorted((_describe(name) for name in found), key=lambda o: (not o.functional, o.name))
-    others = tuple(n for n in known if packet(n) == packet(found[0]) and n not in found)
-    return Operator(name=packet(found[0]).replace(".", "::", 1), overloads=tuple(chosen), others=others)
+    chosen = sorted((_describe(name) for name in matches), key=lambda o: (not o.functional, o.name))
+    others = tuple(n for n in known if packet(n) == packet(matches[0]) and n not in matches)
+    return Operator(name=packet(matches[0]).replace(".", "::", 1), overloads=tuple(chosen), others=others)
 
 
 def _describe(name: str) -> Overload:
-    found = overload(name)
+    target = overload(name)
     return Overload(
         signature=signature(name),
-        tags=tuple(sorted(str(tag).removeprefix("Tag.") for tag in found.tags)),
+        tags=tuple(sorted(str(tag).removeprefix("Tag.") for tag in target.tags)),
         functional=name in functional_overloads(),
-        composite=is_composite(found),
+        composite=is_composite(target),
     )
 
 
 def signature(name: str) -> Signature:
-    """The schema of an overload."""
+    """Return the schema of an overload."""
     schema = overload(name)._schema
     types = dict(_declared(str(schema)))
     return Signature(
@@ -165,10 +164,12 @@ def signature(name: str) -> Signature:
 
 
 def _declared(schema: str) -> list[tuple[str, str]]:
-    """(name, type) of the arguments as the schema prints them: ``Scalar``, where PyTorch's own types say
-    ``number``, and sizes of lists, which they lack."""
+    """Return the names and types of the arguments as the schema prints them.
+
+    PyTorch's argument types say ``number`` for ``Scalar`` and lack the sizes of lists.
+    """
     inside = schema.partition("(")[2].rpartition(") -> ")[0]
-    # No default value of a schema holds a comma outside brackets or quotes.
+    # Default values contain commas only within brackets or quotes.
     parts = re.split(r", (?![^\[]*\])(?![^()]*\))", inside)
     words = [part.partition("=")[0].rsplit(" ", 1) for part in parts if part not in ("", "*")]
     return [(pair[1], re.sub(r"\([a-z!|> *-]+\)", "", pair[0])) for pair in words if len(pair) == 2]
@@ -176,14 +177,14 @@ def _declared(schema: str) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorDecomposition:
-    """What an overload is made of.
+    """The operators that an overload is decomposed into.
 
     Attributes:
-        source: Where PyTorch has the decomposition: ``table`` (a function in its tables), ``composite`` (the
-            kernel itself), ``none``, or ``unknown`` (it could not be found out).
-        operators: Dotted overloads that the calls came to → whether torchlib converts them, sorted.
-        tried: How many calls were decomposed.
-        problem: Why it could not be tried; "" if it was.
+        source: Where PyTorch has the decomposition: ``table`` (a function in its tables), ``composite`` (the kernel
+            itself), ``none``, or ``unknown``.
+        operators: Overloads that the calls were decomposed into → whether torchlib converts them, sorted.
+        tried: Number of calls that were decomposed.
+        problem: Why decomposition failed; "" if it succeeded.
     """
 
     source: str
@@ -193,43 +194,43 @@ class OperatorDecomposition:
 
     @property
     def reaches(self) -> bool:
-        """Whether everything that it is made of is converted."""
+        """Whether everything that it is decomposed into is converted."""
         return bool(self.operators) and all(self.operators.values())
 
 
 def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposition:
-    """What the calls of one overload are made of; PyTorch may take each apart in another way."""
+    """Decompose calls of an overload; the result may differ between calls."""
     target = overload(name)
     try:
-        own, table = decomposition_functions().get(target), dict(decomposition_table())
+        function, table = decomposition_functions().get(target), dict(decomposition_table())
     except PrivatePartMissing as missing:
         return OperatorDecomposition(source="unknown", operators={}, tried=0, problem=str(missing))
-    if own is not None:
-        table[target] = own
-    source = "table" if own is not None else "composite" if is_composite(target) else "none"
+    if function is not None:
+        table[target] = function
+    source = "table" if function is not None else "composite" if is_composite(target) else "none"
     if source == "none":
         return OperatorDecomposition(source=source, operators={}, tried=0)
     if not invocations:
         problem = "no case draws a call of it"
         return OperatorDecomposition(source=source, operators={}, tried=0, problem=problem)
-    found: set[str] = set()
+    names: set[str] = set()
     problem, tried = "", 0
     for invocation in invocations:
         try:
-            found |= _operators(invocation, table)
+            names |= _operators(invocation, table)
             tried += 1
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-    if name in found:
+    if name in names:
         # It calls itself for some arguments.
         problem = problem or f"{name} is left in it"
-    operators = {operator: operator in registered() for operator in sorted(found)}
+    operators = {operator: operator in registered() for operator in sorted(names)}
     problem = "" if operators else problem
     return OperatorDecomposition(source=source, operators=operators, tried=tried, problem=problem)
 
 
 def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) -> set[str]:
-    """Overloads left of one call once it is decomposed."""
+    """Return the overloads in the decomposition of one call."""
     outputs = len(call_invocation(invocation, build_tensors(invocation)))
     structure = Exportable.of(invocation, outputs=outputs)
     whole = dict(table)
@@ -249,7 +250,7 @@ def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) 
     } - _ASSERTIONS
 
 
-#: What captured programs hold beside what they compute; the exporter removes it.
+#: Checks in captured programs, which the exporter removes.
 _ASSERTIONS = {
     "aten._assert_scalar.default",
     "aten.sym_constrain_range_for_size.default",

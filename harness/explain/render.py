@@ -1,4 +1,4 @@
-"""An explanation for a terminal."""
+"""Render an explanation for a terminal."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from harness.explain.onnx_operator import OnnxOperator
 _HOW = {
     "own": "own conversion",
     "decomposition": "by decomposition",
-    "otherwise": "yes: a tried call got a model",
+    "otherwise": "yes: a tried call was converted",
     "none": "no",
 }
 
 
 def render(found: Explanation) -> Iterator[RenderableType]:
-    """All parts, with blank lines between."""
+    """Yield all parts, separated by blank lines."""
     operator = found.operator
     yield Text.assemble((operator.name, "bold"), "  is an ATen operator")
     yield from _overloads(found)
@@ -49,7 +49,7 @@ def _indented(words: Text, by: int) -> Padding:
 def _overloads(found: Explanation) -> Iterator[RenderableType]:
     cases = {about.overload.name: about.case for about in found.overloads}
     for overload in found.operator.overloads:
-        words = ["functional" if overload.functional else "not functional: exporters convert none such"]
+        words = ["functional" if overload.functional else "in-place or out variant; exporters skip these"]
         if overload.composite:
             words.append("CompositeImplicit")
         words += [f"tag {tag}" for tag in overload.tags]
@@ -59,42 +59,43 @@ def _overloads(found: Explanation) -> Iterator[RenderableType]:
         yield _indented(shown(overload.signature.schema, style="cyan"), 2)
         yield _indented(shown(", ".join(words)), 4)
     if not found.overloads:
-        message = "no overload of it is functional: exporters put functional operators in its place first"
+        message = "no overload of it is functional: exporters first replace it by functional operators"
         yield _indented(Text(message), 2)
     if found.operator.others:
         yield _indented(shown(f"not shown: {', '.join(found.operator.others)}"), 2)
 
 
 def _decomposition(about: About) -> Iterator[RenderableType]:
-    made = about.decomposition
-    if made is None:
+    decomposition = about.decomposition
+    if decomposition is None:
         return
     yield Text()
     yield shown(f"Decomposition of {about.overload.name}", style="bold")
-    if made.source == "none":
+    if decomposition.source == "none":
         yield Text("  PyTorch has none")
         return
     where = {"table": "a function in PyTorch's decomposition tables", "composite": "its kernel is composite"}
-    if made.source in where:
-        yield _indented(shown(f"{where[made.source]}; {made.tried} calls decomposed"), 2)
-    if made.problem:
-        yield _indented(shown(f"could not be decomposed: {made.problem}", limit=300), 2)
-    for operator, converted in made.operators.items():
+    if decomposition.source in where:
+        yield _indented(shown(f"{where[decomposition.source]}; {decomposition.tried} calls decomposed"), 2)
+    if decomposition.problem:
+        yield _indented(shown(f"could not be decomposed: {decomposition.problem}", limit=300), 2)
+    for operator, converted in decomposition.operators.items():
         mark = "converted by torchlib" if converted else "not converted"
         yield Text(f"    {operator:<32} {mark}", style="" if converted else "red")
-    if made.operators:
-        words = "all of them are converted" if made.reaches else "it does not reach converted operators only"
+    if decomposition.operators:
+        all_converted = decomposition.reaches
+        summary = "all of them are converted" if all_converted else "some operators in it have no conversion"
         for conversion in about.conversions:
             if conversion.how == "own" and find_converter(conversion.converter).decomposes:
-                words += f"; {conversion.converter} does not take it apart, as it has a conversion of its own"
-        yield _indented(shown(words), 2)
+                summary += f"; {conversion.converter} does not decompose it, since it has its own conversion"
+        yield _indented(shown(summary), 2)
 
 
 def _onnx(found: Explanation) -> Iterator[RenderableType]:
     yield Text("In ONNX", style="bold")
     operator, candidate = found.onnx, found.candidate
     if operator is None or candidate is None:
-        yield Text("  no operator is known that does the same")
+        yield Text("  no corresponding operator is known")
         for converter, operators in found.emits.items():
             yield _indented(shown(f"{converter} composes it of {', '.join(operators)}"), 2)
         return
@@ -102,20 +103,20 @@ def _onnx(found: Explanation) -> Iterator[RenderableType]:
     yield _indented(shown(f"{since}: {candidate.why}"), 2)
     yield from _versions(operator)
     if operator.composed:
-        yield Text("  a function: the specification also states it by other operators")
+        yield Text("  a function: the specification also defines it by other operators")
     yield _indented(shown(operator.doc, style="dim", limit=300), 2)
     for about in found.overloads:
         yield Text()
-        yield shown(f"{about.overload.name} beside {operator.name}", style="bold")
+        yield shown(f"{about.overload.name} and {operator.name}", style="bold")
         yield _pairs(about)
 
 
 def _versions(operator: OnnxOperator) -> Iterator[RenderableType]:
     for version in operator.versions:
         types = ", ".join(f"{name}: {' '.join(allowed)}" for name, allowed in version.types)
-        said = types if version is operator.versions[0] else "; ".join(version.changes)
-        said = said or "the same inputs, attributes and types; its text changed"
-        yield _indented(shown(f"opset {version.opset}: {said}"), 4)
+        text = types if version is operator.versions[0] else "; ".join(version.changes)
+        text = text or "same inputs, attributes and types; its text changed"
+        yield _indented(shown(f"opset {version.opset}: {text}"), 4)
 
 
 def _pairs(about: About) -> Table:
@@ -135,41 +136,41 @@ def _converters(found: Explanation) -> Iterator[RenderableType]:
         for conversion in about.conversions:
             functions = f": {', '.join(conversion.functions)}" if conversion.functions else ""
             tried = [o for o in about.outcomes if o.converter == conversion.converter]
-            share = f"; {tried[0].converted} of {tried[0].cases} cases got a model" if tried else ""
+            share = f"; {tried[0].converted} of {tried[0].cases} cases converted" if tried else ""
             style = "red" if conversion.how == "none" else ""
             words = f"{conversion.converter}: {_HOW[conversion.how]}{functions}{share}"
             yield _indented(Text(plain(words), style=style), 4)
-        for one in about.emitted:
-            yield from _emitted(one)
+        for emitted in about.emitted:
+            yield from _emitted(emitted)
 
 
-def _emitted(one: Emitted) -> Iterator[RenderableType]:
-    call = f"{one.converter}, opset {one.opset}, {one.call}"
+def _emitted(emitted: Emitted) -> Iterator[RenderableType]:
+    call = f"{emitted.converter}, opset {emitted.opset}, {emitted.call}"
     yield _indented(shown(call, style="cyan", limit=240), 4)
-    for node in one.nodes[:12]:
+    for node in emitted.nodes[:12]:
         domain = "" if node.domain == "ai.onnx" else f"{node.domain}."
         yield _indented(Text.assemble(f"{domain}{node.operator}  ", (plain(node.line), "dim")), 6)
-    if len(one.nodes) > 12:
-        yield Text(f"      and {len(one.nodes) - 12} more nodes")
+    if len(emitted.nodes) > 12:
+        yield Text(f"      and {len(emitted.nodes) - 12} more nodes")
 
 
 def _backends(found: Explanation) -> Iterator[RenderableType]:
     yield Text("Backends", style="bold")
     if not any(about.outcomes for about in found.overloads):
-        yield Text("  no call of the operator was tried: no operator case draws one")
+        yield Text("  no call of the operator was tried: no operator case draws it")
     for about in found.overloads:
         for converter in dict.fromkeys(outcome.converter for outcome in about.outcomes):
             yield Text(f"  {about.overload.name} → {converter}")
             shown_last = ""
-            for one in (o for o in about.outcomes if o.converter == converter):
-                yield Text("    ").append(f"{one.backend:<16} ").append(_counts(one))
-                if one.refusal and one.refusal != shown_last:
-                    yield _indented(shown(one.refusal, style="dim"), 6)
-                shown_last = one.refusal
+            for outcomes in (o for o in about.outcomes if o.converter == converter):
+                yield Text("    ").append(f"{outcomes.backend:<16} ").append(_counts(outcomes))
+                if outcomes.refusal and outcomes.refusal != shown_last:
+                    yield _indented(shown(outcomes.refusal, style="dim"), 6)
+                shown_last = outcomes.refusal
 
 
-def _counts(one: Outcomes) -> Text:
+def _counts(outcomes: Outcomes) -> Text:
     order = [str(o) for o in Outcome]
-    parts = sorted(one.counts.items(), key=lambda item: order.index(item[0]))
-    passed = set(one.counts) <= {Outcome.PASS, Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE, Outcome.SKIP}
+    parts = sorted(outcomes.counts.items(), key=lambda item: order.index(item[0]))
+    passed = set(outcomes.counts) <= {Outcome.PASS, Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE, Outcome.SKIP}
     return Text(", ".join(f"{n} {outcome}" for outcome, n in parts), style="green" if passed else "red")

@@ -1,1 +1,1 @@
-"""From options to units of work, and running a unit: selection, sharding, blame."""
+"""Plan units of work from options, and run a unit: selection, sharding, blame."""

@@ -1,6 +1,6 @@
-"""What the verdicts of a run rest on beside versions, for `RunInfo.basis`: name → a short text or digest.
+"""Digests of what verdicts depend on in addition to versions, for `RunInfo.basis`.
 
-Shards and baselines are compared by it. A change of what it leaves out goes unnoticed.
+Shards and baselines are compared by them; a change in something that they omit goes unnoticed.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from harness.generate.cases_home import cases_directory
 from harness.plan.unit import Unit
 from harness.record.run_info import KERNELS, RULES, SOURCE
 
-#: Rooms of the harness that read records or are asked beside a run: no verdict depends on them.
+#: Rooms of the harness that only read records or prepare runs: no verdict depends on them.
 VIEWS = frozenset(
     {"app", "cluster", "present", "gate", "support", "explain", "reproduce", "locate", "models", "coverage", "causes"}
 )
 
-#: Of the processor's flags those that name instructions.
+#: The processor's flags that name instruction sets.
 _INSTRUCTIONS = re.compile(
     r"(sse|ssse|avx|fma|f16c|bmi|amx|gfni|vaes|vpclmul|pclmul|popcnt|neon|asimd|sve|sme|fp|bf16|i8mm|dot)\w*"
 )
 
-#: Environment variables by which libraries choose kernels for a processor.
+#: Environment variables that restrict a library's choice of kernels.
 _CHOOSING = ("ATEN_CPU_CAPABILITY", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
 
 
 def basis(units: Sequence[Unit], sources: Sequence[str]) -> dict[str, str]:
-    """Describe what a run rests on.
+    """Return the digests of a run.
 
     Args:
-        units: All units of the run; they have the same rules.
-        sources: Words of the sources asked.
+        units: All units of the run, which have the same rules.
+        sources: The names of its sources.
     """
-    described = {SOURCE: _digest_source(), KERNELS: _digest_kernels(), "sources": " ".join(sources)}
+    digests = {SOURCE: _digest_source(), KERNELS: _digest_kernels(), "sources": " ".join(sources)}
     if units:
-        described[RULES] = _digest_rules(units[0].route.rules)
-    return described
+        digests[RULES] = _digest_rules(units[0].route.rules)
+    return digests
 
 
 def _digest(parts: Iterable[bytes | str]) -> str:
@@ -65,7 +65,7 @@ def _digest_source() -> str:
 
 
 def _digest_rules(files: Sequence[str]) -> str:
-    """Digest files of rules and the modules next to them that they may have imported; "" without files."""
+    """Digest rule files and the modules next to them that they may have imported; "" without files."""
     if not files:
         return ""
     ours = [Path(harness.__file__).parent, cases_directory()]
@@ -84,10 +84,9 @@ def _digest_rules(files: Sequence[str]) -> str:
 
 
 def _digest_kernels() -> str:
-    """Digest what decides which of several kernels of one version computes: instructions, and variables that
-    forbid some.
+    """Digest what selects one of several kernels of the same version: instruction sets and restricting variables.
 
-    Another kernel sums in another order, and takes subnormal numbers for zeros or not.
+    Another kernel sums in another order, and may flush subnormal numbers to zero.
     """
     return _digest([*sorted(_instructions()), *(f"{name}={os.environ.get(name, '')}" for name in _CHOOSING)])
 

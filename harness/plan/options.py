@@ -1,4 +1,4 @@
-"""What a user may choose of a run."""
+"""The options of a run."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass
 
 from harness.generate.sources.recorded import Replayed
 
-#: Cases of each pattern of programs, which a run of them draws in some five minutes on two cores.
+#: Cases of each pattern of programs; a run of them takes some five minutes on two cores.
 PROGRAM_EXAMPLES = 352
 
 
 class UsageProblem(Exception):
-    """Invalid options; the message is one line for a person."""
+    """Invalid options; the message is one line for people."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may choose; every default is that of a plain ``pytest harness``.
+    """The options of a run; the defaults are those of a plain ``pytest harness``.
 
     Attributes:
-        ops: Overloads, packets or globs; empty for every operator case.
-        converters: Empty for the defaults.
-        backends: Names, or ``all``; empty for the defaults that can run here.
-        dtypes: Empty for all.
+        ops: Overloads, packets or globs; empty means every operator case.
+        converters: The converters; empty means the default ones.
+        backends: Names, or ``all``; empty means the default ones that can run here.
+        dtypes: The dtypes; empty means all.
         examples: Cases per operator, converter and shape mode.
-        values: Value draws per exported structure; None for the usual number.
-        seed: Of the draws.
+        values: Value draws per exported structure; None means the usual number.
+        seed: The seed of the draws.
         shapes: ``static``, ``dynamic``, ``both``, or ``mixed``: static, and for operators some dynamic cases.
-        opset: To emit, None for the converter's default.
-        opsets: Several to emit, in place of `opset`: each converter is run with each, under the name ``dynamo@18``.
+        opset: The opset to emit; None means the converter's default.
+        opsets: Several opsets that replace `opset`: each converter runs with each, under the name ``dynamo@18``.
         batch_size: Structures per export.
-        blame: Find out whose defect each failure is.
-        public_api: Plain public calls with nothing kept between exports.
-        sources: Words of `harness.generate.sources`; empty for the defaults.
-        replay: Recorded invocations to run in place of what sources have; None to ask these.
-        rules: Files of conversion functions to try; without `ops` the operators that they are for are run,
-            without `converters` those that they are for.
-        shard: ``3/8``: only the operators of that part; None for all.
-        parts: With `shard`: the units of every part, ``aten.celu.default dynamo``; None to balance operators
-            by how long they usually take.
-        models: Whole models to run in place of operators; none for operators.
-        runs: How often a case that draws at random is run at most, to find a failure that is known of.
+        blame: Determine the component to blame for each failure.
+        public_api: Use only public calls and cache nothing between exports.
+        sources: Names from `harness.generate.sources`; empty means the default ones.
+        replay: Recorded invocations to run instead of those of the sources; None uses the sources.
+        rules: Files of conversion functions to try. Without `ops`, the operators that they convert are run; without
+            `converters`, the converters that they extend.
+        shard: ``3/8`` runs only the operators of that part; None runs all.
+        parts: With `shard`, the units of every part, ``aten.celu.default dynamo``; None balances operators by their
+            usual duration.
+        models: Whole models to run instead of operators; empty runs operators.
+        runs: Largest number of runs of a case with random results, in a search for a known failure.
     """
 
     ops: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""From a user's options to units of work, or to one clear line about what is wrong with them."""
+"""Resolve a user's options to units of work, or to one clear line about what is wrong with them."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ from harness.run.backend import BACKENDS
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What will be run.
+    """The units of a run.
 
     Attributes:
-        units: In a stable order.
-        sources: Words of the sources asked; none where a recorded run is replayed.
-        unavailable: (kind, name, why) of what is registered and cannot run here.
+        units: The units, in a stable order.
+        sources: The names of the sources; empty if a recorded run is replayed.
+        converters: The names of the converters.
+        backends: The names of the backends.
+        unavailable: Kind, name and reason of every registered plug-in that cannot run here.
         rules: Labels of the rules that are tried.
-        shard: The part that `units` are; None for all.
-        whole: Per shard, one for a whole run, overload → its units' words, with blanks between.
+        shard: The shard that `units` belong to; None for all.
+        whole: Overload → units, separated by spaces; one mapping per shard, or one for a whole run.
     """
 
     units: tuple[Unit, ...]
@@ -55,21 +57,21 @@ class Plan:
 
     @property
     def has_models(self) -> bool:
-        """Whether whole models are run in place of operators."""
+        """Whether whole models are run instead of operators."""
         return any(unit.model is not None for unit in self.units)
 
 
-#: Cases per operator, and value draws per structure: all are drawn before the first is run.
+#: Largest number of cases per operator, and of values per structure: all are drawn before the first is run.
 _MOST = 100_000
 _PROBLEMS = (UnknownName, schema.UnknownOperator, CaseFileError, RuleProblem, ResultsError, ModelProblem)
 
 
 def make_plan(options: Options) -> Plan:
-    """Resolve names, probe what they name, and list the units.
+    """Resolve names, probe the plug-ins, and list the units.
 
     Raises:
-        UsageProblem: an unknown name (with near ones), something asked for by name that cannot
-            run here (with how to install it), numbers out of range, or nothing left to run.
+        UsageProblem: A name is unknown (the message suggests similar ones), a plug-in that was asked for cannot run
+            here (it says how to install it), a number is out of range, or nothing is left to run.
     """
     try:
         return _make_plan(options)
@@ -79,7 +81,7 @@ def make_plan(options: Options) -> Plan:
 
 def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
-    options = _with_route_of_files(options)
+    options = _set_route_of_files(options)
     shard = _shard(options.shard)
     for dtype in options.dtypes:
         if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
@@ -89,7 +91,7 @@ def _make_plan(options: Options) -> Plan:
     converter_names = _converter_names(options, rules)
     if rules and not options.ops and not options.models and options.replay is None:
         options = replace(options, ops=tuple(sorted({rule.overload for rule in rules} & set(load_cases()))))
-    converter_names = _at_opsets(options, converter_names)
+    converter_names = _expand_opsets(options, converter_names)
     backends_of = _choose_backends(options.backends, converter_names)
     backend_names = tuple(dict.fromkeys(name for names in backends_of.values() for name in names))
     if options.models:
@@ -102,7 +104,7 @@ def _make_plan(options: Options) -> Plan:
             rules=_labels(rules, converter_names),
         )
     words = _choose_sources(options)
-    # A file is read here, so that one that cannot be is said at once.
+    # Files are read here, so that an unreadable one is reported before anything runs.
     asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
     units = tuple(
         unit
@@ -115,10 +117,10 @@ def _make_plan(options: Options) -> Plan:
         raise UsageProblem(f"nothing to run: {why}")
     whole = _whole(units, shard, options.parts)
     if shard is not None:
-        own = whole[shard.index - 1]
-        units = tuple(unit for unit in units if unit.word in own.get(unit.overload, "").split())
-        # Only rules that are for an operator of the shard are sure to be called.
-        rules = [rule for rule in rules if rule.overload in own]
+        part = whole[shard.index - 1]
+        units = tuple(unit for unit in units if unit.word in part.get(unit.overload, "").split())
+        # Other rules may not be called in this shard.
+        rules = [rule for rule in rules if rule.overload in part]
     if options.replay is not None:
         rules = [rule for rule in rules if rule.overload in {unit.overload for unit in units}]
     return Plan(
@@ -162,7 +164,7 @@ def _check_transforms(export: str) -> None:
 
 
 def _default_converters(backends: Sequence[str]) -> tuple[str, ...]:
-    """The default converters, and for each backend that takes nothing of theirs the first that can run here."""
+    """Return the default converters, and the first available one for each backend that cannot run their artefacts."""
     defaults = CONVERTERS.defaults()
     made = {entry.makes for entry in defaults}
     asked = [set(BACKENDS.find(word)[0].takes) for word in backends if word != "all"]
@@ -184,7 +186,7 @@ def _shard(text: str | None) -> Shard | None:
 def _whole(
     units: Sequence[Unit], shard: Shard | None, parts: Sequence[Sequence[str]] | None
 ) -> tuple[Mapping[str, str], ...]:
-    """The units of every shard as `Plan.whole` has them."""
+    """Return the units of every shard in the form of `Plan.whole`."""
     if parts is not None:
         check_parts(parts, shard, [unit.name for unit in units])
         return tuple(_words(part) for part in parts)
@@ -194,7 +196,7 @@ def _whole(
 
 
 def _words(names: Sequence[str]) -> dict[str, str]:
-    """Overload → the words of its units, with blanks between."""
+    """Return overload → units, separated by spaces."""
     words: dict[str, str] = {}
     for name in names:
         overload, _, word = name.partition(" ")
@@ -203,7 +205,7 @@ def _words(names: Sequence[str]) -> dict[str, str]:
 
 
 def _labels(rules: Sequence[Rule], names: Sequence[str]) -> tuple[str, ...]:
-    """Of the rules that a case is to use."""
+    """Return the labels of the rules that extend one of the converters."""
     converters = {Route.parse(name).converter for name in names}
     return tuple(dict.fromkeys(rule.label for rule in rules if rule.converter in converters))
 
@@ -219,8 +221,8 @@ def _check_numbers(options: Options) -> None:
             )
 
 
-def _at_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
-    """The converters, each with each of several opsets, where the user names several."""
+def _expand_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
+    """Return each converter with each opset, if the user gives several opsets."""
     for name in converters:
         named = Route.parse(name)
         emitted = find_converter(name).opsets()
@@ -241,31 +243,31 @@ def _at_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ...]:
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:
-    found = [("converter", e.name, e.probe()) for e in CONVERTERS.entries()]
-    # An entry that takes an argument (onnx-api:MODULE) can be asked only with one.
-    found += [("backend", e.name, e.probe("")) for e in BACKENDS.entries() if not e.name.endswith(":")]
-    return tuple((kind, name, why) for kind, name, why in found if why is not None)
+    probes = [("converter", e.name, e.probe()) for e in CONVERTERS.entries()]
+    # An entry that takes an argument (onnx-api:MODULE) can be probed only with one.
+    probes += [("backend", e.name, e.probe("")) for e in BACKENDS.entries() if not e.name.endswith(":")]
+    return tuple((kind, name, why) for kind, name, why in probes if why is not None)
 
 
 def _choose_backends(asked: Sequence[str], converters: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Converter → the backends that run what it makes: of those asked for, or the default ones.
+    """Return for each converter the backends that run its artefact, out of those asked for or the default ones.
 
-    Where none of the default backends takes it, all on the CPU do that can.
+    If no default backend runs it, all CPU backends that do are used.
     """
     if not asked:
         return {name: _default_backends(name) for name in converters}
     chosen = _asked_backends(asked)
-    found: dict[str, tuple[str, ...]] = {}
+    by_converter: dict[str, tuple[str, ...]] = {}
     for name in converters:
         makes = find_converter(name).makes
-        found[name] = tuple(backend for backend in chosen if makes in BACKENDS.find(backend)[0].takes)
-        if not found[name]:
+        by_converter[name] = tuple(backend for backend in chosen if makes in BACKENDS.find(backend)[0].takes)
+        if not by_converter[name]:
             takers = [e.name for e in BACKENDS.entries() if makes in e.takes]
             raise UsageProblem(
                 f"--converter {name} makes an artefact of kind {makes}, which {' and '.join(chosen)} "
                 f"{'do' if len(chosen) > 1 else 'does'} not take; --backend {' or '.join(takers)} does"
             )
-    taken = {backend for names in found.values() for backend in names}
+    taken = {backend for names in by_converter.values() for backend in names}
     for word in asked:
         if word != "all" and word not in taken:
             kinds = BACKENDS.find(word)[0].takes
@@ -274,11 +276,11 @@ def _choose_backends(asked: Sequence[str], converters: Sequence[str]) -> dict[st
                 f"--backend {word} takes artefacts of kind {' and '.join(kinds)}, which {' and '.join(converters)} "
                 f"{'do' if len(converters) > 1 else 'does'} not make; --converter {' or '.join(makers)} does"
             )
-    return found
+    return by_converter
 
 
 def _default_backends(converter: str) -> tuple[str, ...]:
-    """The backends that run what a converter makes where the user names none."""
+    """Return the backends that run a converter's artefact if the user names none."""
     makes = find_converter(converter).makes
     takers = [e for e in BACKENDS.entries() if makes in e.takes and not e.name.endswith(":")]
     usual = [e for e in takers if e.default] or [e for e in takers if e.on_cpu]
@@ -290,11 +292,11 @@ def _default_backends(converter: str) -> tuple[str, ...]:
 
 
 def first_backend(converter: str) -> str:
-    """The first of a converter's default backends: where one way is enough.
+    """Return the first of a converter's default backends, for uses that need only one.
 
     Raises:
-        UsageProblem: none can run here.
-        UnknownName: there is no such converter.
+        UsageProblem: None of them can run here.
+        UnknownName: There is no such converter.
     """
     return _default_backends(converter)[0]
 
@@ -389,9 +391,9 @@ def _units(
 
 
 def _route(options: Options, mode: str, export: str, case: OperatorCase | None = None) -> Route:
-    """The route up to the backends.
+    """Return the route without a backend.
 
-    Its opset is the one that the export's name gives, the user's, or the one that the operator came with.
+    Its opset is the one in the export's name, else the user's, else the one that introduced the operator.
     """
     named = Route.parse(export)
     opset = named.opset if named.opset is not None else options.opset
@@ -404,24 +406,24 @@ def _modes(options: Options) -> tuple[str, ...]:
     return ("static", "dynamic") if options.shapes in ("both", "mixed") else (options.shapes,)
 
 
-#: Cases of an operator for each dynamic export of a mixed run. A dynamic export costs ten times as much as a
-#: static one: two for every operator found 43 root causes that a static sweep does not have, seven found 82.
+#: Cases of an operator per dynamic export in a mixed run. A dynamic export costs ten times as much as a static one: two
+#: per operator found 43 root causes that a static sweep does not find, seven found 82.
 _CASES_PER_DYNAMIC_EXPORT = 128
 
 
-#: The same of a pattern of programs: what flows between calls are shapes, too.
+#: The same for a pattern of programs, in which shapes also flow between calls.
 _CASES_PER_DYNAMIC_PROGRAM = 32
-#: The same of a pattern that has something to show with dynamic sizes only.
+#: The same for a pattern that is only interesting with dynamic sizes.
 _CASES_OF_SIZES = 8
 
 
 def _examples(options: Options, mode: str, overload: str, case: OperatorCase | None) -> int:
-    """How many cases a unit draws; 0 for no unit."""
+    """Return the number of cases that a unit draws; 0 means that there is no such unit."""
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
         return options.examples
     if overload.startswith(PROGRAM):
-        found = load_patterns().get(overload)
-        per_export = _CASES_OF_SIZES if found is not None and found.dynamic else _CASES_PER_DYNAMIC_PROGRAM
+        pattern = load_patterns().get(overload)
+        per_export = _CASES_OF_SIZES if pattern is not None and pattern.dynamic else _CASES_PER_DYNAMIC_PROGRAM
         return options.examples // per_export * (1 + SIZES_PER_EXPORT)
     if case is None or not case.converted:
         return 0
@@ -430,7 +432,7 @@ def _examples(options: Options, mode: str, overload: str, case: OperatorCase | N
 
 
 def _settings(options: Options) -> Settings:
-    """What the tasks of a run have in common, whatever their route."""
+    """Return the settings that all tasks of a run share."""
     return Settings(blame=options.blame, runs=options.runs)
 
 
@@ -443,10 +445,10 @@ def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str)
     )
 
 
-# Whole models
+# Whole models.
 
-#: Options that choose operators or their cases, and so say nothing of a model: attribute → option.
-_OF_OPERATORS = {
+#: Options that select operators or their cases and do not apply to models: attribute → option.
+_OPERATOR_OPTIONS = {
     "ops": "--op",
     "sources": "--source",
     "dtypes": "--dtype",
@@ -455,8 +457,8 @@ _OF_OPERATORS = {
 }
 
 
-def _with_route_of_files(options: Options) -> Options:
-    """Return the options with the route of ONNX files where models are such; raises `ModelProblem` for a mixture."""
+def _set_route_of_files(options: Options) -> Options:
+    """Return the options with the route of ONNX files if the models are such; raises `ModelProblem` for a mixture."""
     files = [word for word in options.models if is_onnx_file(word)]
     if not files:
         return options
@@ -475,8 +477,8 @@ def _with_route_of_files(options: Options) -> Options:
 
 
 def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[Unit, ...]:
-    """One unit per model, converter and kind of export, in a stable order."""
-    for name, option in _OF_OPERATORS.items():
+    """Return one unit per model, converter and shape mode, in a stable order."""
+    for name, option in _OPERATOR_OPTIONS.items():
         if getattr(options, name):
             raise ModelProblem(f"{option} is for operators, and whole models are to be run: leave one of them out")
     names: dict[str, str] = {}
@@ -490,11 +492,11 @@ def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -
         source = ModelSource(word)
         for converter, backends in backends_of.items():
             if source.is_file:
-                # What a file is to give is found out in each runtime.
+                # Each runtime computes its own reference for a file.
                 route = _route(options, "static", converter)
-                units += [Unit.of_model(source, route, (backend,), _settings(options)) for backend in backends]
+                units += [Unit.for_model(source, route, (backend,), _settings(options)) for backend in backends]
                 continue
             units += [
-                Unit.of_model(source, _route(options, mode, converter), backends, _settings(options)) for mode in modes
+                Unit.for_model(source, _route(options, mode, converter), backends, _settings(options)) for mode in modes
             ]
     return tuple(units)

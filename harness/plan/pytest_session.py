@@ -1,4 +1,4 @@
-"""`pytest harness` in this process, from any directory."""
+"""Run `pytest harness` in this process, from any directory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import harness
 
 
 def pytest_main(arguments: Sequence[str], *plugins: object) -> int:
-    """Run a session; its exit status."""
+    """Run a session and return its exit status."""
     import pytest
 
-    # The settings of the project that it is started in, if any, are for that project's tests.
+    # The configuration of a surrounding project applies only to that project's tests.
     settings = ["-c", os.devnull, "--rootdir", str(Path.cwd()), "--assert=plain"]
     package = str(Path(harness.__file__).parent)
     return int(pytest.main([*settings, package, *arguments], plugins=list(plugins)))

@@ -1,4 +1,4 @@
-"""Running a few invocations again, unrecorded, and looking at what comes out."""
+"""Run a few invocations again without recording them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from harness.run.backend import BACKENDS
 
 @dataclass(frozen=True, kw_only=True)
 class Again:
-    """Invocations, and where they are to be run: the defaults where no converters or backends are named.
+    """Invocations and the routes to run them on; empty converters or backends mean the defaults.
 
     `rules` are the files of the user's conversion functions that took part.
     """
@@ -47,10 +47,10 @@ class Again:
 
 
 def recorded(run: Path, wanted: str) -> Again:
-    """A case of a run where it was recorded, or what a case of it was shrunk to.
+    """Return a case of a run, or what one of its cases was shrunk to, with the recorded routes.
 
     Raises:
-        ResultsError: no such case, with near ones; or the run cannot be read.
+        ResultsError: There is no such case (the message suggests similar ids), or the run cannot be read.
     """
     minimal = read_minimal(run)
     case_id = store.resolve_case(run, wanted, minimal)
@@ -78,43 +78,43 @@ def recorded(run: Path, wanted: str) -> Again:
 
 
 def recorded_model(run: Path, wanted: str) -> str | None:
-    """The model that a recorded case is a run of, as the run's user named it; None for a call.
+    """Return the model that a recorded case is a run of, as the run's user named it; None for a call.
 
     Raises:
-        ResultsError: no such case, with near ones; or the run cannot be read.
+        ResultsError: There is no such case (the message suggests similar ids), or the run cannot be read.
     """
     case_id = store.resolve_case(run, wanted, read_minimal(run))
     return model_word(run, store.read(run, ["overload"], pc.field("case_id") == case_id)["overload"].to_pylist())
 
 
 def recorded_rules(run: Path) -> tuple[Path, ...]:
-    """The files of conversion functions that a run used.
+    """Return the files of conversion functions that a run used.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
     return tuple(rule_files(run, read_run_info(run)))
 
 
 def from_file(path: Path) -> Again:
-    """The invocations of a file: one as JSON, or one per line.
+    """Return the invocations in a file: one as JSON, or one per line.
 
-    A line may be an invocation itself or an object with one under ``invocation``, as a corpus and
-    ``minimal.jsonl`` hold it; the converters and backends that such objects name are taken over.
+    A line is an invocation, or an object with an invocation under ``invocation``, as in a corpus or ``minimal.jsonl``;
+    the converters and backends that such objects name are used.
 
     Raises:
-        ResultsError: the file cannot be read or a line holds no invocation.
+        ResultsError: The file cannot be read, or a line has no invocation.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"cannot read {path}: {reason(error)}") from None
     try:
-        found = [(1, json.loads(text))]
+        values = [(1, json.loads(text))]
     except json.JSONDecodeError:
         lines = enumerate(text.splitlines(), 1)
-        found = [(i, _parsed(path, i, line)) for i, line in lines if line.strip()]
-    documents = [(i, one) for i, some in found for one in (some if isinstance(some, list) else [some])]
+        values = [(i, _parsed(path, i, line)) for i, line in lines if line.strip()]
+    documents = [(i, item) for i, value in values for item in (value if isinstance(value, list) else [value])]
     if not documents:
         raise ResultsError(f"{path} holds no invocation")
     return Again(
@@ -145,14 +145,14 @@ def _invocation(data: Any) -> Invocation:
 
 
 def _named(documents: Sequence[tuple[int, Any]], key: str) -> tuple[str, ...]:
-    found = [data.get(key) for _, data in documents if isinstance(data, dict)]
-    return tuple(dict.fromkeys(name for name in found if isinstance(name, str) and name))
+    names = [data.get(key) for _, data in documents if isinstance(data, dict)]
+    return tuple(dict.fromkeys(name for name in names if isinstance(name, str) and name))
 
 
 def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
-    """Run everything again, in a worker process. Raises as `make_plan` does.
+    """Run everything again in a worker process and yield the verdicts; raises as `make_plan` does.
 
-    A case that draws at random is run until it fails: one run may be right by luck.
+    A case with random results runs until it fails, since one run may be right by chance.
     """
     plan = make_plan(
         Options(
@@ -166,13 +166,13 @@ def verdicts(again: Again, *, timeout: float = 60.0) -> Iterator[Verdict]:
     )
     with Supervisor(timeout=timeout) as supervisor:
         for unit in plan.units:
-            for found in run_unit(unit, supervisor):
-                yield from found
+            for rows in run_unit(unit, supervisor):
+                yield from rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What one case gives: PyTorch's outputs, those in float64 as in `Reference.truth`, and the backend's."""
+    """The outputs of one case: PyTorch's, those in float64 as in `Reference.truth`, and the backend's."""
 
     expected: tuple[Array, ...]
     truth: tuple[Array | None, ...] | None
@@ -180,10 +180,10 @@ class Outputs:
 
 
 def outputs(case: Replayed, converter: str, backend: str, opset: int | None = None) -> Outputs:
-    """Run one case that got to the comparison before, where the exporter is warm: in a forked process.
+    """Run a case that reached the comparison, in a forked process, whose exporter is already imported.
 
     Raises:
-        Exception: whatever goes wrong.
+        Exception: The error of whatever fails.
     """
     with IsolatedCalls(fork=True) as process:
         return process.call(_outputs, case, converter, backend, opset)

@@ -1,8 +1,8 @@
-"""One sweep on several machines: which operators fall to which of them.
+"""Distribute a sweep over several machines.
 
-An operator falls to one shard with all its converters and kinds of shapes, so that what is exported together,
-compared with a baseline together and blamed together stays together. Which one follows from the names of the
-operators of the whole run alone: not from the machine, its processes or its backends.
+An operator belongs to one shard with all its converters and shape modes, so that whatever is exported, compared with a
+baseline and blamed together stays together. Its shard depends only on the names of the run's operators, and not on the
+machine, its processes or its backends.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from harness.plan.options import UsageProblem
 
 @dataclass(frozen=True)
 class Shard:
-    """The `index`-th of `count` parts of a run, counted from 1."""
+    """Part `index` of `count` parts of a run, counted from 1."""
 
     index: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """Read what ``--shard`` takes: ``3/8``.
+        """Parse the argument of ``--shard``: ``3/8``.
 
         Raises:
-            ValueError: it is something else; the message is one line that begins with what was given.
+            ValueError: The text is something else; the message is one line that begins with the text.
         """
-        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        if found is None:
+        match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if match is None:
             raise ValueError(f"{text}: not a part of a run: the third of eight is 3/8")
-        index, count = map(int, found.groups())
+        index, count = map(int, match.groups())
         if not 1 <= index <= count:
             last = f"of {count} the last is {count}/{count}" if count else "there is at least one"
             raise ValueError(f"{text}: shards are counted from 1: {last}")
@@ -47,15 +47,15 @@ class Shard:
 
 
 def distribute(overloads: Collection[str], count: int, known: Collection[str]) -> tuple[tuple[str, ...], ...]:
-    """The operators of each shard, by name.
+    """Return the operators of each shard, by name.
 
-    Those with an operator case go, longest first, to the shard that has least to do (R. L. Graham, Bounds on
-    Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17, 1969). An operator that only a corpus knows,
-    which need not be the same on all machines, goes where its name says and moves no other.
+    Operators with a case are assigned, longest first, to the shard with the least work (R. L. Graham, Bounds on
+    Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17, 1969). An operator that only a corpus has, which may
+    differ between machines, is assigned by a hash of its name and does not affect the others.
 
     Args:
-        overloads: Of the whole run.
-        count: Of shards.
+        overloads: The operators of the whole run.
+        count: The number of shards.
         known: Overloads with an operator case.
     """
     usual, seconds = _durations()
@@ -73,10 +73,10 @@ def distribute(overloads: Collection[str], count: int, known: Collection[str]) -
 
 
 def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, units: Sequence[str]) -> None:
-    """See that `parts` are a division of a run's units, which are given by their names.
+    """Check that `parts` divide a run's units, which are given by name.
 
     Raises:
-        UsageProblem: they are not; it says why.
+        UsageProblem: They do not; the message says why.
     """
     if shard is None or shard.count != len(parts):
         raise UsageProblem(f"--shard-parts has {len(parts)} parts: give one of them, --shard 1/{len(parts)}")
@@ -86,21 +86,21 @@ def check_parts(parts: Sequence[Sequence[str]], shard: Shard | None, units: Sequ
         raise UsageProblem(f"--shard-parts has to have every unit of the run once: {wrong[0]}")
 
 
-#: Cases that durations are given for.
+#: The number of cases that the durations refer to.
 USUAL_EXAMPLES = 128
 
 
 def usual_seconds(overload: str) -> float:
-    """About how long an operator takes with `USUAL_EXAMPLES` cases of one unit."""
+    """Return about how many seconds an operator takes for `USUAL_EXAMPLES` cases of one unit."""
     usual, seconds = _durations()
     return seconds.get(overload, usual)
 
 
 @cache
 def _durations() -> tuple[float, Mapping[str, float]]:
-    """Seconds that an operator takes with 128 cases: most of them, and by overload those that take longer.
+    """Return the usual duration of an operator with 128 cases, in seconds, and the durations of slower ones.
 
-    Only the balance depends on them.
+    Only the balance of shards depends on them.
     """
     table = tomllib.loads((cases_directory() / "durations.toml").read_text(encoding="utf-8"))
     return table["usual"], table["seconds"]

@@ -1,7 +1,7 @@
-"""One unit of work, run to verdicts: an operator or a model, a converter, its backends. What a pytest item runs.
+"""A unit of work, run to verdicts: an operator or a model, a converter and its backends; the content of a pytest item.
 
-A unit is a plain value and so is its result, a list of verdicts: a pytest-xdist worker, a CI shard or
-a notebook runs the same units in the same way:
+Units and their results, lists of verdicts, are plain values. A pytest-xdist worker, a CI shard and a notebook run them
+in the same way:
 
     with Supervisor() as supervisor:
         for verdict in run_unit(unit, supervisor):
@@ -36,7 +36,7 @@ from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Varia
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Settings, Task
 
-#: Columns that are fields of a result, and those that are of its comparison.
+#: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
     *("stage", "outcome", "blame", "message", "rule", "opset", "placement", "onnx_operators"),
     *("convert_ms", "load_ms", "run_ms"),
@@ -58,9 +58,9 @@ def verdict_of(
     family: str,
     converter_version: str,
 ) -> Verdict:
-    """The verdict on one case with one backend, whose version and device the supervisor knows.
+    """Return the verdict on one case with one backend, whose version and device the supervisor knows.
 
-    `family` is the operator case's, "" where there is none.
+    `family` is the operator case's; "" if there is none.
     """
     backend = supervisor.backends.get(result.backend)
     comparison, traits, used = result.comparison, call_traits(invocation), is_used(invocation)
@@ -80,7 +80,7 @@ def verdict_of(
         **{name: getattr(result, name) for name in _RESULT_COLUMNS},
         **{name: getattr(comparison, name) for name in _COMPARISON_COLUMNS if comparison is not None},
         excused=comparison.excuses if comparison else "",
-        problems=problems_text([_problem(one) for one in (result, *result.further)]),
+        problems=problems_text([_problem(run) for run in (result, *result.further)]),
         **_columns(result.diagnosis),
         ordinary=traits.ordinary or used,
         ordinary_by=" ".join(name for name, holds in (("rule", traits.ordinary), ("use", used)) if holds),
@@ -106,7 +106,7 @@ def _problem(result: CaseRun) -> CaseProblem:
 
 
 def _columns(diagnosis: Diagnosis | None) -> dict[str, Any]:
-    """The columns that say what a diagnosis says."""
+    """Return the columns that describe a diagnosis."""
     if diagnosis is None:
         return {}
     return {
@@ -121,17 +121,18 @@ def _columns(diagnosis: Diagnosis | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """What to run and where to send it.
+    """An operator or a model to run, and the routes to run it on.
 
     Attributes:
-        route: The way up to the backends.
-        backends: The names of those that run its artefact; one of an ONNX file, whose oracle is the runtime's own.
-        seed: Of the draws.
-        examples: Cases to draw, of each source that draws.
-        values: Value draws per exported structure (static), the first included; None for
-            the usual number.
-        dtypes: Restrict to these; None for all that the operator takes.
-        sources: Where invocations come from, in the order in which they are run.
+        overload: The operator.
+        route: The route without a backend.
+        backends: The names of the backends; a single one for an ONNX file, whose reference depends on the runtime.
+        seed: The seed of the draws.
+        examples: Cases to draw, for each source that draws.
+        values: Value draws per exported structure (static), including the first; None means the usual number.
+        dtypes: The dtypes; None means all of the operator's.
+        sources: The sources of invocations, in the order in which these are run.
+        settings: The settings of its tasks.
         model: The model whose runs are the cases; None for an operator.
     """
 
@@ -147,31 +148,31 @@ class Unit:
     model: ModelSource | None = None
 
     @classmethod
-    def of_model(cls, source: ModelSource, route: Route, backends: tuple[str, ...], settings: Settings) -> Unit:
+    def for_model(cls, source: ModelSource, route: Route, backends: tuple[str, ...], settings: Settings) -> Unit:
         """Return the unit of a whole model."""
         return cls(overload=source.overload, route=route, backends=backends, settings=settings, model=source)
 
     @property
     def variant(self) -> Variant:
-        """What is asked for of the unit's model beyond what its function makes."""
+        """The requested variant of the unit's model."""
         return AS_MADE if self.model is None else self.model.variant
 
     @property
     def word(self) -> str:
-        """What tells it from the other units of its operator: ``dynamo``, ``dynamo-dynamic``; ``file-ort-cpu``."""
+        """Distinguishes the units of one operator: ``dynamo``, ``dynamo-dynamic``; ``file-ort-cpu``."""
         if self.model is not None and self.model.is_file:
             return f"{self.route.export}-{self.backends[0]}"
         return f"{self.route.export}-{self.route.shape_mode}" if self.route.dynamic else self.route.export
 
     @property
     def name(self) -> str:
-        """What tells it from the other units of a run: ``aten.celu.default dynamo``."""
+        """Distinguishes the units of a run: ``aten.celu.default dynamo``."""
         return f"{self.overload} {self.word}"
 
 
-#: In the record's column of sources, of the runs of a model.
+#: The record's source of the runs of a model.
 MODEL_SOURCE = "model"
-#: Takes provisional verdicts: failures whose blame is still open.
+#: Receives provisional verdicts: failures whose blame is still open.
 Hold: TypeAlias = Callable[[list[Verdict]], None]
 
 
@@ -181,35 +182,35 @@ def run_unit(
     notice: Callable[[Notice], None] = lambda notice: None,
     hold: Hold = lambda verdicts: None,
 ) -> Iterator[list[Verdict]]:
-    """Find and run the cases of `unit`.
+    """Collect and run the cases of `unit`.
 
     Args:
-        unit: What to run.
-        supervisor: Runs it.
-        notice: Called with what the sources have to tell a person.
-        hold: Called with each failure as soon as it is known. Its final verdict, with the blame, is yielded
-            later; a caller that records the held ones loses nothing if the process ends before that.
+        unit: The unit.
+        supervisor: Runs its tasks.
+        notice: Receives the sources' messages for people.
+        hold: Receives each failure as soon as it is known. Its final verdict, with the blame, is yielded later; a
+            caller that records the held ones loses nothing if the process ends before that.
 
     Yields:
-        Final verdicts: passes as they come, failures at the end of their source, once blame is assigned. Over
-        all, one per case and backend. If blame fails, the failures are yielded as not examined, and the
-        exception is raised afterwards.
+        Final verdicts: passes immediately, failures at the end of their source, once they are blamed. There is one per
+        case and backend. If blaming fails, the failures are yielded as not examined, and the exception is raised
+        afterwards.
 
     Raises:
-        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
-        LookupError: an unknown converter or backend.
-        harness.record.layout.ResultsError: a source's file cannot be read.
+        harness.pipeline.supervisor.WorkerFailed: No worker process can be started.
+        LookupError: A converter or backend is unknown.
+        harness.record.layout.ResultsError: A source's file cannot be read.
     """
     if unit.model is not None:
         yield from _run_model(unit, unit.model, supervisor, hold)
         return
-    # A source at a time, so that what failed before is through before the rest begins.
+    # One source at a time, so that earlier failures are finished before the rest begins.
     for name, groups in find_groups(unit, supervisor, notice):
         yield from run_part(unit, supervisor, name, groups, hold=hold)
 
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:
-    """Run the runs of a model, which are known once it has been loaded in a worker."""
+    """Execute the runs of a model, which are known once a worker has loaded it."""
     stage = Stage.RUN if model.is_file else Stage.REFERENCE
     try:
         listed = list_runs(model, supervisor, dynamic=unit.route.dynamic, backend=unit.backends[0])
@@ -240,7 +241,7 @@ def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hol
 
 
 def _family(unit: Unit) -> str:
-    """What the record has in the column of families."""
+    """Return the family that the record lists the unit under."""
     if unit.model is not None:
         return MODEL_SOURCE
     operator = OPERATOR_CASES.get(unit.overload)
@@ -255,11 +256,15 @@ def run_part(
     hold: Hold = lambda verdicts: None,
     inputs: Sequence[ModelInputs] = (),
 ) -> Iterator[list[Verdict]]:
-    """Run the cases that a unit has of one source; yields as `run_unit` does.
+    """Run the cases of one source of a unit; yields as `run_unit` does.
 
     Args:
-        hold: As for `run_unit`.
-        inputs: What is known of the runs of a model, in their order.
+        unit: The unit.
+        supervisor: Runs its tasks.
+        source: The name of the source.
+        groups: The cases.
+        hold: See `run_unit`.
+        inputs: The runs of a model, in order.
     """
     converter_version = find_converter(unit.route.converter).version()
     invocations = {(g.index, case): (g, invocation) for g in groups for case, invocation in g.cases}
@@ -268,8 +273,8 @@ def run_part(
         group, invocation = invocations[result.case]
         if inputs:
             index = result.case[1]
-            of_inputs = {"change": inputs[index].change, "fixed": inputs[index].fixed}
-            result = replace(result, model_run=replace(result.model_run, index=index, **of_inputs))  # type: ignore[arg-type]
+            facts = {"change": inputs[index].change, "fixed": inputs[index].fixed}
+            result = replace(result, model_run=replace(result.model_run, index=index, **facts))  # type: ignore[arg-type]
         return verdict_of(
             result,
             invocation,
@@ -285,7 +290,7 @@ def run_part(
         return not_examined(result, invocations[result.case][1], unit.route)
 
     task = Task(groups, unit.route, unit.backends, unit.settings, model=unit.model)
-    #: What is sent again has more to say.
+    #: The last result of each failing case and backend, which has the most detail.
     held: dict[tuple[MemberKey, str], CaseRun] = {}
     for results in supervisor.run(task):
         failed = [r for r in results if r.outcome.is_failure] if unit.settings.blame else []
@@ -305,15 +310,15 @@ def run_part(
 
 
 @lru_cache(maxsize=8)
-def _found(source: Source, request: Request) -> SourceFinding:
-    """What a source has; the next unit of the operator, at another opset or with another converter, asks the same."""
+def _find(source: Source, request: Request) -> SourceFinding:
+    """Return the cases of a source, cached for the operator's next unit at another opset or with another converter."""
     return source.find(request)
 
 
 def find_groups(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None]
 ) -> list[tuple[str, tuple[Group, ...]]]:
-    """The cases of a unit, each once, under the names of the sources that have any."""
+    """Return the distinct cases of a unit by the names of the sources that have any."""
     request = Request(
         overload=unit.overload,
         dynamic=unit.route.dynamic,
@@ -327,12 +332,12 @@ def find_groups(
     seen: set[tuple[str, str]] = set()
     index = itertools.count()
     for source in unit.sources:
-        # What is replayed is not asked for again.
-        found = source.find(request) if isinstance(source, FromRecord) else _found(source, request)  # type: ignore[arg-type]
-        for said in found.notices:
-            notice(said)
+        # Replayed cases are not requested again, so they need no cache.
+        finding = source.find(request) if isinstance(source, FromRecord) else _find(source, request)  # type: ignore[arg-type]
+        for message in finding.notices:
+            notice(message)
         groups: list[Group] = []
-        for structure in found.structures:
+        for structure in finding.structures:
             exported = structure.exported.case_id if request.dynamic else ""
             new = [i for i in structure.invocations if (i.case_id, exported) not in seen]
             seen.update((i.case_id, exported) for i in new)

@@ -1,4 +1,4 @@
-"""What a run holds in addition to its rows, one JSON document per line.
+"""Files of a run in addition to its rows, one JSON document per line.
 
 RESULTS/minimal.jsonl   `Minimal`: the smallest invocations that fail as the run's failures do
 RESULTS/graphs.jsonl    `Graph`: the model that a converter emits for an operator, as ONNX text

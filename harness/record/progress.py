@@ -1,4 +1,4 @@
-"""How much of a run is finished, and what is missing because of a lost shard or a killed session.
+"""Track which part of a run is finished, and what is missing because of a lost shard or a killed session.
 
 `RunInfo.planned` lists the operators of every shard (of the only shard, for a whole run). Those whose verdicts are not
 all recorded are unfinished, and no view may count them as passing.
@@ -27,7 +27,7 @@ _SUFFIX = ".units"
 
 @dataclass(frozen=True)
 class UnitProgress:
-    """Which planned units are settled.
+    """The planned units that are settled.
 
     Attributes:
         done: Pairs of overload and unit whose rows are all recorded.
@@ -79,7 +79,7 @@ def files(results_dir: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Completeness:
-    """How complete the shards of a run are; a run without shards is one part."""
+    """The completeness of a run's shards; a run without shards is one part."""
 
     parts: tuple[Part, ...]
 
@@ -100,7 +100,7 @@ class Completeness:
 
     @property
     def summary(self) -> str:
-        """What is missing, in one line; "" if nothing is."""
+        """A line on what is missing; "" if nothing is."""
         if self.complete:
             return ""
         parts = []

@@ -47,7 +47,7 @@ OPTION = "rules"
 
 
 class ShardState(StrEnum):
-    """How complete a shard is."""
+    """The completeness of a shard."""
 
     COMPLETE = "complete"
     PARTIAL = "partial"
@@ -101,8 +101,8 @@ class RunInfo:
         planned: Overload → units (`harness.record.progress.Planned`), for every shard in order, or once for a whole
             run. Every shard records those of all.
         operators: Operators that were not deselected entirely, once the run has finished.
-        unfinished: Those whose verdicts are not all recorded.
-        basis: What verdicts depend on in addition to versions: `harness.plan.basis`.
+        unfinished: The operators whose verdicts are not all recorded.
+        basis: Digests of what verdicts depend on in addition to versions: `harness.plan.basis`.
         notes: Notes for people on how the run was made, one line each.
         shards: The shards of a merged run; empty for others.
     """

@@ -236,7 +236,7 @@ class Selection:
             results_dir: The run.
             columns: The columns to read.
             where: A further condition.
-            encoded: As for `read`.
+            encoded: See `read`.
 
         Raises:
             ResultsError: The run cannot be read, or has nothing under one of the names; the message suggests similar

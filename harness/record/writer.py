@@ -36,7 +36,7 @@ class RunWriter:
         """Create the run in `results_dir`, or join it.
 
         Args:
-            results_dir: May exist if it contains no other run.
+            results_dir: The directory; it must not contain another run.
             run_info: The run.
             worker: Prefix of this process's parts: letters, digits, ``_`` and ``-``.
 

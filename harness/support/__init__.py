@@ -1,1 +1,1 @@
-"""Is it supported: by running the calls, or as a view of a run."""
+"""Answer whether operators and models are supported: by running their calls, or as a view of a run."""

@@ -1,8 +1,8 @@
-"""Whether calls of operators survive a way, and on what it depends where some of them do not.
+"""Answer whether calls of operators survive a route, and on what that depends if some of them do not.
 
-1. Verdicts on calls of an operator are counted; those that a specification leaves open count for neither.
-2. Failures of one root cause are one failure here, with its condition: a feature of their arguments that all of its
-   calls have and no call that passes, such as ``dim=None``.
+1. Verdicts on calls of an operator are counted, except those that a specification leaves undefined.
+2. Failures with the same root cause count as one failure. Its condition is a feature of the arguments that all of its
+   calls have and no passing call has, such as ``dim=None``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SupportLevel(StrEnum):
-    """How many of the calls pass: all, some, none; or none were run."""
+    """The share of calls that pass: all, some or none; or no call was run."""
 
     SUPPORTED = "supported"
     PARTLY = "partly"
@@ -32,16 +32,16 @@ class SupportLevel(StrEnum):
 
 @dataclass(frozen=True)
 class Failing:
-    """Calls that fail of one root cause.
+    """Calls that fail for the same root cause.
 
     Attributes:
         cause: Component, place and fault.
-        cases: How many.
-        outcome: Of the first.
-        stage: Where the first ended.
-        condition: What all of them have and no call that passes; "" for nothing.
-        call: The first, as JSON.
-        message: What was said of it.
+        cases: The number of calls.
+        outcome: The first call's outcome.
+        stage: The stage at which the first call ended.
+        condition: A feature that all of them have and no passing call has; "" if there is none.
+        call: The first call, as JSON.
+        message: The first call's message.
     """
 
     cause: RootCause
@@ -55,7 +55,7 @@ class Failing:
 
 @dataclass(frozen=True)
 class OperatorSupport:
-    """What became of an operator's calls in one dtype, the most frequent failure first."""
+    """The results of an operator's calls in one dtype, the most frequent failure first."""
 
     overload: str
     dtype: str
@@ -65,7 +65,7 @@ class OperatorSupport:
 
     @property
     def level(self) -> SupportLevel:
-        """What the counts say."""
+        """The level that the counts imply."""
         return level_of(self.passing, self.cases)
 
 
@@ -74,9 +74,11 @@ class Support:
     """The answer to one question.
 
     Attributes:
-        asked: What, as the user named it.
-        operators: By overload and dtype, in the order of the calls.
-        problem: Why nothing, or not all, could be run; "" for nothing.
+        asked: The operator or model, as the user named it.
+        converter: The converter.
+        backend: The backend.
+        operators: Results by overload and dtype, in the order of the calls.
+        problem: Why nothing, or not everything, could be run; "" if all was.
     """
 
     asked: str
@@ -87,7 +89,7 @@ class Support:
 
     @property
     def level(self) -> SupportLevel:
-        """Over all operators."""
+        """The level over all operators."""
         passing, cases = (sum(getattr(o, name) for o in self.operators) for name in ("passing", "cases"))
         level = level_of(passing, cases)
         return SupportLevel.UNKNOWN if self.problem and level is SupportLevel.SUPPORTED else level
@@ -100,7 +102,7 @@ class Support:
         return f"<{self.asked} by {self.converter} in {self.backend}: {self.level}, {passing} of {cases} cases pass>"
 
     def to_frame(self) -> pandas.DataFrame:
-        """A row for each operator and dtype; of several failures the most frequent.
+        """Return a row for each operator and dtype, with its most frequent failure.
 
         Raises:
             ModuleNotFoundError: pandas is not installed.
@@ -110,7 +112,7 @@ class Support:
         return pandas.DataFrame([_frame_row(operator) for operator in self.operators])
 
     def _repr_html_(self) -> str | None:
-        """How a notebook shows it; None for the plain form, where pandas is not installed."""
+        """Return the form that notebooks show; None without pandas, so that they show the plain form."""
         try:
             table: str | None = self.to_frame().to_html(index=False)
         except ModuleNotFoundError:
@@ -118,7 +120,7 @@ class Support:
         return f"<p>{html.escape(repr(self))}</p>{table}"
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return plain JSON data."""
         calls = [{**asdict(operator), "level": str(operator.level)} for operator in self.operators]
         return {
             "asked": self.asked,
@@ -146,7 +148,7 @@ def _frame_row(operator: OperatorSupport) -> dict[str, Any]:
 
 
 def level_of(passing: int, cases: int) -> SupportLevel:
-    """What so many passes of so many cases say."""
+    """Return the level for a number of passing cases out of all cases."""
     if not cases:
         return SupportLevel.UNKNOWN
     if passing == cases:
@@ -155,10 +157,10 @@ def level_of(passing: int, cases: int) -> SupportLevel:
 
 
 def operator_support(rows: Iterable[Mapping[str, Any]]) -> list[OperatorSupport]:
-    """The counts of verdicts, by overload and dtype in their order.
+    """Count verdicts by overload and dtype, in their order.
 
     Args:
-        rows: Verdicts, as mappings of the record's columns.
+        rows: Verdicts as mappings of the record's columns.
     """
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -191,7 +193,7 @@ def _support(overload: str, dtype: str, rows: Sequence[Mapping[str, Any]]) -> Op
 
 
 def _condition(failing: Sequence[Sequence[str]], passing: Sequence[Sequence[str]]) -> str:
-    """The first feature that all failing calls have and no passing one; "" where nothing passes, or for none."""
+    """Return the first feature that all failing calls and no passing one have; "" if none, or if nothing passes."""
     if not passing:
         return ""
     common = set(failing[0]).intersection(*failing)
@@ -200,26 +202,29 @@ def _condition(failing: Sequence[Sequence[str]], passing: Sequence[Sequence[str]
 
 
 def features(call: str) -> tuple[str, ...]:
-    """What a person would name of a call's arguments, those that say most first: ``dim=None``, ``self of rank 0``."""
-    given, tensors = list[str](), list[str]()
+    """Return the features of a call's arguments as a person would name them, the most informative first.
+
+    Examples are ``dim=None`` and ``self of rank 0``.
+    """
+    others, tensors = list[str](), list[str]()
     for name, value in Invocation.from_json(call).arguments:
         if isinstance(value, TensorSpec):
-            tensors += _of_tensor(name, value)
+            tensors += _tensor_features(name, value)
         else:
-            given += _of_number(name, value)
-    return (*given, *tensors)
+            others += _value_features(name, value)
+    return (*others, *tensors)
 
 
-def _of_tensor(name: str, spec: TensorSpec) -> list[str]:
-    found = [f"{name} of rank {len(spec.shape)}", f"{name} of {spec.dtype}"]
+def _tensor_features(name: str, spec: TensorSpec) -> list[str]:
+    names = [f"{name} of rank {len(spec.shape)}", f"{name} of {spec.dtype}"]
     if 0 in spec.shape:
-        found.insert(0, f"{name} without elements")
+        names.insert(0, f"{name} without elements")
     if not spec.is_contiguous:
-        found.append(f"{name} not contiguous")
-    return found
+        names.append(f"{name} not contiguous")
+    return names
 
 
-def _of_number(name: str, value: Argument) -> list[str]:
+def _value_features(name: str, value: Argument) -> list[str]:
     if value is None or isinstance(value, bool | str):
         return [f"{name}={value}"]
     if isinstance(value, Enumerated):

@@ -1,4 +1,4 @@
-"""What a run says of support: its ordinary cases, or everyday values in a rarer dtype."""
+"""Answer from a run: its ordinary cases or, in rarer dtypes, those with everyday values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness.record import store
 from harness.record.layout import ResultsError
 from harness.support.answer import OperatorSupport, operator_support
 
-#: What is read of a verdict.
+#: The columns that are read.
 _COLUMNS = ("overload", "dtype", "converter", "backend", "outcome", "stage", "blame", "component", "place", "fault")
 _FURTHER = ("rule", "detail", "signature", "message", "invocation", "ordinary", "diagnosis")
 
@@ -20,17 +20,17 @@ _FURTHER = ("rule", "detail", "signature", "message", "invocation", "ordinary", 
 def recorded_support(
     run: Path, *, converter: str, backend: str, dtype: str | None = None, overloads: Collection[str] | None = None
 ) -> list[OperatorSupport]:
-    """Operator by operator, what a run's cases with a converter and a backend say.
+    """Return the support of each operator on one route, as recorded in a run.
 
     Args:
-        run: Its directory.
-        converter: As the run names it.
-        backend: Likewise.
-        dtype: Of the cases; None for all.
-        overloads: Which; None for all.
+        run: The run's directory.
+        converter: The converter as the run names it.
+        backend: The backend as the run names it.
+        dtype: The dtype of the cases; None means all.
+        overloads: The operators; None means all.
 
     Raises:
-        ResultsError: the run cannot be read, or has no such case.
+        ResultsError: The run cannot be read, or has no such case.
     """
     rows = [
         row
@@ -40,8 +40,8 @@ def recorded_support(
         and (overloads is None or row["overload"] in overloads)
     ]
     if not rows:
-        of_dtype = f" of {dtype}" if dtype else ""
-        raise ResultsError(f"{run} has no case{of_dtype} of {route_label(converter, backend)}")
+        in_dtype = f" of {dtype}" if dtype else ""
+        raise ResultsError(f"{run} has no case{in_dtype} of {route_label(converter, backend)}")
     ordinary = [row for row in rows if row["ordinary"]]
     known = {(row["overload"], row["dtype"]) for row in ordinary}
     rest = [row for row in rows if (row["overload"], row["dtype"]) not in known]

@@ -1,7 +1,7 @@
-"""Is it supported here: by running the calls with what is installed.
+"""Answer by running calls with what is installed here.
 
-Of an operator its ordinary calls are run, or everyday values in a rarer dtype; of a model each distinct call that it
-makes, on the values that it has there.
+For an operator, its ordinary calls are run or, in rarer dtypes, those with everyday values; for a model, each distinct
+call that it makes, with the values that it passes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     import torch
 
 _DTYPES = (*ALL, *WIDE_UNSIGNED, *COMPLEX)
-#: Cases drawn of an operator, and of each structure, for an answer in seconds.
+#: Number of cases per operator, and of value draws per structure, which give an answer within seconds.
 _EXAMPLES, _VALUES = 96, 2
-#: Seconds of a step.
+#: Timeout of a step, in seconds.
 _TIMEOUT = 60.0
 
 
@@ -44,31 +44,32 @@ def is_supported(
     backend: str = "ort-cpu",
     opset: int | None = None,
 ) -> Support:
-    """Run operators, or the calls of a model, and say how many pass.
+    """Run operators, or the calls of a model, and return how many pass.
 
         harness.is_supported("aten::celu", dtype="bfloat16")
         harness.is_supported(module, (example,))
 
-    Worker processes are started: a script asks under ``if __name__ == "__main__":``.
+    Worker processes are started, so a script must call it under ``if __name__ == "__main__":``.
 
     Args:
         asked: An operator (``"aten::celu"``, a glob), or a model: a `torch.nn.Module` with example inputs, the name of
             a model, ``FILE.py:FUNCTION`` or ``FILE.pt2``.
         args: Example inputs of a module.
-        kwargs: Further ones.
-        dtype: Of an operator's tensors, or of a model's floating weights and inputs; None for all, or its own.
+        kwargs: Keyword inputs of a module.
+        dtype: The dtype of an operator's tensors, None meaning all; or of a model's floating weights and inputs, None
+            meaning its own.
         converter: The exporter.
         backend: The runtime.
-        opset: To emit; None for the converter's default.
+        opset: The opset to emit; None means the converter's default.
 
     Returns:
-        The answer; it is true only where everything is supported.
+        The answer; it is true if everything is supported.
 
     Raises:
         UnknownOperator: PyTorch has no operator of that name.
-        UsageProblem: the converter or the backend is unknown, or cannot run here.
-        ModelProblem: the model cannot be loaded or captured.
-        ValueError: there is no such dtype.
+        UsageProblem: The converter or backend is unknown or cannot run here.
+        ModelProblem: The model cannot be loaded or captured.
+        ValueError: The dtype does not exist.
     """
     options = Options(converters=(converter,), backends=(backend,), opset=opset, values=_VALUES, examples=_EXAMPLES)
     name = _dtype_name(dtype)
@@ -104,14 +105,14 @@ def _dtype_name(dtype: str | torch.dtype | None) -> str | None:
 def _operators(word: str, dtype: str | None, options: Options, supervisor: Supervisor) -> Support:
     names = match(word, list(load_cases()))
     plan = make_plan(replace(options, ops=tuple(names), dtypes=(dtype,) if dtype else (), shapes="static"))
-    verdicts = [verdict for unit in plan.units for verdict in _usual(list(_verdicts(unit, supervisor)))]
-    found = tuple(operator_support(map(vars, verdicts)))
-    problem = "" if found else f"PyTorch takes no ordinary call of {word}" + (f" in {dtype}" if dtype else "")
-    return Support(word, options.converters[0], options.backends[0], found, problem)
+    verdicts = [verdict for unit in plan.units for verdict in _select(list(_verdicts(unit, supervisor)))]
+    operators = tuple(operator_support(map(vars, verdicts)))
+    problem = "" if operators else f"PyTorch takes no ordinary call of {word}" + (f" in {dtype}" if dtype else "")
+    return Support(word, options.converters[0], options.backends[0], operators, problem)
 
 
-def _usual(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    """The ordinary cases; or everyday values in a rarer dtype, of each dtype that has no ordinary ones."""
+def _select(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return the ordinary cases and, for dtypes without any, those with everyday values."""
     ordinary = [verdict for verdict in verdicts if verdict.ordinary]
     known = {verdict.dtype for verdict in ordinary}
     rest = [v for v in verdicts if v.dtype not in known and is_everyday(Invocation.from_json(v.invocation))]
@@ -128,10 +129,10 @@ def _model(word: str, dtype: str | None, options: Options, supervisor: Superviso
     from harness.pipeline.model_loading import ModelProblem
     from harness.pipeline.model_task import ModelSource, Variant
 
-    found = model_calls(CallsTask(source=ModelSource(word, Variant(dtype=dtype or ""))), supervisor)
-    if found.capture is None:
-        raise ModelProblem(found.problem)
-    return _captured(word, found.capture, options, supervisor)
+    answer = model_calls(CallsTask(source=ModelSource(word, Variant(dtype=dtype or ""))), supervisor)
+    if answer.capture is None:
+        raise ModelProblem(answer.problem)
+    return _captured(word, answer.capture, options, supervisor)
 
 
 def _module(
@@ -150,11 +151,11 @@ def _module(
 
 
 def _captured(asked: str, capture: Capture, options: Options, supervisor: Supervisor) -> Support:
-    """The calls of a model, each once."""
+    """Run each distinct call of a model."""
     calls: dict[str, list[Replayed]] = {}
     for call in capture.calls:
         calls.setdefault(call.invocation.overload, []).append(Replayed(call.invocation, None))
-    # The plan checks the names, and says how this converter and this backend are run.
+    # Planning any operator checks the names and gives the route and the settings.
     (unit,) = make_plan(replace(options, ops=("aten.relu.default",), shapes="static")).units
     verdicts = [
         verdict
@@ -162,5 +163,5 @@ def _captured(asked: str, capture: Capture, options: Options, supervisor: Superv
         for verdict in _verdicts(replace(unit, overload=overload, sources=(FromRecord(tuple(replayed)),)), supervisor)
     ]
     problem = "; ".join(f"not run: {why}" for why in capture.left_out)
-    found = tuple(operator_support(map(vars, verdicts)))
-    return Support(asked, options.converters[0], options.backends[0], found, problem)
+    operators = tuple(operator_support(map(vars, verdicts)))
+    return Support(asked, options.converters[0], options.backends[0], operators, problem)

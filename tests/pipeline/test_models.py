@@ -48,7 +48,7 @@ def run(
     supervisor: Supervisor, word: str, mode: str = "static", backend: str = "ort-cpu", **more: str
 ) -> list[Verdict]:
     route = Route(converter=more.get("converter", "torchscript"), dynamic=mode == "dynamic")
-    unit = Unit.of_model(ModelSource(word), route, (backend,), Settings())
+    unit = Unit.for_model(ModelSource(word), route, (backend,), Settings())
     found = [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
     return sorted(found, key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
 

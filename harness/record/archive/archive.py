@@ -178,7 +178,7 @@ class Addition:
     Attributes:
         run: The local directory.
         run_id: The run's id, or the directory's name if the id cannot be read.
-        result: What was done.
+        result: The action taken.
         why: Why the dataset does not have it; "" if it does.
     """
 
