@@ -45,7 +45,7 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import overload as overload_named
 from harness.core.torch_operators import COMPOSITE, TorchDispatchMode
 from harness.generate.cases_home import cases_directory
-from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, in_dtype
+from harness.generate.sources.use import FILE as CALLS_FILE, HALVES, SCHEMA, cast_call
 from harness.models.capture import BOOKKEEPING, kind
 from harness.pipeline.captured_calls import CannotKeep, invocation_of
 from harness.pipeline.model_loading import load_model, load_models
@@ -224,7 +224,7 @@ def distinct_calls(counted: dict[str, tuple[str, CallCounter]]) -> pa.Table:
             "overload": call.overload,
             "dtype": call.dtype,
             "invocation": call.json,
-            "case_ids": [call.case_id, *(in_dtype(call, dtype).case_id for dtype in _halves(call))],
+            "case_ids": [call.case_id, *(cast_call(call, dtype).case_id for dtype in _halves(call))],
             "models": sorted(models),
             "calls": sum(models.values()),
         }

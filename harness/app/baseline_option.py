@@ -1,4 +1,4 @@
-"""What `pytest harness` does for ``--baseline`` and ``--update-baseline``."""
+"""Compare each item with the baseline for ``--baseline``, and write the baseline for ``--update-baseline``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from harness.compare.verdict import CaseKey
 from harness.core.documents import parse_data, to_data
 from harness.gate.baseline.file import (
     Baseline,
-    expecting,
+    baseline_of_run,
     is_baseline,
-    of_run,
+    make_baseline,
     read_baseline,
-    updated,
+    update,
     write_baseline as write,
 )
 from harness.gate.baseline.gate import BaselineFinding
@@ -85,7 +85,7 @@ def expected(given: Any) -> Baseline | None:
 
 
 def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, Any]:
-    """What one item reports, as plain data; `before` and `now` are versions of the baseline and the run."""
+    """Return one item's report as plain data; `before` and `now` are versions of the baseline and the run."""
     versions = version_changes(before, now)
     return {
         "differences": [to_data(reported(difference, versions)) for difference in compared.differences],
@@ -130,8 +130,8 @@ class Gate:
             self._said = "the baseline was not changed, because the run did not finish"
             return status
         try:
-            run = of_run(results_dir)
-            write(Path(given.baseline), updated(self._known, run))
+            run = baseline_of_run(results_dir)
+            write(Path(given.baseline), update(self._known, run))
         except ResultsError as error:
             self._said = f"ERROR: the baseline was not changed: {error}"
             return _FAILED
@@ -158,8 +158,8 @@ class Gate:
         return next((one for one in failing if one.finding is not BaselineFinding.DRIFT), None)
 
     def comparison(self, run: RunInfo) -> BaselineComparison:
-        """What there is to say of the run."""
-        now = expecting(run, {})
+        """Return the comparison of the whole run with the baseline."""
+        now = make_baseline(run, {})
         return comparison(self._known or Baseline({}), now, self._differences, same=self._same, other=self._other)
 
     def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:

@@ -51,7 +51,7 @@ _NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 
 
 def _add_selection(add: Callable[..., None]) -> None:
-    """What is run."""
+    """Add the options that select operators, converters, backends and models."""
     add(
         "--op",
         help="run this operator: aten::celu, aten.add.Tensor, 'aten.upsample_*'; repeatable (default: all)",
@@ -88,7 +88,7 @@ def _add_selection(add: Callable[..., None]) -> None:
 
 
 def _add_draws(add: Callable[..., None]) -> None:
-    """How many cases, and of what shapes."""
+    """Add the options for the number of cases and their shapes."""
     default = Options()
     cases = "draw about N cases per operator: more where exports are quick "
     cases += f"({default.examples}, of a pattern of programs {PROGRAM_EXAMPLES})"
@@ -109,7 +109,7 @@ def _add_draws(add: Callable[..., None]) -> None:
 
 
 def _add_comparison(add: Callable[..., None]) -> None:
-    """What the run is compared with, and which part of it runs here."""
+    """Add the options that choose a reference for the run and the share of it that runs here."""
     add(
         "--rules",
         metavar="FILE",
@@ -124,7 +124,7 @@ def _add_comparison(add: Callable[..., None]) -> None:
 
 
 def _add_exports(add: Callable[..., None]) -> None:
-    """How cases are exported and run."""
+    """Add the options for the export and the execution of cases."""
     default = Options()
     add(
         "--opset",
@@ -146,7 +146,7 @@ def _add_exports(add: Callable[..., None]) -> None:
 
 
 def _add_results(add: Callable[..., None]) -> None:
-    """Where results go, and what is run again."""
+    """Add the options for the results directory and for replays."""
     add("--results-dir", metavar="DIR", help="write the run to DIR (results/RUN_ID)")
     add("--record-only", action="store_true", help="record failures, but exit with status 0")
     add("--github", action="store_true", help="print the worst failures as annotations of a GitHub job, too")
@@ -161,7 +161,7 @@ def _add_results(add: Callable[..., None]) -> None:
 
 
 def _add_reports(add: Callable[..., None]) -> None:
-    """What is reported in place of a run, or after it."""
+    """Add the options that print a report after a run or instead of one."""
     add(
         "--generator-report",
         nargs="?",
@@ -200,7 +200,7 @@ def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:
 
 
 def sources(given: Any) -> tuple[str, ...]:
-    """Where cases come from; programs take the place of the default sources.
+    """Return the sources of cases; programs take the place of the default sources.
 
     Raises:
         UsageProblem: programs and another source are asked for.
@@ -210,7 +210,7 @@ def sources(given: Any) -> tuple[str, ...]:
     option = "--programs" if given.programs else "--pattern"
     for other, value in {"--source": given.source, "--models": given.models}.items():
         if value:
-            raise UsageProblem(f"{option} and {other} both say what is run: give one of them")
+            raise UsageProblem(f"{option} and {other} both select the cases: give one of them")
     if given.pattern and given.model:
         raise UsageProblem("--pattern and --model both say what programs are drawn from: give one of them")
     if given.pattern and given.op:

@@ -25,7 +25,7 @@ def is_wanted(given: Any) -> bool:
 
 
 def window_file(given: Any) -> Path:
-    """Where the windows of these models are; those that contain the operators that the user names."""
+    """Return the file for the windows of these models that contain the operators the user names."""
     name = "-".join(Path(word.partition(":")[0]).stem for word in given.model)[:60]
     words = "\n".join((*given.model, *given.op))
     return _DIRECTORY / f"{name}-{hashlib.sha256(words.encode()).hexdigest()[:8]}.jsonl"

@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """With --coverage, print the coverage, with --op what a run has tried, instead of running a session."""
+    """Print the coverage instead of running a session for --coverage; with --op, print what a run has tried."""
     if not config.option.coverage or config.option.help:
         return None
     given = config.option
@@ -211,12 +211,12 @@ def _item_id(unit: Unit) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --minutes, take operators in the order of real use."""
+    """Sort operators by real use if --minutes is given."""
     time_budget.sort_by_use(config.option, items)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """With --minutes, leave out what comes too late."""
+    """Skip items that start too late for --minutes."""
     time_budget.skip_late(item)
 
 
@@ -286,9 +286,9 @@ class _Follower:
 
 
 def _raised(report: pytest.TestReport) -> list[str]:
-    """What ended an item before its time, in a line: no row of the record says it. Else empty."""
+    """Return a line about the error that ended an item early, which the record lacks; else an empty list."""
     where = getattr(report.longrepr, "reprcrash", None)
-    # An item that fails for its verdicts has come to its end, and says so itself.
+    # An item that fails for its verdicts has run to its end and reports that itself.
     if not report.failed or where is None or "cases" in dict(report.user_properties):
         return []
     said = next(iter(where.message.splitlines()), "")

@@ -23,8 +23,8 @@ from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import MODEL, Invocation
 from harness.core.route import route_label
-from harness.gate.baseline.file import Baseline, expecting
-from harness.gate.baseline.recheck import Rechecked, rechecked
+from harness.gate.baseline.file import Baseline, make_baseline
+from harness.gate.baseline.recheck import Rechecked, recheck
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.generate.regressions.remember import Memory, Remembered
 from harness.generate.sources.corpus import FromCorpus
@@ -41,14 +41,14 @@ from harness.run.backend import BACKENDS, runtime_distributions
 
 
 class UnitSummary:
-    """What one unit came to.
+    """The result of one unit.
 
     Attributes:
-        compared: With the baseline; None where the run has none.
-        open: How many verdicts would be failures but for a specification that leaves the result open.
-        notices: What the sources of its cases have to say to a person.
-        notes: What a person should know of the converters that took part.
-        remembered: What became of the corpus.
+        compared: Comparison with the baseline; None if the run has no baseline.
+        open: Number of verdicts that would be failures if the specification did not leave the result open.
+        notices: Messages for the user from the sources of the cases.
+        notes: Messages for the user about the converters that took part.
+        remembered: Changes of the corpus.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class UnitSummary:
 
     @property
     def cases(self) -> int:
-        """How many distinct cases were drawn."""
+        """Return the number of distinct cases drawn."""
         return len(self._cases)
 
     @property
     def failed(self) -> int:
-        """How many verdicts are failures of a component."""
+        """Return the number of verdicts that are failures of a component."""
         return sum(count for count, _ in self._failures.values())
 
     def text(self) -> str:
@@ -99,16 +99,16 @@ class Session:
     """Carries out units in a worker process and records their verdicts.
 
     Args:
-        plan: What will be run.
-        results_dir: Where the run is written; None for ``results/RUN_ID`` below the current directory.
-        options: What the user chose, for ``run.json``.
-        seed: Of the draws, for ``run.json``.
+        plan: The units to run.
+        results_dir: Directory of the run; None for ``results/RUN_ID`` below the current directory.
+        options: The user's choices, for ``run.json``.
+        seed: Seed of the draws, for ``run.json``.
         timeout: Seconds per step of a batch.
-        memory_limit: Bytes that the worker process may take.
-        baseline: What to compare with; failures that it expects are none.
+        memory_limit: Bytes that the worker process may use.
+        baseline: The baseline to compare with. A failure that it expects does not count as a failure.
         joins: A run that another process began, which this one adds to as `worker`.
         worker: Names this process's parts of the record.
-        rule_files: Of the user's rules, for whoever looks into the run later.
+        rule_files: The user's rule files, for readers of the run.
 
     Raises:
         harness.record.layout.ResultsError: the directory cannot be written, or holds a run already.
@@ -146,14 +146,14 @@ class Session:
         self._supervisor = Supervisor(timeout=timeout, memory_limit=memory_limit)
         self._without: RunWriter | None = None
         if plan.rules:
-            self._without = RunWriter(self.without_rules, self.run_info, worker)
+            self._without = RunWriter(self.rule_free_results, self.run_info, worker)
         self._baseline = baseline
         #: Labels of the rules that took part in a case so far.
         self.fired: set[str] = set()
 
     @property
-    def without_rules(self) -> Path:
-        """Where the same cases without the user's rules are recorded, if there are rules."""
+    def rule_free_results(self) -> Path:
+        """Return the directory that records the same cases without the user's rules, if there are rules."""
         return self.results_dir / layout.WITHOUT_RULES_DIRECTORY
 
     def __enter__(self) -> Session:
@@ -181,12 +181,12 @@ class Session:
     def _record(self, unit: Unit, writer: RunWriter, baseline: Baseline | None = None) -> UnitSummary:
         summary = UnitSummary()
         seen: list[Verdict] = []
-        # What is run beside the run proper is not remembered.
+        # The corpus remembers the main run only.
         memory = _memory(unit) if writer is self._writer else None
         try:
             notice = summary.notices.append
-            for verdicts in run_unit(unit, self._supervisor, notice, lambda rows: writer.hold(in_words(rows))):
-                writer.write(in_words(verdicts))
+            for verdicts in run_unit(unit, self._supervisor, notice, lambda rows: writer.hold(add_evidence(rows))):
+                writer.write(add_evidence(verdicts))
                 summary.add(verdicts)
                 if unit.model is not None and writer is self._writer:
                     for entry in (entry for verdict in verdicts for entry in _departing_calls(verdict)):
@@ -203,8 +203,8 @@ class Session:
         writer.done(unit.overload, unit.word)
         summary.notes += self._supervisor.notes
         if baseline is not None:
-            found = expecting(self.run_info, {})
-            summary.compared = rechecked(baseline, found, seen, unit, self._supervisor)
+            found = make_baseline(self.run_info, {})
+            summary.compared = recheck(baseline, found, seen, unit, self._supervisor)
         return summary
 
     def leave_out(self, units: Iterable[Unit]) -> None:
@@ -215,7 +215,7 @@ class Session:
                 writer.leave_out(left)
 
     def compared(self, summary: UnitSummary) -> dict[str, Any]:
-        """How a unit compares with the baseline, as plain data; empty without one."""
+        """Return a unit's comparison with the baseline as plain data; empty if there is no baseline."""
         if summary.compared is None or self._baseline is None:
             return {}
         return report_of(summary.compared, self._baseline.versions, self.run_info.versions)
@@ -228,7 +228,7 @@ class Session:
         if self._without is not None:
             self._without.close()
             if self._owns_run:
-                store.finish(self.without_rules, exit_status)
+                store.finish(self.rule_free_results, exit_status)
         if self._owns_run:
             self.run_info = store.finish(self.results_dir, exit_status, said)
 
@@ -247,8 +247,8 @@ def _departing_calls(verdict: Verdict) -> Iterator[CorpusEntry]:
             yield CorpusEntry(invocation=Invocation.from_json(call["invocation"]), origin="captured", note=note)
 
 
-def in_words(verdicts: Iterable[Verdict]) -> list[Verdict]:
-    """Verdicts with the sentences of their diagnosis, for whoever reads the record without the harness."""
+def add_evidence(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """Return verdicts with the sentences of their diagnosis, for readers that do not import the harness."""
 
     def has_more_to_say(verdict: Verdict) -> bool:
         return bool(verdict.diagnosis or (verdict.model_run and verdict.outcome.is_failure))

@@ -53,7 +53,7 @@ def skip_late(item: pytest.Item) -> None:
 
 
 def lines(option: Any, overloads: Sequence[str]) -> list[str]:
-    """What was not reached, for the end of the session."""
+    """Return the lines at the end of the session about operators that were not reached."""
     names = list(dict.fromkeys(overloads))
     if option.minutes is None or not names:
         return []

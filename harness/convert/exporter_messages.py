@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from harness.compare.signatures import normalise
-from harness.generate.operator_family import without_dimensions
+from harness.generate.operator_family import generalize_dimensions
 
 #: Steps of PyTorch's exporter.
 CAPTURE, DECOMPOSITION, TRANSLATION, OPTIMISER = "capture", "decomposition", "translation", "optimiser"
@@ -141,7 +141,7 @@ def common_words(signature: str) -> str:
     words = _SHAPES.sub("Inferred shape and existing shape differ", words)
     words = _GUARDED.sub(r"\1", words)
     words = _NO_ANSWER.sub("no answer in time", words)
-    return without_dimensions(words)
+    return generalize_dimensions(words)
 
 
 #: Messages that say how a conversion ended and nothing of what is wrong: of two operators that end so,

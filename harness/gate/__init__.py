@@ -1,1 +1,1 @@
-"""Whether a run is as expected: baselines, goldens, upgrades, and two runs compared."""
+"""Decide whether a run is as expected: baselines, goldens, upgrades, and comparisons of two runs."""

@@ -1,4 +1,4 @@
-"""What an upgrade changed: the cases of the baseline with what is installed now, and with the earlier releases."""
+"""Find what an upgrade changed: run the baseline's cases with the installed releases and with the earlier ones."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 import harness
-from harness.gate.baseline.file import Baseline, of_run, read_baseline
+from harness.gate.baseline.file import Baseline, baseline_of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding, compare
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, reported
 from harness.generate.case_library import load_cases
 from harness.record.layout import ResultsError
 from harness.reproduce.releases import PACKAGES, install_release
 
-#: Runs `pytest harness` with some options and a plug-in; returns its exit status.
+#: Runs `pytest harness` with options and a plug-in, and returns its exit status.
 RunPytest: TypeAlias = "Callable[[list[str], object], int]"
 
 
@@ -30,7 +30,7 @@ class _Reader:
         self.comparison: BaselineComparison | None = None
 
     def pytest_conformance_compared(self, comparison: BaselineComparison) -> None:
-        """Keep it."""
+        """Keep the comparison."""
         self.comparison = comparison
 
 
@@ -41,14 +41,17 @@ def sweep(
     overloads: Sequence[str] | None = None,
     more: Sequence[str] = (),
 ) -> BaselineComparison:
-    """Run what the baseline has expectations of; pytest's own output goes to stderr.
+    """Run the cases of a baseline and return the comparison; pytest's output goes to stderr.
 
     Args:
-        run_pytest: `pytest harness` with these options and this plug-in; returns its exit status.
+        baseline: The baseline's directory.
+        results_dir: The directory of the run.
+        run_pytest: Runs `pytest harness` with options and a plug-in, and returns its exit status.
+        overloads: The operators to run; None means all.
         more: Further options of pytest: ``-n 2``.
 
     Raises:
-        ResultsError: there is no baseline, or the run did not finish.
+        ResultsError: There is no baseline, or the run did not finish.
     """
     expected = read_baseline(baseline)
     known = load_cases()
@@ -65,32 +68,32 @@ def sweep(
     reader = _Reader()
     with contextlib.redirect_stdout(sys.stderr):
         status = run_pytest([*options, *more], reader)
-    # Other statuses say that not every item had its turn.
+    # With other statuses, some tests did not run.
     if status not in (0, 1) or reader.comparison is None:
         raise ResultsError(f"the run did not finish: pytest's exit status is {status}")
     return reader.comparison
 
 
-def confirmed(
+def attribute_to_machine(
     found: BaselineComparison, baseline: Path, results_dir: Path, releases: Path, more: Sequence[str] = ()
 ) -> BaselineComparison:
-    """What is worse by the upgrade, and not by the machine: what the earlier versions do here, too, is its own.
+    """Mark the regressions that are due to this machine rather than to the upgrade.
 
-    1. Where no version differs from the baseline's, everything that differs is the machine's.
-    2. Else the earlier releases of the packages that changed are installed below `releases`, and the operators that
-       are worse are run with them, in a process of its own, on this machine.
-    3. What is worse in the same way there is called `BaselineFinding.MACHINE`, which closes no gate.
+    1. If no version differs from the baseline's, every difference is due to the machine.
+    2. Otherwise install the earlier releases of the changed packages below `releases`, and run the regressed operators
+       with them in another process on this machine.
+    3. A regression that also occurs there becomes `BaselineFinding.MACHINE`, which does not fail the gate.
 
-    Where an earlier release cannot be installed here, nothing is confirmed, and a finding stays what it is.
+    If an earlier release cannot be installed here, the findings stay as they are.
     """
     worse = [difference for difference in found.differences if difference.finding.fails]
     if not worse:
         return found
     if not found.versions:
-        return _as_machines(found, worse, "no version differs from the baseline's")
+        return _mark_machine(found, worse, "no version differs from the baseline's")
     changed = {name: found.versions[name][0] for name in PACKAGES if found.versions.get(name, ("", ""))[0]}
     if not changed or "torch" in changed:
-        # Another PyTorch takes gigabytes, and what is compared with it was computed by it.
+        # Another PyTorch takes gigabytes, and it also computes the expected results.
         return found
     installed = [install_release(name, version, releases) for name, version in changed.items()]
     if any(release.problem for release in installed):
@@ -105,20 +108,20 @@ def confirmed(
     done = subprocess.run(words, env=variables, stdout=sys.stderr, check=False)
     if done.returncode not in (0, 1):
         return found
-    known, now = read_baseline(baseline), of_run(results_dir)
-    # With these versions only the machine differs.
+    known, now = read_baseline(baseline), baseline_of_run(results_dir)
+    # With the earlier versions, only the machine differs from the baseline.
     earlier = {
         _key(reported(difference, {}))
         for difference in compare(known, replace(now, kernels=known.kernels))
         if difference.finding.fails
     }
-    releases_said = ", ".join(f"{name} {version}" for name, version in changed.items())
+    releases_text = ", ".join(f"{name} {version}" for name, version in changed.items())
     same = [difference for difference in worse if _key(difference) in earlier]
-    return _as_machines(found, same, f"{releases_said} does the same on this machine")
+    return _mark_machine(found, same, f"{releases_text} does the same on this machine")
 
 
 def _shapes(expected: Baseline, modes: Set[str]) -> str:
-    """The option with which the cases of these modes are drawn as they were for the baseline."""
+    """Return the value of ``--shapes`` that draws cases of these modes as they were drawn for the baseline."""
     if expected.shapes == "mixed" and "dynamic" in modes:
         return "mixed"
     return "both" if len(modes) > 1 else min(modes)
@@ -129,7 +132,7 @@ def _key(difference: ReportedDifference) -> tuple[str, ...]:
     return *where, difference.finding, *difference.failure
 
 
-def _as_machines(found: BaselineComparison, differences: Sequence[ReportedDifference], why: str) -> BaselineComparison:
+def _mark_machine(found: BaselineComparison, differences: Sequence[ReportedDifference], why: str) -> BaselineComparison:
     machine = [
         replace(d, finding=BaselineFinding.MACHINE, why=why) if d in differences else d for d in found.differences
     ]

@@ -1,6 +1,6 @@
-"""Two sides compared with each other: what `conformance diff` takes for them, and what reports say.
+"""The two sides of `conformance diff`, and the comparison that reports show.
 
-The differences from a baseline are plain data here, which crosses processes.
+Differences from a baseline are plain data here and can be sent to other processes.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 from harness.compare.verdict import Stage
 from harness.core.route import route_label
-from harness.gate.baseline.file import DEFAULT, Baseline, is_baseline, of_run, read_baseline, read_revision
+from harness.gate.baseline.file import DEFAULT, Baseline, baseline_of_run, is_baseline, read_baseline, read_revision
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, compare, draws, other_options
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import Diff, compare_runs, version_changes, why
-from harness.gate.run_request import last_alike, requested, shown_first
+from harness.gate.run_request import last_of_kind, requested, shown_first
 from harness.record import layout
 from harness.record.layout import ResultsError
 from harness.record.progress import completeness
@@ -31,10 +31,11 @@ class ReportedDifference:
     """One difference from a baseline, as reports show it.
 
     Attributes:
-        what: In words.
-        why: What it may come from: a rule, versions; "" where nothing is known to differ.
-        case_id: A case of it; "" for none.
-        failure: What fails, as `harness.gate.baseline.cells.Failure.kind`; empty where that is nothing.
+        finding: The kind of difference.
+        what: A description.
+        why: Possible causes, such as a rule or versions; "" if nothing relevant is known to differ.
+        case_id: A case that shows it; "" if none is known.
+        failure: The failure, as `harness.gate.baseline.cells.Failure.kind`; empty if nothing fails.
     """
 
     finding: BaselineFinding
@@ -50,14 +51,14 @@ class ReportedDifference:
 
     @property
     def where(self) -> str:
-        """``aten.celu.default float32, dynamo → ort-cpu``."""
+        """The cell: ``aten.celu.default float32, dynamo → ort-cpu``."""
         return f"{self.overload} {self.dtype}, {route_label(self.converter, self.backend, self.shape_mode)}"
 
 
 def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]) -> ReportedDifference:
-    """A difference, with what it may come from among `harness.gate.run_diff.version_changes`."""
+    """Return a difference with its possible causes among `harness.gate.run_diff.version_changes`."""
     cell = difference.cell
-    # What has no valid model fails for every backend.
+    # Without a valid model, every backend fails.
     early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
     return ReportedDifference(
         finding=difference.finding,
@@ -75,17 +76,17 @@ def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineComparison:
-    """All that a report says of two sides.
+    """The comparison of two sides.
 
     Attributes:
-        differences: What is not as expected.
-        versions: Name → (before, now) where they differ; "" for what took no part.
-        options: The same of the options that decide which cases are drawn; None for what was not given.
-        draws: How the cases of the two sides came about.
-        same: How many cells were compared case by case.
-        other: How many by what chance allows.
-        total: How many the baseline has.
-        missing: What the second side was to run and did not, in one line: nothing is known of that.
+        differences: The differences.
+        versions: Name → versions before and now, if they differ; "" if it took no part.
+        options: The same for the options that determine the drawn cases; None if an option was not given.
+        draws: The relation between the cases of the two sides.
+        same: Number of cells that were compared case by case.
+        other: Number of cells that were compared statistically.
+        total: Number of cells of the baseline.
+        missing: A line on what the second side did not run although it was planned; nothing is known of that.
     """
 
     differences: Sequence[ReportedDifference]
@@ -99,25 +100,25 @@ class BaselineComparison:
 
     @property
     def counts(self) -> dict[BaselineFinding, int]:
-        """Finding → how many differences, those that there are, worst first."""
+        """Finding → number of differences, worst first; only those that occur."""
         counts = {finding: sum(d.finding is finding for d in self.differences) for finding in BaselineFinding}
         return {finding: count for finding, count in counts.items() if count}
 
     @property
     def compared(self) -> int:
-        """How many cells both sides have."""
+        """The number of cells that both sides have."""
         return self.same + self.other
 
     @property
     def worse(self) -> int:
-        """How many differences close the gate."""
+        """The number of differences that fail the gate."""
         return sum(count for finding, count in self.counts.items() if finding.fails)
 
 
 def comparison(
     before: Baseline, now: Baseline, differences: Sequence[ReportedDifference], *, same: int, other: int
 ) -> BaselineComparison:
-    """What there is to say of what was expected and what was found, whose cells are not looked at."""
+    """Report inputs from recorded differences; the cells of `now` are not used."""
     return BaselineComparison(
         differences=differences,
         versions=version_changes(before.versions, now.versions),
@@ -129,10 +130,10 @@ def comparison(
     )
 
 
-#: Said where the two sides have nothing in common.
+#: The message if the two sides have nothing in common.
 NOTHING_COMPARED = "nothing was compared: no operator, dtype, converter and backend is complete on both sides"
 
-#: What differs, case by case or by operator, dtype, converter and backend.
+#: The differences, by case or by cell.
 Found: TypeAlias = Diff | BaselineComparison
 
 
@@ -150,20 +151,20 @@ class Side:
         if self.baseline is not None:
             return self.baseline
         assert self.run is not None
-        return of_run(self.run)
+        return baseline_of_run(self.run)
 
 
 def find_side(word: str, like: Side | None = None, *, later: bool = False) -> Side:
-    """What a word stands for.
+    """Return the side that an argument names.
 
     Args:
-        word: A directory with a run, a baseline, or runs, of which one is chosen; ``REVISION:PATH``, a
-            baseline in a git revision; or ``REVISION``, the one at ``golden/baseline`` there.
-        like: The other side. If it is a run, the newest earlier run of the same kind is chosen among runs.
-        later: Whether a later one is wanted instead.
+        word: A directory with a run, a baseline, or several runs, of which one is chosen; ``REVISION:PATH``, a baseline
+            in a git revision; or ``REVISION``, for ``golden/baseline`` in it.
+        like: The other side. If it is a run, the newest earlier run of the same kind is chosen among several.
+        later: Choose a later one instead.
 
     Raises:
-        ResultsError: it is nothing of these, or is damaged, or no run can be chosen.
+        ResultsError: The argument names none of these, it is damaged, or no run can be chosen.
     """
     path = Path(word)
     if is_baseline(path):
@@ -185,89 +186,89 @@ def find_side(word: str, like: Side | None = None, *, later: bool = False) -> Si
 
 
 def find_sides(before: str | None, after: str | None) -> tuple[Side, Side]:
-    """What the words for two sides stand for, as in `find_side`; a run in ``results/`` for a missing one.
+    """Return the sides that two arguments name, as `find_side` does; a missing one means a run in ``results/``.
 
     Raises:
-        ResultsError: see `find_side`.
+        ResultsError: As for `find_side`.
     """
     runs = Path(layout.DEFAULT_PARENT)
     if (before is None or after is None) and newest(runs) is None:
         raise ResultsError(f"there is no run in {runs}/: make one with `{layout.run_command()}`, or name both sides")
-    # Where both are directories of runs, the one for the later run is chosen first.
-    if before is None or (after is not None and newest(Path(before)) is not None and not _is_one(before)):
+    # If both are directories of runs, the later run is chosen first.
+    if before is None or (after is not None and newest(Path(before)) is not None and not _is_single(before)):
         second = find_side(after or str(runs))
         return find_side(before or str(runs), second), second
     first = find_side(before)
     return first, find_side(after or str(runs), first, later=True)
 
 
-def _is_one(word: str) -> bool:
+def _is_single(word: str) -> bool:
     return is_baseline(Path(word)) or layout.holds_run(Path(word))
 
 
 def _chosen(parent: Path, like: Path | None, later: bool) -> Path:
-    """The run in a directory of runs to compare with the run `like`: of the same kind, if there is one.
+    """Return the run in a directory to compare with the run `like`, preferably one of the same kind.
 
     Raises:
-        ResultsError: there is none, or the newest is damaged.
+        ResultsError: There is none, or the newest is damaged.
     """
     requests = []
     for directory in sorted(parent.iterdir()):
         if layout.holds_run(directory):
-            # A damaged run is named by whoever asks for it; others stay usable.
+            # Damaged runs are skipped here; an error names one only when it is asked for.
             with suppress(ResultsError):
                 requests.append(requested(directory))
     if like is None:
-        found = shown_first(requests)
+        chosen = shown_first(requests)
     else:
         known = requested(like)
         if later:
-            others = [r for r in requests if r.started > known.started and known.shares_way(r)]
-            found = shown_first([other for other in others if known.fail_alike(other)] or others)
+            others = [r for r in requests if r.started > known.started and known.shares_route(r)]
+            chosen = shown_first([other for other in others if known.is_same_kind(other)] or others)
         else:
-            others = [r for r in requests if r.started < known.started and known.shares_way(r)]
-            found = last_alike(known, others) or shown_first(others)
-    if found is None:
+            others = [r for r in requests if r.started < known.started and known.shares_route(r)]
+            chosen = last_of_kind(known, others) or shown_first(others)
+    if chosen is None:
         which = "" if like is None else f" {'later' if later else 'earlier'} than {like} with its converter and backend"
         raise ResultsError(f"{parent} holds no run{which} that can be read: name both sides")
-    return found.directory
+    return chosen.directory
 
 
 def compare_as_fits(before: Side, after: Side) -> Found:
-    """What differs: case by case between runs of the same cases, as `compare_sides` does it otherwise."""
+    """Compare case by case if the runs have the same cases, otherwise by cell, as `compare_sides` does."""
     if before.run is not None and after.run is not None:
-        found = compare_runs(before.run, after.run)
-        new, gone = (found.counts[k] + found.unasked[k] for k in (ChangeKind.NEW, ChangeKind.GONE))
-        # With another seed a few cases of tiny domains are the same, and all others new or gone.
-        if found.compared and found.compared >= min(new, gone):
-            return found
+        diff = compare_runs(before.run, after.run)
+        new, gone = (diff.counts[k] + diff.unasked[k] for k in (ChangeKind.NEW, ChangeKind.GONE))
+        # With another seed, only a few cases of tiny domains coincide, and all others are new or gone.
+        if diff.compared and diff.compared >= min(new, gone):
+            return diff
     return compare_sides(before, after)
 
 
 def compare_sides(before: Side, after: Side) -> BaselineComparison:
-    """What differs between two sides, by operator, dtype, converter and backend.
+    """Compare two sides by operator, dtype, converter and backend.
 
-    An operator of which a run lacks verdicts is left out: a part of its cases tells nothing of its cells.
+    Operators for which a run lacks verdicts are left out, since some of a cell's cases do not represent it.
     """
-    there = [completeness(side.run) if side.run is not None else None for side in (before, after)]
-    lacking = {name for one in there if one is not None for name in one.unfinished}
-    was, now = _without(before.cells, lacking), _without(after.cells, lacking)
+    progress = [completeness(side.run) if side.run is not None else None for side in (before, after)]
+    lacking = {name for part in progress if part is not None for name in part.unfinished}
+    was, now = _remove(before.cells, lacking), _remove(after.cells, lacking)
     versions = version_changes(was.versions, now.versions)
     runs = [requested(side.run) for side in (before, after) if side.run is not None]
     options = runs[0].differences(runs[1]) if len(runs) == 2 else {}
     known = [(was.cells[key], now.cells[key]) for key in was.cells.keys() & now.cells.keys()]
     same = sum(a.digest == b.digest for a, b in known)
-    # A run of one operator says nothing of the others; of two baselines each is whole.
+    # A run of some operators does not concern the others; baselines are complete.
     differences = compare(was, now, whole=before.run is None and after.run is None)
-    found = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
+    result = comparison(was, now, [reported(d, versions) for d in differences], same=same, other=len(known) - same)
     return replace(
-        found,
-        missing=there[1].summary if there[1] is not None else "",
-        options={**options, **found.options},
+        result,
+        missing=progress[1].summary if progress[1] is not None else "",
+        options={**options, **result.options},
     )
 
 
-def _without(baseline: Baseline, overloads: Collection[str]) -> Baseline:
+def _remove(baseline: Baseline, overloads: Collection[str]) -> Baseline:
     return replace(
         baseline, cells={key: cell for key, cell in baseline.cells.items() if cell.overload not in overloads}
     )

@@ -1,4 +1,4 @@
-"""What changed between two runs, case by case."""
+"""Compare two runs case by case, and summarise the changes by operator."""
 
 from __future__ import annotations
 
@@ -37,27 +37,28 @@ from harness.record.json_lines import read_flaky
 from harness.record.progress import completeness
 from harness.record.run_info import read_run_info
 
-#: What is looked at of each row.
+#: The columns that are read.
 COLUMNS = [
     *KEY_COLUMNS,
     *("overload", "shape_mode", "stage", "outcome", "signature", "blame", "message", "max_ulp_error", "rule"),
     *("dtype", "source"),
 ]
-#: What makes a line of a report.
+#: The columns that identify a line of a report.
 _LINE = ("overload", "converter", "backend", "shape_mode")
 _KEY_SCHEMA = pa.schema([(name, pa.string()) for name in KEY_COLUMNS])
 
-#: Every outcome depends on these, beside its converter and its backend.
+#: Versions that every outcome depends on, in addition to the converter's and the backend's.
 _COMMON = ("torch", "numpy", "onnx", "onnxscript", "onnx-ir", "harness")
 
 
 @dataclass(frozen=True)
 class CaseChange:
-    """One case that both runs have, or one of them.
+    """The change of one case.
 
     Attributes:
-        before: Its row in the first run; None for a new one.
-        after: Its row in the second; None for one that is gone.
+        change: The kind of change.
+        before: Its row in the first run; None for a new case.
+        after: Its row in the second run; None for a case that is gone.
     """
 
     change: ChangeKind
@@ -66,7 +67,7 @@ class CaseChange:
 
     @property
     def row(self) -> Mapping[str, Any]:
-        """The row that there is; the second run's where both are."""
+        """The row in the second run, or in the first one if the second lacks it."""
         row = self.after if self.after is not None else self.before
         assert row is not None
         return row
@@ -74,12 +75,12 @@ class CaseChange:
 
 @dataclass(frozen=True)
 class OverloadChanges:
-    """The changes of one overload with one converter and backend.
+    """The changes of one overload on one route.
 
     Attributes:
-        counts: Change → cases.
-        examples: Change → a case of it, the first by case id.
-        why: What the changes may come from: a rule, versions; "" where nothing is known to differ.
+        counts: Change → number of cases.
+        examples: Change → the case with the smallest id.
+        why: Possible causes, such as a rule or versions; "" if nothing relevant is known to differ.
     """
 
     overload: str
@@ -93,16 +94,16 @@ class OverloadChanges:
 
 @dataclass(frozen=True)
 class Diff:
-    """What changed from one run to another.
+    """The changes from one run to another.
 
     Attributes:
-        counts: Change → cases, over all.
-        overloads: Those with a change, in the order of their names.
-        versions: Name → (version before, version after) where they differ; "" for one that took no part.
-        missing: What the second run was to run and did not, in one line: nothing is known of that.
-        options: What the two were asked for that differs: name → (before, after).
-        unasked: Cases of one run that the other was not asked for: `NEW` → of the second run, `GONE` → of
-            the first. They are not changes, and are not in `counts`.
+        counts: Change → number of cases in all.
+        overloads: Overloads with a change, in the order of their names.
+        versions: Name → versions before and after, if they differ; "" if it took no part.
+        missing: A line on what the second run did not run although it was planned; nothing is known of that.
+        options: Requests that differ: name → before and after.
+        unasked: Cases of one run that the other was not asked to run: `NEW` → of the second run, `GONE` → of the first.
+            They are not changes and not in `counts`.
     """
 
     counts: Mapping[ChangeKind, int]
@@ -114,25 +115,25 @@ class Diff:
 
     @property
     def compared(self) -> int:
-        """How many cases both runs have."""
+        """The number of cases that both runs have."""
         return sum(n for kind, n in self.counts.items() if kind not in (ChangeKind.NEW, ChangeKind.GONE))
 
     @property
     def regressed(self) -> bool:
-        """Whether something is worse than it was."""
+        """Whether any case is worse than before."""
         return any(self.counts[change] for change in ChangeKind if change.is_worse)
 
 
 def compare_runs(before: Path, after: Path) -> Diff:
-    """What changed from the run `before` to the run `after`, by overload, converter, backend and shape mode.
+    """Compare two runs and summarise the changes by overload, converter, backend and shape mode.
 
-    What a run was to run and did not is not a change, and neither is what it was not asked for. Where each run has one
-    converter and one backend, and they are not the same, their cases are compared all the same.
+    Cases that a run planned but did not run, or was not asked to run, are not changes. If each run has a single route
+    and the two routes differ, their cases are compared anyway.
     """
-    there = completeness(after)
-    lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: there.unfinished}
+    progress = completeness(after)
+    lost = {ChangeKind.NEW: completeness(before).unfinished, ChangeKind.GONE: progress.unfinished}
     versions = version_changes(read_run_info(before).versions, read_run_info(after).versions)
-    tables, ways_differ = _unify_ways([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
+    tables, routes_differ = _unify_routes([store.read(run, COLUMNS, encoded=True) for run in (before, after)])
     rows, first = pa.concat_tables(tables).unify_dictionaries(), tables[0].num_rows
     changes = _changes(rows, first, read_flaky(before) | read_flaky(after))
     was, now = changes.before, np.where(changes.after < 0, -1, changes.after + first)
@@ -140,15 +141,15 @@ def compare_runs(before: Path, after: Path) -> Diff:
     kept = np.ones(len(row), dtype=bool)
     for kind, names in lost.items():
         numbers, operators = numbered_column(rows["overload"])
-        of_lost = np.isin(operators.to_pylist(), list(names))[numbers]
-        kept &= ~(of_lost[row] & (changes.change == CHANGES.index(kind)))
+        is_lost = np.isin(operators.to_pylist(), list(names))[numbers]
+        kept &= ~(is_lost[row] & (changes.change == CHANGES.index(kind)))
     asked = {ChangeKind.NEW: requested(before), ChangeKind.GONE: requested(after)}
     options = asked[ChangeKind.NEW].differences(asked[ChangeKind.GONE])
     unasked = {}
     for kind, request in asked.items():
-        if ways_differ:
+        if routes_differ:
             request = replace(request, converters=frozenset(), backends=frozenset())
-        # With other draws no single case is asked for.
+        # With other draws, no individual case was asked for.
         asks = np.zeros(rows.num_rows, bool) if options.keys() & set(DRAWING) else request.asks(rows)
         apart = kept & ~asks[row] & (changes.change == CHANGES.index(kind))
         kept &= ~apart
@@ -173,23 +174,22 @@ def compare_runs(before: Path, after: Path) -> Diff:
         before_rules, after_rules = (side[number] for side in rules)
         other = None if before_rules == after_rules else (before_rules, after_rules)
         reason = why(versions, converter, backend, other)
-        found = OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason)
-        overloads.append(found)
+        overloads.append(OverloadChanges(overload, converter, backend, mode, theirs, examples[number], reason))
     total = Counter({CHANGES[kind]: int(n) for kind, n in enumerate(np.bincount(change)) if n})
-    return Diff(total, tuple(overloads), versions, there.summary, options, unasked)
+    return Diff(total, tuple(overloads), versions, progress.summary, options, unasked)
 
 
-def _unify_ways(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
-    """Give two runs a common converter and backend where each has one way only and the two differ.
+def _unify_routes(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
+    """Give two runs a common converter and backend if each has a single route and the routes differ.
 
-    The second value says whether that was so.
+    The second value tells whether that was done.
     """
     names = ["converter", "backend"]
-    ways = [table.select(names).unify_dictionaries().group_by(names).aggregate([]).to_pylist() for table in tables]
-    if any(len(found) != 1 for found in ways) or ways[0] == ways[1]:
+    routes = [table.select(names).unify_dictionaries().group_by(names).aggregate([]).to_pylist() for table in tables]
+    if any(len(route) != 1 for route in routes) or routes[0] == routes[1]:
         return list(tables), False
     for name in names:
-        both = ", ".join(dict.fromkeys(way[name] for (way,) in ways))
+        both = ", ".join(dict.fromkeys(route[name] for (route,) in routes))
         place, field_of = tables[0].schema.get_field_index(name), tables[0].schema.field(name)
         tables = [
             table.set_column(place, field_of, pa.array([both] * table.num_rows, pa.string()).cast(field_of.type))
@@ -199,7 +199,7 @@ def _unify_ways(tables: Sequence[pa.Table]) -> tuple[list[pa.Table], bool]:
 
 
 def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:
-    """What became of the cases of two runs, of which the second begins at row `first`."""
+    """Compare the cases of two runs, of which the second begins at row `first`."""
     listed = pa.table([[case[n] for case in flaky] for n in range(len(KEY_COLUMNS))], _KEY_SCHEMA)
     keys = rows.select(KEY_COLUMNS)
     key = case_keys(pa.concat_tables([keys, listed.cast(keys.schema)]))
@@ -216,28 +216,28 @@ def _changes(rows: pa.Table, first: int, flaky: Collection[CaseKey]) -> Changes:
 
 
 def _rules(rows: pa.Table, line: Numbers, side: Numbers) -> defaultdict[int, str]:
-    """Line → the user's conversion functions that took part on one side, with commas."""
+    """Return for each line the user's conversion functions that took part on one side, joined by commas."""
     numbers, words = numbered_column(rows["rule"])
     named = np.array([bool(word) for word in words.to_pylist()], dtype=bool)
-    # Most rows have none.
+    # Most rows have no rule.
     with_rule = (side >= 0) & named[numbers[side]]
     pairs = np.unique(np.stack([line[with_rule], numbers[side[with_rule]]]), axis=1).T
-    found: defaultdict[int, list[str]] = defaultdict(list)
+    by_line: defaultdict[int, list[str]] = defaultdict(list)
     for number, rule in pairs.tolist():
-        found[number].append(words[rule].as_py())
-    return defaultdict(str, {number: ", ".join(sorted(some)) for number, some in found.items()})
+        by_line[number].append(words[rule].as_py())
+    return defaultdict(str, {number: ", ".join(sorted(rules)) for number, rules in by_line.items()})
 
 
 def _rows(rows: pa.Table, places: Numbers) -> list[Mapping[str, Any] | None]:
-    """The rows at some places; None for −1."""
-    there = iter(rows.take(pa.array(places[places >= 0])).to_pylist())
-    return [None if place < 0 else next(there) for place in places.tolist()]
+    """Return the rows at some places; None for −1."""
+    present = iter(rows.take(pa.array(places[places >= 0])).to_pylist())
+    return [None if place < 0 else next(present) for place in places.tolist()]
 
 
 def version_changes(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Name → (version before, version now) where they differ, by name; "" for what took no part.
+    """Return the versions that differ: name → before and now, sorted; "" if it took no part.
 
-    Nothing where one of the two says nothing of versions at all.
+    Empty if one of the two has no versions at all.
     """
     if not before or not now:
         return {}
@@ -254,11 +254,13 @@ def why(
     backend: str,
     rules: tuple[str, str] | None = None,
 ) -> str:
-    """What differs that a change with one converter and backend may come from; "" for nothing known.
+    """Return the differences that may have caused a change on one route; "" if none is known.
 
     Args:
-        backend: Name; "" if none took part.
-        rules: The user's conversion functions before and now, where they differ; "" for the converter's own.
+        versions: The versions that differ.
+        converter: The converter of the route.
+        backend: The backend of the route; "" if none took part.
+        rules: The user's conversion functions before and now, if they differ; "" means the converter's own.
     """
     parts = []
     if rules is not None:

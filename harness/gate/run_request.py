@@ -1,6 +1,6 @@
-"""What a run was asked for. Runs of the same kind are found by it, and what was not asked for is not missed.
+"""The request of a run: it identifies runs of the same kind, and what was not requested is not missing.
 
-The terminal and the page both use it to choose the run to show first and the run to compare that with.
+The terminal and the page use it to choose the run to show first and the run to compare it with.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from harness.record.dictionary_encoding import numbered_column
 from harness.record.progress import completeness
 from harness.record.run_info import JSON, RunInfo, read_run_info
 
-#: Options that narrow a run to a part of the operators, or to something else than operators.
+#: Options that restrict a run to some operators, or to something other than operators.
 _NARROWING = ("op", "model", "models", "rules")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """What one run was asked for.
+    """The request of one run.
 
     Attributes:
-        directory: Of the run.
+        directory: The run's directory.
         started: When it began, ISO 8601.
-        full: Whether it was to run every operator.
-        operators: Those of which it was to run something; empty where the run does not say.
-        converters: Empty where the run does not say; `backends` too.
+        full: Whether it was asked to run every operator.
+        operators: The operators that it was asked to run; empty if unknown.
+        converters: The converters; empty if unknown, like `backends`.
         shapes: ``static``, ``dynamic``, ``both`` or ``mixed``.
-        sources: Where its cases came from.
-        budget: The options that decide which cases are drawn, and the seed: those that were given.
+        sources: The sources of its cases.
+        budget: The given options that determine the drawn cases, and the seed.
     """
 
     directory: Path
@@ -47,20 +47,20 @@ class RunRequest:
     sources: frozenset[str] = frozenset()
     budget: Mapping[str, JSON] = field(default_factory=dict)
 
-    def fail_alike(self, other: RunRequest) -> bool:
-        """Whether both asked the same of the same operators; the seeds may differ."""
+    def is_same_kind(self, other: RunRequest) -> bool:
+        """Whether both requested the same from the same operators; seeds may differ."""
         return not self.differences(other).keys() - {"seed", "sources"}
 
-    def shares_way(self, other: RunRequest) -> bool:
-        """Whether both ran some converter and some backend, as far as they say."""
+    def shares_route(self, other: RunRequest) -> bool:
+        """Whether both have some converter and some backend in common, as far as known."""
         pairs = ((self.converters, other.converters), (self.backends, other.backends))
         return all(not mine or not theirs or mine & theirs for mine, theirs in pairs)
 
     def asks(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
-        """Whether it asks for what each row is about.
+        """Return a mask of the rows that it requests.
 
         Args:
-            rows: Of any run, with ``overload``, ``converter``, ``backend``, ``dtype``, ``source`` and
+            rows: Rows of any run with ``overload``, ``converter``, ``backend``, ``dtype``, ``source`` and
                 ``shape_mode``.
         """
         wanted = {
@@ -72,14 +72,14 @@ class RunRequest:
             "shape_mode": () if self.shapes in ("both", "mixed") else (self.shapes,),
         }
         asked = np.ones(rows.num_rows, dtype=bool)
-        for name, some in wanted.items():
-            if some:
+        for name, values in wanted.items():
+            if values:
                 numbers, words = numbered_column(rows[name])
-                asked &= np.isin(words.to_pylist(), list(some))[numbers]
+                asked &= np.isin(words.to_pylist(), list(values))[numbers]
         return asked
 
     def differences(self, other: RunRequest) -> dict[str, tuple[str, str]]:
-        """What they were asked for that differs: name → in words for this run, and for the other one."""
+        """Return the requests that differ: name → descriptions for this run and for the other one."""
         names = dict.fromkeys([*self.budget, *other.budget])
         pairs = {
             "operators": (self._operators, other._operators),
@@ -87,33 +87,33 @@ class RunRequest:
             "backends": (_listed(self.backends), _listed(other.backends)),
             "shapes": (self.shapes, other.shapes),
             "sources": (_listed(self.sources), _listed(other.sources)),
-            **{name: (_said(self.budget, name), _said(other.budget, name)) for name in names},
+            **{name: (_show(self.budget, name), _show(other.budget, name)) for name in names},
         }
         if self.full == other.full and (self.full or self.operators == other.operators):
-            # As operators are added and removed over time, runs of all of them stay of one kind.
+            # Operators are added and removed over time, but runs of all of them stay of one kind.
             del pairs["operators"]
-        # What one of the two does not say is not a difference.
+        # An unknown value is not a difference.
         return {name: (a, b) for name, (a, b) in pairs.items() if a and b and a != b}
 
     @property
     def _operators(self) -> str:
         if self.full:
             return f"all {len(self.operators):,}" if self.operators else "all"
-        some = sorted(self.operators)
-        return f"{len(some):,}" if len(some) > 2 else ", ".join(some) or "some"
+        names = sorted(self.operators)
+        return f"{len(names):,}" if len(names) > 2 else ", ".join(names) or "some"
 
 
 def requested(directory: Path, info: RunInfo | None = None) -> RunRequest:
-    """What the run in `directory` was asked for; `info` is what its ``run.json`` says, if that is known.
+    """Return the request of the run in `directory`; `info` is its info if that is known.
 
     Raises:
-        ResultsError: it is damaged, or there is none.
+        ResultsError: There is no run, or it is damaged.
     """
     info = info or read_run_info(directory)
     options = info.options
     operators = frozenset(completeness(directory).operators)
     planned = frozenset(name for part in info.planned for name in part)
-    # Operators that were deselected (`-k`), and those of other shards, were not asked for.
+    # Deselected operators (`-k`) and those of other shards were not requested.
     narrowed = any(options.get(name) for name in _NARROWING) or bool(planned and planned != operators)
     return RunRequest(
         directory=directory,
@@ -129,17 +129,14 @@ def requested(directory: Path, info: RunInfo | None = None) -> RunRequest:
 
 
 def shown_first(requests: Iterable[RunRequest]) -> RunRequest | None:
-    """The run that stands for all: the newest that was to run every operator, or else the newest.
-
-    None without any run.
-    """
-    return max(requests, key=lambda one: (one.full, one.started), default=None)
+    """Return the run that represents all: the newest one of every operator, or else the newest; None without any."""
+    return max(requests, key=lambda request: (request.full, request.started), default=None)
 
 
-def last_alike(like: RunRequest, others: Iterable[RunRequest]) -> RunRequest | None:
-    """The newest run of the same kind that began before `like`; None without any."""
-    earlier = (other for other in others if other.started < like.started and like.fail_alike(other))
-    return max(earlier, key=lambda one: one.started, default=None)
+def last_of_kind(like: RunRequest, others: Iterable[RunRequest]) -> RunRequest | None:
+    """Return the newest run of the same kind that began before `like`; None if there is none."""
+    earlier = (other for other in others if other.started < like.started and like.is_same_kind(other))
+    return max(earlier, key=lambda request: request.started, default=None)
 
 
 def _words(value: JSON) -> frozenset[str]:
@@ -150,7 +147,7 @@ def _listed(words: Iterable[str]) -> str:
     return ", ".join(sorted(words))
 
 
-def _said(budget: Mapping[str, JSON], name: str) -> str:
+def _show(budget: Mapping[str, JSON], name: str) -> str:
     value = budget.get(name)
     if isinstance(value, list):
         return _listed(map(str, value))

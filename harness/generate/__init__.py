@@ -1,1 +1,1 @@
-"""Where invocations come from: drawn from operator cases, sampled, or kept from earlier runs."""
+"""Sources of invocations: drawn from operator cases, sampled, or kept from earlier runs."""

@@ -50,10 +50,10 @@ class _ShapedDraw(Draw):
 
 
 def add_any_call(p: ProgramDraw, *, of_weights: bool = False) -> Result | None:
-    """Add a call of an operator that models call; None where none that is drawn fits.
+    """Add a call of an operator that models call; return None if no drawn call fits.
 
     Args:
-        of_weights: Whether its tensors are weights. Else one at least is an earlier value, if there are any.
+        of_weights: Take weights only. Otherwise at least one tensor is an earlier value, if there are any.
     """
     values = values_of(p.calls)
     for _ in range(_ATTEMPTS):
@@ -77,7 +77,7 @@ def add_any_call(p: ProgramDraw, *, of_weights: bool = False) -> Result | None:
 
 
 def values_of(calls: Sequence[Invocation]) -> list[Value]:
-    """What the calls of a program give, by running them; raises what PyTorch raises."""
+    """Run the calls of a program and return their results; raises what PyTorch raises."""
     if not calls:
         return []
     whole = Program("", tuple(calls), (Result(len(calls) - 1),)).invocation

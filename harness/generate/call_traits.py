@@ -1,4 +1,4 @@
-"""What a call tells of itself: its size, whether models could make it, and conditions that defects depend on.
+"""Traits of a call: its size, whether models could make it, and conditions that defects depend on.
 
 Computed from the invocation when a case is drawn, and recorded as columns; nothing reads them from JSON.
 
@@ -58,13 +58,13 @@ _LARGEST_INT64 = 2**63 - 1
 
 @dataclass(frozen=True)
 class CallTraits:
-    """What the record says of a call.
+    """The traits of a call that the record keeps.
 
     Attributes:
-        ordinary: Whether a model could well make it, by the rule.
-        elements: Of all its tensors together.
-        conditions: Those of `CONDITIONS` that it meets.
-        choice: The algorithm that it asks for: ``rounding_mode=floor``; "" where there is only one.
+        ordinary: Whether a model could well make the call, by the rule.
+        elements: Number of elements of all its tensors together.
+        conditions: The members of `CONDITIONS` that it meets.
+        choice: The algorithm that it selects, such as ``rounding_mode=floor``; "" if there is only one.
     """
 
     ordinary: bool

@@ -100,7 +100,7 @@ def load_cases() -> Mapping[str, OperatorCase]:
 
 
 def _add_use() -> None:
-    """What models call, and what nothing takes."""
+    """Add to each case the dtypes in which models call it, and its share of draws."""
     use = json.loads((cases_directory() / USE).read_text(encoding="utf-8"))["operators"]
     for overload in OPERATOR_CASES.keys() & use.keys():
         models = use[overload]["calls"]

@@ -1,4 +1,4 @@
-"""Where the operator cases are, found without an import of any: most readers only want a data file."""
+"""Find the operator cases without importing any of them: most readers only want a data file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator case draws from: shapes, tensors, dims, numbers, choices.
+"""Draw shapes, tensors, dims, numbers and choices for an operator case.
 
 A case reads as a description of valid arguments. Everything is drawn from small finite choices, simplest
 first, which keeps draws the same on every machine and lets Hypothesis shrink them. Each choice tells the
@@ -68,12 +68,12 @@ class Draw:
     """Draws the parts of one invocation.
 
     Args:
-        below: Gives a number below a bound, from 0.
+        below: Returns a number from 0 to below a bound.
 
     Attributes:
         dtype: The dtype this invocation is about; tensors take it by default.
-        about: What is being drawn, where one line of code draws several things: choices about
-            different things are spread separately.
+        about: A label for draws that share a line of code with other draws: choices with different labels are
+            spread separately.
     """
 
     def __init__(self, below: Callable[[Int], Int], dtype: str) -> None:
@@ -154,10 +154,10 @@ class Draw:
     # Values
 
     def number(self, *, edges: bool = False) -> Number:
-        """A Scalar of any Python type (promotion); for bool and integer dtypes too. Complex ones for complex
-        dtypes only, since they promote any other.
+        """Return a Scalar of any Python type (promotion), for bool and integer dtypes too. Only complex dtypes get
+        complex numbers, since those promote any other dtype.
 
-        For wide unsigned integers a float: beside an integer most kernels do not know them.
+        A wide unsigned integer dtype gets a float: few of its kernels accept an integer.
         """
         if self.dtype in WIDE_UNSIGNED:
             return self.float(edges=edges)
@@ -197,14 +197,14 @@ class Draw:
         *,
         contiguous: bool = False,
     ) -> TensorSpec:
-        """A tensor of `shape`.
+        """Return a tensor of `shape`.
 
         Args:
             shape: Sizes.
-            dtype: The invocation's dtype by default.
-            domain: Which values are allowed, one of `harness.core.values.DOMAINS` with its parameters.
+            dtype: The dtype; None for the invocation's.
+            domain: The allowed values: one of `harness.core.values.DOMAINS` with its parameters.
             contiguous: Row-major always; otherwise permuted, stepped, expanded and offset layouts occur.
-                In domains that speak of runs of elements (`unique_below`, `ascending`) runs stay together.
+                In domains that constrain runs of elements (`unique_below`, `ascending`) runs stay together.
         """
         shape = tuple(shape)
         strides, offset = (contiguous_strides(shape), 0)

@@ -29,7 +29,7 @@ class DrawnCase:
     """One structure with the value draws that share its export.
 
     Attributes:
-        invocations: At least one; all have the same `structure_id`.
+        invocations: One or more; all have the same `structure_id`.
     """
 
     invocations: tuple[Invocation, ...]
@@ -38,13 +38,13 @@ class DrawnCase:
 @cache
 def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
     """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
-    return _by_hypothesis(case, dtype)
+    return _hypothesis_invocations(case, dtype)
 
 
 # One for all: Hypothesis reads the source of each function that is made a strategy, which takes it longer
 # than several draws.
 @st.composite
-def _by_hypothesis(draw: st.DrawFn, case: OperatorCase, dtype: str) -> Invocation:
+def _hypothesis_invocations(draw: st.DrawFn, case: OperatorCase, dtype: str) -> Invocation:
     return draw_invocation(Draw(lambda bound: draw(_below(bound)), dtype), case)
 
 
@@ -317,14 +317,14 @@ def _dtypes_by_use(dtypes: Sequence[str], case: OperatorCase, name: str) -> Iter
 def _dtypes_in_turn(
     dtypes: Sequence[str], rare: Collection[str], name: str, gaps: Collection[str] = (), every: int = _FOR_A_GAP
 ) -> Iterator[str]:
-    """The dtypes in turn, without end; rare ones of a kind share one turn in `_RARELY`, or in half of that, and those
-    that no converter takes one in `every`.
+    """Yield the dtypes in turn, without end. Rare ones of a kind share one turn in `_RARELY`, or in half of that;
+    those that no converter takes get one turn in `every`.
 
     Args:
-        dtypes: At least one.
-        rare: Those of them that are drawn rarely.
-        gaps: Those of them that no converter takes.
-        name: Of the collection: which rare one begins depends on it, so that short collections of many
+        dtypes: One or more dtypes.
+        rare: The members of `dtypes` that are drawn rarely.
+        gaps: The members of `dtypes` that no converter takes.
+        name: Name of the collection. It decides which rare dtype comes first, so that short collections of many
             operators have each.
     """
     start = zlib.crc32(name.encode())

@@ -15,21 +15,21 @@ _STORAGE = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "
 def draw_by_schema(
     d: Draw, name: str, fixed: Mapping[str, Callable[[Draw], Any]], promote: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Arguments for the overload `name`.
+    """Draw arguments for the overload `name`.
 
     The first Tensor gets any shape; further Tensors broadcast with it, on either side; a `dim` or
     `dims` is valid for its rank; optional arguments are given, omitted or None.
 
     Args:
-        d: Where to draw from.
+        d: The source of draws.
         name: Dotted overload name.
         fixed: Argument name → function that draws it instead.
-        promote: Dtypes that one of several Tensors may have in place of the invocation's.
+        promote: Dtypes that one of several Tensors may have instead of the invocation's.
 
     Raises:
         TypeError: the schema has an argument that its type says too little about.
     """
-    # Operator cases are also read for their judges, where there is no PyTorch.
+    # Operator cases are also read for their judges, on machines that lack PyTorch.
     from harness.core.tensors import overload
 
     arguments: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What `cases/` says of an overload beyond its schema.
+"""Operator cases: the facts in `cases/` about an overload that its schema lacks.
 
 A family file declares its operators through one :class:`Family`:
 
@@ -41,16 +41,16 @@ class OperatorCase:
         family: The family file that declares it; a grouping for reports.
         dtypes: Dtypes that PyTorch's CPU kernels take; the first is the plainest.
         arguments: Draws the arguments for ``Draw.dtype``.
-        judge: Which outputs are right (`harness.compare.judge`).
-        rare: Those of `dtypes` that few draws are about: few models have them and few kernels take them.
-        gaps: Those of `dtypes` that no tested converter takes: one draw in many is about them.
-        used: Dtypes in which real models call it, the commonest first; none where no model does.
+        judge: Decides which outputs are right (`harness.compare.judge`).
+        rare: The members of `dtypes` that get few draws: few models have them and few kernels take them.
+        gaps: The members of `dtypes` that no tested converter takes: one draw in many is about them.
+        used: Dtypes in which real models call it, the commonest first; empty if no model does.
         refused: Names of conditions (`harness.generate.pairs`) under which no tested exporter and runtime takes it.
         promotions: Pairs of kinds that PyTorch takes and `arguments` does not draw by itself.
         slow: Whether its exports take so long that a run draws fewer structures, with more values each.
-        share: How many cases a run draws, as a multiple of what it draws of others.
-        more: How many times the usual share it takes, until enough cases are compared.
-        opset: In which ONNX got the operator, where it is one of ONNX's own: what a run emits that asks for none.
+        share: Number of cases that a run draws, as a multiple of the usual number.
+        more: Multiple of the usual share that it takes until enough cases are compared.
+        opset: First opset with the operator, if it is one of ONNX's own: a run that asks for no opset emits this one.
         converted: Whether a tested converter has a conversion for any of its calls.
         declared: File and line of the statement that declares it.
     """
@@ -119,17 +119,17 @@ class Family:
         promote: Sequence[str] = (),
         **fixed: Callable[[Draw], Any],
     ) -> None:
-        """Declare operators whose schema says it all.
+        """Declare operators whose schema describes their arguments completely.
 
         The first Tensor gets any shape, further Tensors broadcast with it, `dim` arguments are valid
         for its rank, numbers are interesting ones, optional arguments come and go.
 
         Args:
             overloads: ``abs`` means ``aten.abs.default``.
-            dtypes: Of the tensors.
-            judge: Which outputs are right.
-            promote: Dtypes that one of several Tensors may have instead, where the operator promotes.
-            fixed: Argument name → function that draws it, where the schema's type says too little
+            dtypes: Dtypes of the tensors.
+            judge: Decides which outputs are right.
+            promote: Dtypes that one of several Tensors may have instead, if the operator promotes.
+            fixed: Argument name → function that draws it, for an argument whose type allows too much
                 (``approximate=lambda d: d.choose("none", "tanh")``).
         """
         for overload in overloads:

@@ -19,8 +19,8 @@ def packet_of(overload: str) -> str:
     return overload if is_composed(overload) else ".".join(overload.split(".")[:2])
 
 
-def without_dimensions(text: str) -> str:
-    """Text with ``max_poolNd`` for ``max_pool1d`` and its like."""
+def generalize_dimensions(text: str) -> str:
+    """Return the text with ``max_poolNd`` for ``max_pool1d`` and its like."""
     return _DIMENSIONS.sub("Nd", text)
 
 
@@ -31,7 +31,7 @@ def family_name(packet: str) -> str:
         return packet
     namespace, _, name = packet.rpartition(".")
     name = _canonical(_canonical(name).removeprefix("special_"))
-    name = without_dimensions(name.removesuffix("_copy").removesuffix("_functional"))
+    name = generalize_dimensions(name.removesuffix("_copy").removesuffix("_functional"))
     return f"{namespace}.{name}" if namespace else name
 
 

@@ -54,8 +54,8 @@ class ProgramDraw:
     """Draws a program, call by call.
 
     Args:
-        random: Makes every choice definite.
-        dtype: Of tensors that name none.
+        random: The generator that makes every choice.
+        dtype: Dtype of tensors that name none.
     """
 
     def __init__(self, random: Random, dtype: str) -> None:
@@ -65,7 +65,7 @@ class ProgramDraw:
         self._holds_all = random.random() < 2 / 3
         #: In half of the programs nearly everything is as usual: an optimiser takes them for what it looks for.
         self._is_nearly_usual = random.random() < 1 / 2
-        #: Shape and dtype → the input that all who ask for one share; None where each has its own.
+        #: Shape and dtype → the input that all who ask for one share; None if each gets its own.
         self.shared: dict[tuple[tuple[int, ...], str], TensorSpec] | None = None
 
     def choose(self, *options: T) -> T:
@@ -73,7 +73,7 @@ class ProgramDraw:
         return self._random.choice(options)
 
     def usually(self, usual: T, *others: T) -> T:
-        """What optimisers look for, or something else; in half of the programs seldom something else."""
+        """Return the form that optimisers look for, or another; half of the programs rarely take another."""
         if self._is_nearly_usual and self._random.random() < _USUAL:
             return usual
         return self._random.choice((usual, *others))
@@ -150,10 +150,10 @@ class Pattern:
     """A registered pattern.
 
     Attributes:
-        name: As written after ``--pattern``.
-        draw: Draws the calls, and says what the program returns.
+        name: The name after ``--pattern``.
+        draw: Draws the calls and returns the program's results.
         source: The rule or transformer that looks for it.
-        dynamic: Whether it has something to show only where sizes are dynamic.
+        dynamic: Whether it tests something only if sizes are dynamic.
     """
 
     name: str
@@ -163,7 +163,7 @@ class Pattern:
 
     @property
     def overload(self) -> str:
-        """What the record has in the column of operators."""
+        """Return the name for the record's column of operators."""
         return PROGRAM + self.name
 
 

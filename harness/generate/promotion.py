@@ -10,7 +10,7 @@ from harness.core.dtypes import is_float
 from harness.core.invocation import TensorSpec
 from harness.generate.draw import Draw
 
-#: Kind → dtypes that stand for it beside a tensor of that kind or of another one.
+#: Kind → dtypes that stand for it next to a tensor of that kind or of another one.
 REPRESENTATIVES = {"float": ("float32", "float64"), "int": ("int64", "int32"), "bool": ("bool", "bool")}
 _SCALARS: dict[str, tuple[bool | int | float, ...]] = {
     "float": (0.5, 2.0, 1.5, -0.5),
@@ -49,8 +49,8 @@ def promoted(d: Draw, arguments: Mapping[str, Any], promotions: Sequence[Promoti
     if chosen is not None:
         other = found[chosen.other]
         if isinstance(other, TensorSpec):
-            beside = found[chosen.first].dtype
-            dtype = next((r for r in REPRESENTATIVES[chosen.right] if r != beside), beside)
+            first = found[chosen.first].dtype
+            dtype = next((r for r in REPRESENTATIVES[chosen.right] if r != first), first)
             found[chosen.other] = replace(other, dtype=dtype)
         else:
             found[chosen.other] = d.choose(*_SCALARS[chosen.right])

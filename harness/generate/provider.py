@@ -1,22 +1,15 @@
-"""The choices that cases are drawn from, which cover pairs early.
+"""A stream of choices for drawing cases. It covers pairs early and is the same on every machine.
 
-Choices that see every pair early: each option with each thing that was chosen before it.
+A choice whose place in the operator case is known comes from a deck of that place: over a collection every option
+comes as often as the deck holds it, so that few draws see what uniform ones would see in many. Among the cards left
+in the deck, the next is the option that has met least what the case already has. Drawn by chance, an option of one
+in ten meets another of one in ten in one case of a hundred; drawn in this way, few cases have most pairs.
 
-Drawn by chance, an option of one in ten meets another of one in ten in one case of a hundred. What is chosen
-here has come least with what the case has already, so that few cases have most pairs.
-
-The stream of choices that cases are drawn from, the same on every machine.
-
-Hypothesis's own backend mixes constants that it finds in the source files of loaded local modules into
-integers and floats, so that one seed draws other values where other modules are loaded: under
-pytest-xdist, in a notebook, beside a user's own tests. A collection is therefore drawn from one seeded
-stream, without Hypothesis, whose engine takes five times as long; shrinking, which is Hypothesis's, takes
-the stream through its documented interface for alternative backends.
-
-A choice whose place in the operator case is known comes from a deck of that place: over a collection every
-option of every choice comes as often as it is among them, so that few draws see what uniform ones would see
-in many. Of what is left in the deck that comes which has met least what the case has already
-(`harness.generate.provider`), so that pairs come early, too.
+A collection is drawn from one seeded stream without Hypothesis, whose engine takes five times as long. Hypothesis's
+own backend also mixes constants that it finds in the source files of loaded local modules into integers and floats,
+so that one seed draws other values if other modules are loaded: under pytest-xdist, in a notebook, or along with a
+user's own tests. Shrinking, which is Hypothesis's, takes the stream through its documented interface for alternative
+backends.
 """
 
 from __future__ import annotations
@@ -33,7 +26,7 @@ Option = TypeVar("Option", bound=Hashable)
 
 
 class _Row:
-    """How often each option came with one point, and all of them together."""
+    """Counts of the options that came with one point, and their total."""
 
     __slots__ = ("counts", "total")
 
@@ -54,12 +47,12 @@ class Covering:
         self._met: dict[Hashable, dict[Hashable, _Row]] = {}
 
     def choose(self, place: Hashable, weights: Mapping[Option, int], points: Iterable[Hashable]) -> Option:
-        """The option that these points have met least.
+        """Return the option that these points have met least.
 
         Args:
-            place: Where the choice is made.
-            weights: Option → how often it is to come, in proportion.
-            points: What the case has. A point that is in few cases counts as much as one that is in many.
+            place: The place of the choice in the operator case.
+            weights: Option → relative frequency.
+            points: The points of the case. A rare point counts as much as a common one.
         """
         met = dict.fromkeys(weights, 0.0)
         known = self._met.setdefault(place, {})
@@ -91,7 +84,7 @@ class Covering:
 
 #: Choices among more than this are uniform: a deck of them would not be used up.
 _LARGEST_DECK = 64
-#: Of each option in a deck: of few cards that are left none may be new beside what the case has.
+#: Cards per option in a deck: with fewer, the last cards would often repeat a pair that the case has.
 _COPIES = 4
 #: Options of a choice that others are to meet: of more, no collection has all pairs.
 _MOST_POINTS = 10
@@ -204,11 +197,11 @@ class StableProvider(PrimitiveProvider):
         return low + _current().random.random() * (high - low)
 
     def draw_string(self, intervals: Any, *, min_size: int = 0, max_size: int = 10**10) -> str:
-        """At most eight characters more than the least."""
+        """Return a string at most eight characters longer than `min_size`."""
         size = self.draw_integer(min_size, min(max_size, min_size + 8))
         return "".join(chr(intervals[self.draw_integer(0, len(intervals) - 1)]) for _ in range(size))
 
     def draw_bytes(self, min_size: int = 0, max_size: int = 10**10) -> bytes:
-        """At most eight bytes more than the least."""
+        """Return bytes at most eight longer than `min_size`."""
         size = self.draw_integer(min_size, min(max_size, min_size + 8))
         return bytes(_current().random.getrandbits(8) for _ in range(size))

@@ -29,27 +29,27 @@ class _Names:
     sizes: dict[int, int] = field(default_factory=dict)
     floats: dict[str, int] = field(default_factory=dict)
 
-    def of_size(self, size: int) -> tuple[str, int]:
+    def abstract_size(self, size: int) -> tuple[str, int]:
         return ("is", size) if size < 2 else ("size", self.sizes.setdefault(size, len(self.sizes)))
 
-    def of_dtype(self, dtype: str) -> tuple[str, int] | str:
+    def abstract_dtype(self, dtype: str) -> tuple[str, int] | str:
         return ("float", self.floats.setdefault(dtype, len(self.floats))) if dtype in _SHORT_FLOATS else dtype
 
 
 def call_pattern(invocation: Invocation) -> Hashable:
-    """What a call has in common with those that models make like it; see the head of this file."""
+    """Return the pattern that a call shares with the calls of models like it; see the head of this file."""
     names = _Names()
     for spec in invocation.tensors():
         for size in spec.shape:
-            names.of_size(size)
+            names.abstract_size(size)
 
     def pattern(argument: Argument) -> Hashable:
         if isinstance(argument, TensorSpec):
-            return names.of_dtype(argument.dtype), tuple(map(names.of_size, argument.shape))
+            return names.abstract_dtype(argument.dtype), tuple(map(names.abstract_size, argument.shape))
         if isinstance(argument, tuple):
             return tuple(map(pattern, argument))
         if isinstance(argument, int) and not isinstance(argument, bool) and argument in names.sizes:
-            return names.of_size(argument)
+            return names.abstract_size(argument)
         # 1, 1.0 and True are three arguments.
         return type(argument).__name__, argument
 

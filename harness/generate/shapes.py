@@ -1,8 +1,7 @@
-"""The numbers and the shapes that operator cases draw.
+"""Numbers, shapes and strides for operator cases to draw.
 
-Python numbers as operator arguments: Scalars, floats and ints that have made exporters stumble.
-
-Shapes and strides: which sizes a test tensor has and how it lies in memory.
+The numbers are Python Scalars, floats and ints that have made exporters stumble. The shapes give a test tensor its
+sizes; the strides, its place in memory.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ MAX_ELEMENTS = 4096
 
 
 class Chooser(Protocol):
-    """What chooses; `harness.generate.draw.Draw` does."""
+    """An object that makes choices, such as `harness.generate.draw.Draw`."""
 
     dtype: str
 

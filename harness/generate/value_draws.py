@@ -73,7 +73,7 @@ class ValueDraws:
     Structures that have fewer further draws than there are classes take turns with them.
 
     Args:
-        name: Of the collection; for the same name, structures and counts the same draws come, everywhere.
+        name: Name of the collection; the same name, structures and counts give the same draws on every machine.
     """
 
     def __init__(self, name: str) -> None:
@@ -127,7 +127,7 @@ class _FurtherDraw:
         if self._turn == 0 and len(data) > 1 and max(specs[i].numel for i in data) >= _ENOUGH:
             kind = "facing"
         styles = {i: self._beside(i, spec, points) for i, spec in enumerate(specs) if i not in data}
-        styles |= self._of_data(kind, {i: specs[i] for i in data}, scalars, points)
+        styles |= self._data_styles(kind, {i: specs[i] for i in data}, scalars, points)
         seed = self._stream.random.getrandbits(32)
         step = 0 if kind == "same" else 1
         supply = iter([(styles[i], seed + i * step) for i in range(len(specs))])
@@ -138,7 +138,7 @@ class _FurtherDraw:
 
         return first.with_values(values)
 
-    def _of_data(
+    def _data_styles(
         self, kind: str, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]
     ) -> dict[int, str]:
         match kind:
@@ -172,7 +172,7 @@ class _FurtherDraw:
     def _facing(self, specs: Mapping[int, TensorSpec], scalars: str, points: Sequence[Hashable]) -> dict[int, str]:
         places = list(specs)
         if len(places) == 1:
-            return {places[0]: self._on_its_own(places[0], specs[places[0]], scalars, points)}
+            return {places[0]: self._free_style(places[0], specs[places[0]], scalars, points)}
         # All of many tensors would leave nothing but NaN.
         count = 2 if len(places) > _OPERANDS else self._below("count", len(places) - 1) + 2
         those = places
@@ -187,8 +187,8 @@ class _FurtherDraw:
             styles[place] = f"facing {slope} {shift} {few}"
         return styles
 
-    def _on_its_own(self, i: int, spec: TensorSpec, scalars: str, points: Sequence[Hashable]) -> str:
-        """As many special values as a tensor holds that faces no other one."""
+    def _free_style(self, i: int, spec: TensorSpec, scalars: str, points: Sequence[Hashable]) -> str:
+        """Choose special values for a tensor that faces no other one: as many as it holds."""
         if spec.dtype == "bool":
             return self._choose(("mask", i), _MASKS, points)
         if spec.numel >= _MANY or (is_integer(spec.dtype) and self._below("every", 2)):
@@ -280,7 +280,7 @@ def _scalars(call: Invocation) -> str:
 
 
 def _points(call: Invocation) -> tuple[Hashable, ...]:
-    """What of a structure the values may fail together with."""
+    """Return the facts of a structure that its values may fail together with."""
     found: list[Hashable] = [""]
     for name, value in call.arguments:
         if isinstance(value, TensorSpec):

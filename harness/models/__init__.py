@@ -1,1 +1,1 @@
-"""Whole models: the operator calls that they make, and where a wrong result begins."""
+"""Check whole models: the calls that they make, the routes that they survive, and what helps if they fail."""

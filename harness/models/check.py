@@ -1,15 +1,15 @@
-"""Whether a model survives the trip, and if not, where it breaks, whose fault that is, and what helps.
+"""Check whether a model survives: where it breaks, which component is at fault, and what helps.
 
-1. Load the model in a worker and call it twice: what it keeps between calls, a graph forgets.
-2. Each way is a converter, static or dynamic shapes, and a dtype; the backends share its export. Run each way: the
-   example, other values, other sizes. The results are judged as whole models are.
-3. Of a way that fails, run each distinct call of the model by itself, on the values that it has there, through the same
-   converter and backends: a call that ends as the way does is a cause, and the witnesses of single calls say whose
-   fault it is. Where other sizes fail, each call is exported at the example's sizes and run at the others.
-4. Where the result is wrong, find the first value that differs by more than the largest of its tensor explains.
-5. Where no call fails alone, the witnesses look at the model as they look at a program: an optimiser and its guilty
-   pass, the nodes one by one, other runtimes.
-6. Try what could help: another example, converter, opset, backend, dtype.
+1. Load the model in a worker and call it twice, since a graph loses what the model stores between calls.
+2. A route has a converter, static or dynamic shapes, and a dtype; its backends share the export. Run each route with
+   the example, other values and other sizes, and judge the results as those of whole models.
+3. On a failing route, run each distinct call of the model alone, with the values that it has in the model: a call that
+   ends as the route does is a cause, and the witnesses of single calls find the component at fault. If other sizes
+   fail, export each call at the example's sizes and run it at the others.
+4. If the result is wrong, find the first value whose error exceeds what the largest of its tensor explains.
+5. If no call fails alone, the witnesses examine the model as a program: optimisers and their guilty passes, single
+   nodes, other runtimes.
+6. Try what may help: another example, converter, opset, backend, dtype.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class GuiltyOptimiser:
     """An optimiser without which a model is right.
 
     Attributes:
-        owner: ``exporter`` or ``runtime``; "" where no optimiser is guilty.
-        passes: The fewest of its passes that have to be left out; none where they cannot be left out one by one.
+        owner: ``exporter`` or ``runtime``; "" if no optimiser is guilty.
+        passes: A minimal set of its passes to leave out; empty if they cannot be left out separately.
     """
 
     owner: str = ""
@@ -56,19 +56,20 @@ class GuiltyOptimiser:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
-    """One way of a model or an ONNX file to a backend, and what became of it.
+class RouteCheck:
+    """The results of a model or an ONNX file on one route.
 
     Attributes:
-        dtype: "" for the model's own.
-        outcomes: Of its runs, the example first.
-        calls: Verdicts on calls of the model that fail by themselves, one for each overload and kind of failure.
-        calls_made: How many distinct calls were run by themselves.
+        route: The route.
+        dtype: The dtype; "" means the model's own.
+        outcomes: The verdicts on its runs, the example first.
+        calls: Verdicts on calls of the model that fail alone, one for each overload and kind of failure.
+        calls_made: Number of distinct calls that were run alone.
         foreign: Operators of other libraries that the model calls.
         captures: Whether the converter begins with `torch.export`.
         is_uncaptured: Whether `torch.export` fails on the model.
-        remedies: What was tried to make it right.
-        notes: What else is known, and why something could not be found out.
+        remedies: The changes that were tried.
+        notes: Further facts, and reasons why something is unknown.
     """
 
     route: Route
@@ -84,22 +85,22 @@ class Way:
 
     @property
     def failure(self) -> Verdict | None:
-        """The first run that fails."""
+        """The first run that fails; None if there is none."""
         return next((o for o in self.outcomes if o.outcome.is_failure), None)
 
     @property
     def is_compared(self) -> bool:
-        """Whether a result of a run was compared with PyTorch's."""
+        """Whether the result of some run was compared with PyTorch's."""
         return any(o.outcome in (Outcome.PASS, Outcome.MISMATCH) for o in self.outcomes)
 
     @property
     def survives(self) -> bool:
-        """Whether no run fails, and at least one was compared."""
+        """Whether no run fails and some run was compared."""
         return self.failure is None and self.is_compared
 
     @property
     def guilty_calls(self) -> tuple[Verdict, ...]:
-        """The calls that end by themselves as the way does; of wrong results those first that are off by most."""
+        """The calls that end alone as the route does, those with the largest errors first."""
         failure = self.failure
         if failure is None:
             return ()
@@ -111,9 +112,9 @@ class Way:
 
     @property
     def owner(self) -> str:
-        """Whose the failure of the model as a whole is: ``pytorch``, ``converter`` or ``backend``; "" for unknown.
+        """The component at fault for the whole model: ``pytorch``, ``converter`` or ``backend``; "" if unknown.
 
-        Where the witnesses do not say, the stage decides.
+        If the witnesses do not determine it, the stage does.
         """
         if self.failure is None:
             return ""
@@ -124,7 +125,7 @@ class Way:
 
     @property
     def optimiser(self) -> GuiltyOptimiser:
-        """The optimiser that the witnesses of the first failing run found guilty."""
+        """The optimiser that the witnesses of the first failing run identified."""
         diagnosis = Diagnosis.from_row(vars(self.failure)) if self.failure is not None else None
         if diagnosis is None or CALL_ALONE in diagnosis.facts:
             return GuiltyOptimiser()
@@ -137,36 +138,36 @@ class Way:
 
     @property
     def nodes(self) -> NodesJudged | None:
-        """How many nodes of a file were compared with their definitions; None where none was."""
-        found = (ModelRun.from_text(o.model_run).nodes for o in self.outcomes)
-        return next((nodes for nodes in found if nodes is not None), None)
+        """Numbers of a file's nodes that were compared with their definitions; None if none was."""
+        judged = (ModelRun.from_text(o.model_run).nodes for o in self.outcomes)
+        return next((nodes for nodes in judged if nodes is not None), None)
 
     @property
     def fixed_sizes(self) -> tuple[FixedSize, ...]:
-        """Sizes that a file declares open and that its constants fix."""
+        """Sizes that a file declares dynamic although its constants fix them."""
         return ModelRun.from_text(self.outcomes[0].model_run).fixed if self.outcomes else ()
 
     @property
     def invalid_node(self) -> Mapping[str, Any] | None:
-        """The node that ONNX rejects, by the witnesses of the first failing run, and why; None for none."""
+        """The node that ONNX rejects, according to the witnesses of the first failing run, and why; None if none."""
         diagnosis = Diagnosis.from_row(vars(self.failure)) if self.failure is not None else None
         testimony = diagnosis.testimony if diagnosis is not None else ()
         return next((t.facts for t in testimony if t.statement == "invalid-node"), None)
 
     @property
     def divergence(self) -> Mapping[str, Any] | None:
-        """Where the first wrong result begins, as `harness.blame.first_divergence.Divergence.to_data` has it."""
+        """The place where the first wrong result begins, as from `first_divergence.Divergence.to_data`."""
         diagnoses = (Diagnosis.from_row(vars(o)) for o in self.outcomes)
         facts = (d.facts for d in diagnoses if d is not None and not d.inherited_from)
         return next((f[DIVERGENCE] for f in facts if DIVERGENCE in f), None)
 
 
-#: Whose a failure at a stage is, as long as nothing else is known.
+#: Stage → the component at fault if nothing else is known.
 _OWNERS = {Stage.CONVERT: "converter", Stage.CHECK: "converter", Stage.LOAD: "backend", Stage.RUN: "backend"}
 
 
 def _error_share(call: Verdict) -> float:
-    """The largest error of a wrong call as a share of PyTorch's largest number; the most for a wrong form."""
+    """Return a wrong call's largest error relative to PyTorch's largest number; infinity for a wrong shape or dtype."""
     if call.outcome not in (Outcome.MISMATCH, Outcome.INACCURATE):
         return 0.0
     if call.max_abs_error is None:
@@ -180,76 +181,80 @@ def _error_share(call: Verdict) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCheck:
-    """What became of a model.
+    """The results of a model.
 
     Attributes:
-        word: As the user named it.
-        left_out: Why some of its calls cannot be run alone.
-        state: What it changes as it runs.
+        word: The model as the user named it.
+        name: The model's name.
+        ways: The results on each route.
+        left_out: Reasons why some of its calls could not run alone.
+        state: The state that it changes when it runs.
     """
 
     word: str
     name: str
-    ways: tuple[Way, ...]
+    ways: tuple[RouteCheck, ...]
     left_out: tuple[str, ...]
     state: StateChange
 
     @property
     def survives(self) -> bool:
-        """Whether every way gives PyTorch's results, and a second call does, too."""
+        """Whether every route gives PyTorch's results and the model keeps no state."""
         return not self.state and all(way.survives for way in self.ways)
 
 
-#: Arguments that follow from sizes that are named.
+#: Number of arguments depending on sizes that are reported.
 _MOST_COMPUTED = 3
-#: Told what is done next, for a person who waits.
+#: Receives a description of the next step.
 Progress = Callable[[str], None]
 
 
 def check_model(units: Sequence[Unit], facts: ModelFacts, supervisor: Supervisor, progress: Progress) -> ModelCheck:
-    """Check one model in some ways.
+    """Check one model on some routes.
 
     Args:
-        units: At least one, all of one model: each a converter, a kind of shapes and a variant.
-        facts: What is known of the model.
-        supervisor: Runs everything that the user's code takes part in.
+        units: At least one unit, all of one model: a converter, a shape mode and a variant each.
+        facts: The facts about the model.
+        supervisor: Runs everything that involves the user's code.
         progress: Called before each step.
 
     Raises:
-        harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
+        harness.pipeline.supervisor.WorkerFailed: No worker process can be started.
     """
-    ways, left_out, model = list[Way](), dict[str, None](), units[0].model
+    checks, left_out, model = list[RouteCheck](), dict[str, None](), units[0].model
     assert model is not None
     for unit in units:
-        for way, not_run in _ways(unit, supervisor, progress):
+        for check, not_run in _check_routes(unit, supervisor, progress):
             left_out.update(dict.fromkeys(not_run))
-            is_first = way.failure is not None and all(known.failure is None for known in ways)
+            is_first = check.failure is not None and all(earlier.failure is None for earlier in checks)
             if is_first and unit.settings.blame:
                 progress("try what could help")
-                assert way.failure is not None
-                remedies = tried_remedies(unit, way.route.backend, way.failure, facts, supervisor)
-                way = replace(way, remedies=remedies)
-            ways.append(way)
-    return ModelCheck(word=model.word, name=facts.name, ways=tuple(ways), left_out=tuple(left_out), state=facts.state)
+                assert check.failure is not None
+                remedies = tried_remedies(unit, check.route.backend, check.failure, facts, supervisor)
+                check = replace(check, remedies=remedies)
+            checks.append(check)
+    return ModelCheck(word=model.word, name=facts.name, ways=tuple(checks), left_out=tuple(left_out), state=facts.state)
 
 
-def _ways(unit: Unit, supervisor: Supervisor, progress: Progress) -> Iterator[tuple[Way, tuple[str, ...]]]:
-    """The ways of one export, each with why some calls of the model could not be run alone."""
+def _check_routes(
+    unit: Unit, supervisor: Supervisor, progress: Progress
+) -> Iterator[tuple[RouteCheck, tuple[str, ...]]]:
+    """Yield the results on the routes of one export, each with reasons why calls of the model could not run alone."""
     dtype = unit.variant.dtype
-    what = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
-    progress(f"run it: {what}")
+    description = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
+    progress(f"run it: {description}")
     outcomes = [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
     outcomes.sort(key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
-    failing = tuple(b for b in unit.backends if any(o.outcome.is_failure for o in _of(outcomes, b)))
+    failing = tuple(b for b in unit.backends if any(o.outcome.is_failure for o in _on_backend(outcomes, b)))
     alone = _CallsAlone()
     if failing and unit.model is not None and not unit.model.is_file:
-        progress(f"run its calls alone: {what}")
-        alone = _alone(replace(unit, backends=failing), outcomes, supervisor)
+        progress(f"run its calls alone: {description}")
+        alone = _run_calls_alone(replace(unit, backends=failing), outcomes, supervisor)
     for backend in unit.backends:
-        way = Way(
+        check = RouteCheck(
             route=replace(unit.route, backend=backend),
             dtype=dtype,
-            outcomes=tuple(_of(outcomes, backend)),
+            outcomes=tuple(_on_backend(outcomes, backend)),
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
             foreign=alone.foreign,
@@ -257,25 +262,25 @@ def _ways(unit: Unit, supervisor: Supervisor, progress: Progress) -> Iterator[tu
             is_uncaptured=alone.is_uncaptured,
             notes=alone.notes if backend in failing else (),
         )
-        yield way, alone.left_out
+        yield check, alone.left_out
 
 
 def _is_resized(run: Invocation, example: Invocation) -> bool:
-    """Whether a run of a model has other sizes than the exported example."""
+    """Whether a run of a model has sizes other than the exported example's."""
     return [spec.shape for spec in run.tensors()] != [spec.shape for spec in example.tensors()]
 
 
 @dataclass(frozen=True)
 class _CallsAlone:
-    """What became of a model's calls by themselves.
+    """The results of a model's calls when they run alone.
 
     Attributes:
-        failing: Backend → verdicts on those that fail.
-        number: How many were run.
-        notes: What follows from sizes, where none fails.
-        left_out: Why some could not be run.
+        failing: Backend → verdicts on calls that fail.
+        number: Number of calls that were run.
+        notes: Arguments that depend on sizes, if no call fails.
+        left_out: Reasons why some could not be run.
         foreign: Operators of other libraries among them.
-        is_uncaptured: Whether `torch.export` fails on the model, so that they are the calls of eager mode.
+        is_uncaptured: Whether `torch.export` fails on the model, so that these are the calls of eager mode.
     """
 
     failing: Mapping[str, list[Verdict]] = field(default_factory=dict)
@@ -286,43 +291,43 @@ class _CallsAlone:
     is_uncaptured: bool = False
 
 
-def _alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Supervisor) -> _CallsAlone:
+def _run_calls_alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Supervisor) -> _CallsAlone:
     failed = (Invocation.from_json(o.invocation) for o in outcomes if o.outcome.is_failure)
     example = Invocation.from_json(outcomes[0].exported_invocation) if unit.route.dynamic else None
     other_run = next((run for run in failed if example is not None and _is_resized(run, example)), None)
     assert unit.model is not None
-    found = model_calls(CallsTask(source=unit.model, other_run=other_run), supervisor)
-    if found.capture is None:
-        return _CallsAlone(left_out=(found.problem,))
-    # What eager mode calls is nothing that an exporter met.
-    captured = () if found.capture.eager else found.capture.calls
-    failing = _calls_alone([Replayed(call.invocation, None) for call in captured], unit, supervisor)
-    pairs = [Replayed(invocation, exported) for invocation, exported in found.resized.pairs]
-    for backend, verdicts in _calls_alone(pairs, unit, supervisor, dynamic=True).items():
+    answer = model_calls(CallsTask(source=unit.model, other_run=other_run), supervisor)
+    if answer.capture is None:
+        return _CallsAlone(left_out=(answer.problem,))
+    # The exporter never saw the calls of eager mode.
+    captured = () if answer.capture.eager else answer.capture.calls
+    failing = _failing_calls([Replayed(call.invocation, None) for call in captured], unit, supervisor)
+    pairs = [Replayed(invocation, exported) for invocation, exported in answer.resized.pairs]
+    for backend, verdicts in _failing_calls(pairs, unit, supervisor, dynamic=True).items():
         failing.setdefault(backend, []).extend(verdicts)
-    notes = () if failing else tuple(_computed(found.resized))
+    notes = () if failing else tuple(_describe_computed(answer.resized))
     return _CallsAlone(
         failing=failing,
         number=len(captured),
         notes=notes,
-        left_out=tuple(found.capture.left_out),
-        foreign=found.capture.foreign,
-        is_uncaptured=found.capture.eager,
+        left_out=tuple(answer.capture.left_out),
+        foreign=answer.capture.foreign,
+        is_uncaptured=answer.capture.eager,
     )
 
 
-def _of(outcomes: Sequence[Verdict], backend: str) -> Iterator[Verdict]:
+def _on_backend(outcomes: Sequence[Verdict], backend: str) -> Iterator[Verdict]:
     return (outcome for outcome in outcomes if outcome.backend == backend)
 
 
-def _calls_alone(
+def _failing_calls(
     calls: Sequence[Replayed], unit: Unit, supervisor: Supervisor, *, dynamic: bool = False
 ) -> dict[str, list[Verdict]]:
-    """Backend → verdicts on calls that fail alone: of an overload the first of each signature."""
+    """Return verdicts on calls that fail alone by backend, one for each overload and signature."""
     by_overload: defaultdict[str, list[Replayed]] = defaultdict(list)
     for call in calls:
         by_overload[call.invocation.overload].append(call)
-    found: dict[str, dict[tuple[str, str], Verdict]] = {}
+    failing: dict[str, dict[tuple[str, str], Verdict]] = {}
     for overload, replayed in by_overload.items():
         alone = Unit(
             overload=overload,
@@ -334,17 +339,17 @@ def _calls_alone(
         for verdicts in run_unit(alone, supervisor):
             for verdict in verdicts:
                 if verdict.outcome.is_failure or verdict.outcome is Outcome.INACCURATE:
-                    kept = found.setdefault(verdict.backend, {})
-                    kept.setdefault((overload, verdict.signature), verdict)
-    return {backend: list(verdicts.values()) for backend, verdicts in found.items()}
+                    by_kind = failing.setdefault(verdict.backend, {})
+                    by_kind.setdefault((overload, verdict.signature), verdict)
+    return {backend: list(verdicts.values()) for backend, verdicts in failing.items()}
 
 
-def _computed(resized: ResizedCalls) -> Iterator[str]:
+def _describe_computed(resized: ResizedCalls) -> Iterator[str]:
     for overload, name, example, here in resized.computed[:_MOST_COMPUTED]:
-        yield f"{name} of {overload} follows from sizes: {example} in the example, {here} here"
+        yield f"{name} of {overload} depends on sizes: {example} in the example, {here} here"
 
 
-def units_of(
+def check_units(
     options: Options,
     facts: ModelFacts,
     axes: tuple[Axis, ...],
@@ -353,21 +358,21 @@ def units_of(
     tolerance: Tolerance | None = None,
     inputs: str = "",
 ) -> list[Unit]:
-    """The units of a check.
+    """Return the units of a check.
 
     Args:
-        options: Of one model. Where they name no backend, each converter has one; where they name no converter,
-            it is dynamo, or what makes the artefacts that the backends take.
-        facts: What is known of the model with these axes.
-        axes: Open sizes in addition to the model's own.
-        dtypes: To try in addition to the model's own.
-        shapes: ``static``, ``dynamic`` or ``both``; None for both where sizes are open.
-        tolerance: What is allowed in place of what roundings explain.
+        options: Options for one model. If they name no backend, each converter gets one; if they name no converter, it
+            is dynamo, or one that makes the artefacts of the backends.
+        facts: The facts about the model with these axes.
+        axes: Dynamic sizes in addition to the model's own.
+        dtypes: Dtypes to try in addition to the model's own.
+        shapes: ``static``, ``dynamic`` or ``both``; None means both if the model has dynamic sizes.
+        tolerance: A tolerance that replaces the error explained by rounding.
         inputs: The file with the inputs of an ONNX file; "" draws them.
 
     Raises:
-        UsageProblem: a name is unknown, or what is asked for cannot run here.
-        ModelProblem: the model has no open size and is to be run with some.
+        UsageProblem: A name is unknown, or what is asked for cannot run here.
+        ModelProblem: Dynamic shapes are asked for, but the model has no dynamic size.
     """
     asked = [options]
     if not options.backends:
@@ -377,7 +382,7 @@ def units_of(
     planned = [unit for each in asked for unit in make_plan(replace(each, shapes="both")).units]
     if shapes in ("dynamic", "both") and not facts.axes:
         raise ModelProblem(f"{options.models[0]} names no open size: name one with --axis INPUT:DIM=SIZES")
-    # An exported program is as open as it was exported, and has no other form.
+    # An exported program is static or dynamic as it was exported.
     every = ("dynamic",) if facts.is_exported else ("static", "dynamic")
     modes = {None: every if facts.axes else ("static",), "both": ("static", "dynamic")}
     chosen = modes.get(shapes, (shapes,))

@@ -1,6 +1,6 @@
-"""What is known of a model before and beside its runs, found out in a worker: a user's code may end its process.
+"""Facts about a model that are collected in a worker, since a user's code may crash its process.
 
-Its open sizes, what it changes as it runs, and the calls that it makes, at the example's sizes and at others.
+They are its dynamic sizes, the state that it changes, and the calls that it makes at the example's and at other sizes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from harness.pipeline.worker import WorkerProcess
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """What is known of a model.
+    """The facts about a model.
 
     Attributes:
-        axes: Its open sizes.
+        name: The model's name.
+        axes: Its dynamic sizes.
         shapes: Input name → shape of the example.
-        is_exported: Whether it is an exported program, which is as open as it was exported.
-        state: What it changes as it runs; nothing where it does not run, which its runs say.
+        is_exported: Whether it is an exported program, whose dynamic sizes are fixed.
+        state: The state that it changes when it runs; empty if it does not run, which its runs report.
     """
 
     name: str
@@ -43,7 +44,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class FactsTask:
-    """Load a model, call it twice, and say what it is."""
+    """Load a model, call it twice, and describe it."""
 
     handler: ClassVar[str] = "harness.models.facts:send_facts"
 
@@ -52,10 +53,11 @@ class FactsTask:
 
 @dataclass(frozen=True, kw_only=True)
 class CallsTask:
-    """Find the calls that a model makes with its example, and at the sizes of another run.
+    """Capture the calls that a model makes for its example, and at the sizes of another run.
 
     Attributes:
-        other_run: Inputs of another size; None for the example alone.
+        source: The model.
+        other_run: Inputs of other sizes; None captures the example only.
     """
 
     handler: ClassVar[str] = "harness.models.facts:send_calls"
@@ -66,7 +68,7 @@ class CallsTask:
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """The calls of a model; `problem` says why they could not be found."""
+    """The calls of a model; `problem` says why they are unknown."""
 
     capture: Capture | None = None
     resized: ResizedCalls = field(default_factory=ResizedCalls)
@@ -74,35 +76,35 @@ class ModelCalls:
 
 
 def model_facts(word: str, variant: Variant, supervisor: Supervisor, inputs: str = "") -> ModelFacts:
-    """Return what is known of a model or an ONNX file, once it has been loaded.
+    """Load a model or an ONNX file and return the facts about it.
 
     Args:
-        word: The model as its user named it.
-        variant: What is asked for beyond what its function makes.
+        word: The model as the user named it.
+        variant: The variant of the model.
         supervisor: Runs the worker that loads it.
-        inputs: The file with the inputs of an ONNX file; "" for none.
+        inputs: The file with the inputs of an ONNX file; "" if there is none.
 
     Raises:
-        UnknownName: no registered model has that name.
-        ModelProblem: it cannot be loaded, or no inputs can be had for a file.
+        UnknownName: No registered model has that name.
+        ModelProblem: It cannot be loaded, or inputs of a file cannot be drawn.
     """
     check_word(word)
     source = ModelSource(word, variant, inputs)
-    found: ModelFacts = _answer(FactsTask(source=source), supervisor, ModelFacts, f"{word}: loading it")
-    return found
+    facts: ModelFacts = _answer(FactsTask(source=source), supervisor, ModelFacts, f"{word}: loading it")
+    return facts
 
 
 def model_calls(task: CallsTask, supervisor: Supervisor) -> ModelCalls:
-    """The calls that a model makes, or why they are unknown."""
+    """Return the calls that a model makes, or why they are unknown."""
     try:
-        found: ModelCalls = _answer(task, supervisor, ModelCalls, "the capture of its calls")
-        return found
+        calls: ModelCalls = _answer(task, supervisor, ModelCalls, "the capture of its calls")
+        return calls
     except ModelProblem as problem:
         return ModelCalls(problem=str(problem))
 
 
 def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> Any:
-    # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
+    # All messages are read: a remaining one would be taken for an answer to the next task.
     for message in list(supervisor.serve(task)):
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)
@@ -114,15 +116,15 @@ def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> An
 
 
 def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
-    """Load the model in the worker, call it, and send what it is; a file is only read."""
+    """Load the model in the worker, call it, and send the facts; a file is only read."""
     if task.source.is_file:
-        _send_facts_of_file(task.source, worker)
+        _send_file_facts(task.source, worker)
         return
     for model in _loaded(task, worker):
         try:
             state = state_change(model)
         except Exception:
-            # That it does not run is said as the outcome of each way.
+            # The verdict on each route reports that it does not run.
             state = StateChange()
         worker.send(
             ModelFacts(
@@ -135,12 +137,12 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
         )
 
 
-def _send_facts_of_file(source: ModelSource, worker: WorkerProcess) -> None:
+def _send_file_facts(source: ModelSource, worker: WorkerProcess) -> None:
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
         file = worker.file(source)
         if file.given is None:
-            # Says of an input that cannot be drawn what is to be done.
+            # Raises an error with advice if an input cannot be drawn.
             drawn_inputs(file.model, dict.fromkeys(open_sizes(file.model), 1), 0)
     except ModelProblem as problem:
         worker.send(NoModel(str(problem)))
@@ -149,7 +151,7 @@ def _send_facts_of_file(source: ModelSource, worker: WorkerProcess) -> None:
 
 
 def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
-    """Capture the model's calls in the worker, and send them."""
+    """Capture the model's calls in the worker and send them."""
     for model in _loaded(task, worker):
         try:
             capture = capture_calls(model, exact=True)
@@ -163,7 +165,7 @@ def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
 
 
 def _loaded(task: FactsTask | CallsTask, worker: WorkerProcess) -> Iterator[LoadedModel]:
-    """The model; nothing where it cannot be had, which is sent instead."""
+    """Yield the model, or send why it cannot be loaded."""
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
         model = worker.model(task.source)

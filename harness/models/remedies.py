@@ -1,12 +1,12 @@
-"""What makes a failing way of a model right: tried, one change at a time.
+"""Try changes that may make a failing route of a model right, one at a time.
 
-1. An example of size 2, where an open size has an example of 1, which `torch.export` fixes.
+1. An example of size 2, if a dynamic size has an example of 1, which `torch.export` treats as static.
 2. The other exporters of the same kind of artefact.
 3. Other opsets.
 4. Other backends that are installed.
-5. The next wider dtype, where the way has one of 16 bits.
+5. The next wider dtype, if the route uses one of 16 bits.
 
-Each change is run with all inputs of the way. What does not help is told, too.
+Each change is run with all inputs of the route. Changes that do not help are reported too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from harness.run.backend import BACKENDS
 
 #: Seconds after which no further change is tried.
 _PATIENCE = 45.0
-#: Opsets to try: the oldest that dynamo emits itself, its default, and the newest lowerings.
+#: Opsets to try: the oldest that dynamo emits, its default, and the newest.
 _OPSETS = (18, 20, 23)
-#: Runtimes that users deploy on a CPU, as far as they are installed here.
+#: Runtimes that users deploy on a CPU; those that are installed are tried.
 _RUNTIMES = ("ort-cpu", "openvino", "tract")
 _WIDER = {"float16": "float32", "bfloat16": "float32"}
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """One change, and whether the way is right with it.
+    """One change, and whether it makes the route right.
 
     Attributes:
         kind: ``example``, ``converter``, ``opset``, ``backend`` or ``dtype``.
@@ -53,7 +53,7 @@ class Remedy:
 def tried_remedies(
     unit: Unit, backend: str, failure: Verdict, facts: ModelFacts, supervisor: Supervisor
 ) -> tuple[Remedy, ...]:
-    """The changes that were tried of a failing way; of each kind no more after one that helps."""
+    """Return the changes that were tried on a failing route; each kind is tried until one helps."""
     started, tried, settled = time.monotonic(), list[Remedy](), set[str]()
     alone = replace(unit, backends=(backend,), settings=replace(unit.settings, blame=False))
     for kind, value, changed in _changes(alone, failure, facts):
@@ -65,7 +65,7 @@ def tried_remedies(
         if helps:
             settled.add(kind)
         if helps and kind == "example":
-            # The model is right as it is: the way it was asked for was not.
+            # The model is right; it was the example that was unsuitable.
             break
     return tuple(tried)
 
@@ -74,7 +74,7 @@ def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[
     (backend,) = unit.backends
     if unit.route.dynamic:
         for name in _axes_of_one(facts):
-            yield "example", f"{name}=2", _varied(unit, _with_example(unit.variant, name))
+            yield "example", f"{name}=2", _set_variant(unit, _set_example(unit.variant, name))
     converter = find_converter(unit.route.converter)
     for entry in CONVERTERS.entries():
         is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
@@ -92,27 +92,27 @@ def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[
                 yield "backend", runtime.name, replace(unit, backends=(runtime.name,))
     wider = _WIDER.get(unit.variant.dtype or _own_dtype(failure))
     if wider is not None and not facts.is_exported:
-        yield "dtype", wider, _varied(unit, replace(unit.variant, dtype=wider))
+        yield "dtype", wider, _set_variant(unit, replace(unit.variant, dtype=wider))
 
 
-def _varied(unit: Unit, variant: Variant) -> Unit:
+def _set_variant(unit: Unit, variant: Variant) -> Unit:
     assert unit.model is not None
     return replace(unit, model=replace(unit.model, variant=variant))
 
 
 def _axes_of_one(facts: ModelFacts) -> Iterator[str]:
-    """Open sizes whose example is 1 in some input."""
+    """Yield dynamic sizes whose example is 1 in some input."""
     for axis in facts.axes:
         sizes: Mapping[str, tuple[int, ...]] = facts.shapes
         if any(sizes[name][dim] == 1 for name in axis.where for dim in axis.dims_of(name)):
             yield axis.name
 
 
-def _with_example(variant: Variant, name: str) -> Variant:
+def _set_example(variant: Variant, name: str) -> Variant:
     return replace(variant, example_sizes=(*variant.example_sizes, (name, 2)))
 
 
 def _own_dtype(failure: Verdict) -> str:
-    """The dtype of the first floating input."""
+    """Return the dtype of the first floating input; "" if there is none."""
     dtypes = [spec.dtype for spec in Invocation.from_json(failure.invocation).tensors()]
     return next((dtype for dtype in dtypes if "float" in dtype), "")

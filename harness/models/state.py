@@ -1,4 +1,4 @@
-"""State that a model changes as it runs, which an ONNX graph cannot keep."""
+"""Detect state that a model changes when it runs, which an ONNX graph cannot keep."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from harness.pipeline.torch_call import quiet_call
 
 @dataclass(frozen=True)
 class StateChange:
-    """What a second call of a model finds changed.
+    """The differences that a second call of a model reveals.
 
     Attributes:
-        names: Buffers and parameters that a call changes, by path.
-        inputs: Inputs that a call writes into, by name.
-        changes_result: Whether a second call with the same inputs gives another result.
+        names: Paths of buffers and parameters that a call changes.
+        inputs: Names of inputs that a call overwrites.
+        changes_result: Whether a second call with the same inputs returns another result.
     """
 
     names: tuple[str, ...] = ()
@@ -31,13 +31,13 @@ class StateChange:
 
 
 def state_change(model: LoadedModel) -> StateChange:
-    """Call a copy of a model twice with its example inputs, and see what differs.
+    """Call a copy of a model twice with its example inputs and compare.
 
     Raises:
-        Exception: whatever the model raises.
+        Exception: The model's exception.
     """
     with warnings.catch_warnings():
-        # A copied TreeSpec warns of itself.
+        # Copying a TreeSpec gives a warning.
         warnings.simplefilter("ignore")
         program = copy.deepcopy(model.program)
     state = {**dict(program.model.named_parameters()), **dict(program.model.named_buffers())}

@@ -1,4 +1,4 @@
-"""Which operators of a model fail in a run, and how often the model calls them."""
+"""Count how often a model calls each operator, and which of them fail in a run."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ _COLUMNS = ("case_id", "overload", "dtype", "converter", "backend", "stage", "ou
 
 @dataclass(frozen=True)
 class UseOutcome:
-    """How an operator does with one converter and one backend.
+    """The results of an operator on one route.
 
     Attributes:
-        own_cases: Kinds of the model's own calls that the run has.
-        own_failures: Those of them that fail.
-        cases: All of the operator's cases in the run that have the dtypes of the model's calls.
-        failures: Those of them that fail; what a specification leaves open is not a failure.
-        how: The commonest failure, of the model's own calls where one of these fails.
-        case_id: A case of that failure.
+        converter: The converter.
+        backend: The backend.
+        own_cases: Number of the model's kinds of call that the run has.
+        own_failures: Number of those that fail.
+        cases: Number of the operator's cases in the run with a dtype of the model's calls.
+        failures: Number of those that fail, except where a specification leaves the result undefined.
+        how: The most frequent failure, preferably of the model's own calls.
+        case_id: A case with that failure.
     """
 
     converter: str
@@ -51,9 +53,11 @@ class OperatorUse:
     """An operator of the model.
 
     Attributes:
-        calls: How often the model calls it in one forward pass.
-        modules: Modules that call it, the first few.
-        places: What a run says of it; none where the run has no case of it.
+        overload: The operator.
+        calls: Number of calls in one forward pass.
+        kinds: Number of kinds of call.
+        modules: The first few modules that call it.
+        places: Its results in a run; empty if the run has no case of it.
     """
 
     overload: str
@@ -64,27 +68,27 @@ class OperatorUse:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Worst first: failures of the model's own calls, then of the operator, then calls."""
+        """The sort key that puts failing calls of the model first, then failing operators, then frequent calls."""
         own = max((p.own_failures for p in self.places), default=0)
         failures = max((p.failures for p in self.places), default=0)
         return -int(own > 0) * self.calls, -failures, -self.calls
 
 
 def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
-    """The operators of a model, worst first, with what a recorded run says of them where there is one.
+    """Return the operators of a model, worst first, with their results in a run if one is given.
 
     Raises:
-        ResultsError: the run cannot be read.
+        ResultsError: The run cannot be read.
     """
-    rows = _by(store.read(run, _COLUMNS).to_pylist() if run is not None else (), lambda row: row["overload"])
-    uses = _by(captured.calls, lambda call: call.invocation.overload)
-    found = []
+    rows = _group_by(store.read(run, _COLUMNS).to_pylist() if run is not None else (), lambda row: row["overload"])
+    uses = _group_by(captured.calls, lambda call: call.invocation.overload)
+    operators = []
     for overload, calls in uses.items():
         own = {call.invocation.case_id for call in calls}
         dtypes = {call.invocation.dtype for call in calls}
         recorded = [row for row in rows.get(overload, ()) if row["dtype"] in dtypes]
         modules = dict.fromkeys(place for call in calls for place in call.places if place)
-        found.append(
+        operators.append(
             OperatorUse(
                 overload,
                 sum(call.calls for call in calls),
@@ -93,22 +97,23 @@ def operator_uses(captured: Capture, run: Path | None) -> list[OperatorUse]:
                 tuple(_places(recorded, own)),
             )
         )
-    return sorted(found, key=lambda use: use.rank)
+    return sorted(operators, key=lambda use: use.rank)
 
 
-def _by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    found: dict[K, list[T]] = {}
+def _group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    groups: dict[K, list[T]] = {}
     for item in items:
-        found.setdefault(key(item), []).append(item)
-    return found
+        groups.setdefault(key(item), []).append(item)
+    return groups
 
 
 def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOutcome]:
-    by_place = _by(rows, lambda row: (row["converter"], row["backend"]))
+    by_place = _group_by(rows, lambda row: (row["converter"], row["backend"]))
     for (converter, backend), cases in sorted(by_place.items()):
         failures = [r for r in cases if Outcome(r["outcome"]).is_failure and r["blame"] != "spec"]
         own_failures = [r for r in failures if r["case_id"] in own]
-        kinds = _by(own_failures or failures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}")
+        signatures = own_failures or failures
+        kinds = _group_by(signatures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}")
         how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
         yield UseOutcome(
             converter,
@@ -123,7 +128,7 @@ def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOut
 
 
 def capture_data(captured: Capture, uses: Sequence[OperatorUse], run: Path | None) -> dict[str, Any]:
-    """As JSON."""
+    """Return plain JSON data."""
     return {
         "model": captured.model,
         "calls": captured.total,
@@ -135,11 +140,11 @@ def capture_data(captured: Capture, uses: Sequence[OperatorUse], run: Path | Non
 
 
 def render_capture(captured: Capture, uses: Sequence[OperatorUse], run: Path | None) -> Iterator[RenderableType]:
-    """For people."""
+    """Yield the capture as a table and lines for people."""
     kinds, operators_ = count(len(captured.calls), "kind"), count(len(uses), "operator")
     yield Text(f"{captured.model}: {count(captured.total, 'call')} of {operators_}, {kinds} of call", style="bold")
     table = Table(box=None, pad_edge=False)
-    # Nothing is cut off: in a narrow terminal a name has several lines.
+    # Names wrap instead of being cut in a narrow terminal.
     table.add_column("operator", overflow="fold")
     for name in ("calls", "kinds", "own fail", "dtype fail"):
         table.add_column(name, justify="right", no_wrap=True)

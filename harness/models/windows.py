@@ -1,10 +1,11 @@
-"""Windows of a model: programs of a few calls that follow each other in it, as it makes them.
+"""Windows of a model: programs of a few successive calls, as the model makes them.
 
-1. The program that exporters translate is run once, and each call is noted with the nodes that it takes.
-2. From each call a window grows: the next call that takes a result of the window joins it, up to `LONGEST` calls.
-3. What comes from outside becomes an input of the program, or a weight if the model holds it. What is used outside the
-   window, or by nothing, is returned.
-4. Windows of the same calls, wired alike, of the same shapes and dtypes are kept once.
+1. Run the program that exporters translate, and record each call with the nodes that it takes.
+2. Grow a window from each call: the next call that takes a result of the window joins it, up to the longest of
+   `LENGTHS`.
+3. A value from outside becomes an input of the program, or a weight if the model holds it. A result that is used
+   outside the window, or nowhere, is returned.
+4. Keep one window of each kind: the same calls with the same connections, shapes and dtypes.
 """
 
 from __future__ import annotations
@@ -24,40 +25,41 @@ from harness.core.program import Program, calls_of, map_arguments, share_inputs
 from harness.core.text import first_line
 from harness.core.torch_operators import OpOverload
 from harness.generate.regressions.corpus_store import CorpusEntry
-from harness.models.capture import BOOKKEEPING, captured_program, save_file
+from harness.models.capture import BOOKKEEPING, captured_program
+from harness.models.captured_corpus import save_file
 from harness.pipeline.captured_calls import CannotKeep, invocation_of, module_path
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, load_model
 
-#: Calls of a window.
+#: Numbers of calls in a window.
 LENGTHS = (2, 3, 4, 6)
-#: Elements of the tensors of a window, above which it is left out: float64 runs it many times.
+#: Largest number of tensor elements of a window, since float64 runs it many times.
 _MOST = 2**21
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """Stands for the value of a node among the arguments of a call."""
+    """A placeholder for the value of a node among the arguments of a call."""
 
     node: torch.fx.Node
 
 
 @dataclass
 class _Notes:
-    """What was noted in one run: the calls in order, and what each tensor is."""
+    """The calls of a run in order, and a description of each tensor."""
 
     calls: dict[torch.fx.Node, Invocation] = field(default_factory=dict)
     tensors: dict[torch.fx.Node, TensorSpec] = field(default_factory=dict)
 
 
 class _Noting(torch.fx.Interpreter):
-    """Runs an exported program's graph and notes its calls."""
+    """Runs an exported program's graph and records its calls."""
 
     def __init__(self, module: torch.nn.Module, notes: _Notes) -> None:
         super().__init__(module)
         self._notes = notes
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Notes a call before it is made, and what it gives."""
+        """Record a call before it is made, and its result."""
         if _computes(n) and isinstance(n.target, OpOverload) and not _is_passing(n) and not _changes_shared(n):
             nodes = {id(self.env[taken]): taken for taken in n.all_input_nodes if taken in self.env}
             args, kwargs = self.fetch_args_kwargs_from_env(n)
@@ -75,43 +77,45 @@ class _Noting(torch.fx.Interpreter):
         return value
 
 
-def windows_of(model: LoadedModel) -> list[CorpusEntry]:
-    """The windows of a model's captured program, each kind once, as corpus entries.
+def find_windows(model: LoadedModel) -> list[CorpusEntry]:
+    """Return one window of each kind of a model's captured program, as corpus entries.
 
     Raises:
-        Exception: PyTorch's own, where it cannot capture or run the model.
+        Exception: PyTorch's exception if it cannot capture or run the model.
     """
     module, inputs = captured_program(model)
     notes = _Notes()
     with torch.no_grad():
         _Noting(module, notes).run(*inputs, enable_io_processing=False)
     name = "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in model.name)
-    found: dict[str, CorpusEntry] = {}
+    entries: dict[str, CorpusEntry] = {}
     for members in _windows(notes):
         program = _program(name, members, notes)
         if program is not None:
             where = module_path(members[0])
             note = f"{model.name}{f' ({where})' if where else ''}"
-            found.setdefault(_kind(program), CorpusEntry(invocation=program, origin="captured", note=note))
-    return list(found.values())
+            entries.setdefault(_kind(program), CorpusEntry(invocation=program, origin="captured", note=note))
+    return list(entries.values())
 
 
 def save_windows(names: Sequence[str], path: Path, containing: Collection[str] = ()) -> int:
-    """Write the windows of models to a file for ``--source corpus:FILE``; how many they are.
+    """Write the windows of models to a file for ``--source corpus:FILE`` and return their number.
 
     Args:
-        containing: Only those with a call of one of these overloads; none for all.
+        names: The models.
+        path: The file.
+        containing: Keep only windows with a call of one of these overloads; empty keeps all.
 
     Raises:
-        UnknownName: there is no such model.
-        ModelProblem: a model cannot be loaded, captured or run.
-        ResultsError: the file cannot be written.
+        UnknownName: There is no such model.
+        ModelProblem: A model cannot be loaded, captured or run.
+        ResultsError: The file cannot be written.
     """
     entries: list[CorpusEntry] = []
     for name in names:
         model = load_model(name)
         try:
-            entries += windows_of(model)
+            entries += find_windows(model)
         except Exception as error:
             raise ModelProblem(f"{name} cannot be captured: {first_line(error)}") from None
     if containing:
@@ -134,9 +138,9 @@ def _windows(notes: _Notes) -> Iterator[list[torch.fx.Node]]:
 
 
 def _program(name: str, members: Sequence[torch.fx.Node], notes: _Notes) -> Invocation | None:
-    """The program of the calls of some nodes; None where a value cannot be described, or is too large."""
+    """Return the program of some nodes' calls; None if a value cannot be described or is too large."""
     places = {node: place for place, node in enumerate(members)}
-    given: dict[tuple[torch.fx.Node, int], TensorSpec | Weight] = {}
+    outside: dict[tuple[torch.fx.Node, int], TensorSpec | Weight] = {}
 
     def resolved(argument: Argument) -> Argument:
         if not isinstance(argument, _Taken):
@@ -145,31 +149,31 @@ def _program(name: str, members: Sequence[torch.fx.Node], notes: _Notes) -> Invo
         if origin in places:
             return Result(places[origin], output)
         spec = notes.tensors[argument.node]
-        return given.setdefault((origin, output), Weight(spec) if origin.op == "get_attr" else spec)
+        return outside.setdefault((origin, output), Weight(spec) if origin.op == "get_attr" else spec)
 
     try:
         calls = tuple(map_arguments(notes.calls[node], resolved) for node in members)
     except KeyError:
         return None
-    held = (value.spec if isinstance(value, Weight) else value for value in given.values())
+    held = (value.spec if isinstance(value, Weight) else value for value in outside.values())
     if sum(spec.numel for spec in held) > _MOST:
         return None
     return share_inputs(Program(name, calls, tuple(_returned(places)))).invocation
 
 
 def _kind(program: Invocation) -> str:
-    """Equal for programs that differ in the values of their tensors only."""
+    """Return a key that is equal for programs that differ only in tensor values."""
 
-    def without_values(argument: Argument) -> Argument:
+    def blank(argument: Argument) -> Argument:
         if isinstance(argument, Weight):
             return Weight(replace(argument.spec, values=Literal(())))
         return replace(argument, values=Literal(())) if isinstance(argument, TensorSpec) else argument
 
-    return map_arguments(program, without_values).json
+    return map_arguments(program, blank).json
 
 
 def _returned(places: Mapping[torch.fx.Node, int]) -> Iterator[Result]:
-    """The results of a window that are taken outside it, or by nothing."""
+    """Yield the results of a window that are used outside it, or nowhere."""
     for node, place in places.items():
         outputs = {user: user.args[1] for user in node.users if user.target is operator.getitem}
         for value, output in outputs.items() or [(node, 0)]:
@@ -179,7 +183,7 @@ def _returned(places: Mapping[torch.fx.Node, int]) -> Iterator[Result]:
 
 
 def _origin(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:
-    """The node that computes what a node gives, and which of its outputs that is."""
+    """Return the node that computes a node's value, and the index of that value among its outputs."""
     while _is_passing(node):
         node = node.all_input_nodes[0]
     if node.target is operator.getitem:
@@ -188,7 +192,7 @@ def _origin(node: torch.fx.Node) -> tuple[torch.fx.Node, int]:
 
 
 def _computes(node: torch.fx.Node) -> bool:
-    """Whether a node gives anything; an assertion does not."""
+    """Whether a node has a value, unlike an assertion."""
     return not isinstance(node.target, OpOverload) or bool(node.target._schema.returns)
 
 
@@ -197,5 +201,5 @@ def _is_passing(node: torch.fx.Node) -> bool:
 
 
 def _changes_shared(node: torch.fx.Node) -> bool:
-    """Whether a call writes into a value that others take, too: without that it would be another program."""
+    """Whether a call overwrites a value that others use too: outside its context it would be another program."""
     return cast(OpOverload, node.target)._schema.is_mutable and len(node.all_input_nodes[0].users) > 1

@@ -15,7 +15,7 @@ from harness.convert.exporter_messages import raising_line
 from harness.core.invocation import Invocation
 from harness.core.route import FILE
 from harness.core.text import count
-from harness.models.check import ModelCheck, Way
+from harness.models.check import ModelCheck, RouteCheck
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text
@@ -48,7 +48,7 @@ def check_report(found: ModelCheck, options: str = "") -> Report:
     )
 
 
-def _headline(found: ModelCheck, failing: Sequence[Way]) -> Note:
+def _headline(found: ModelCheck, failing: Sequence[RouteCheck]) -> Note:
     idle = [way for way in found.ways if way.failure is None and not way.is_compared]
     if found.survives:
         return Note("survives", "green")
@@ -66,13 +66,13 @@ def _ways(number: int) -> str:
     return count(number, "way")
 
 
-def way_name(way: Way) -> str:
+def way_name(way: RouteCheck) -> str:
     """``dynamo → ort-cpu, dynamic, float16``."""
     dtype = f", {way.dtype}" if way.dtype else ""
     return f"{way.route}, {way.route.shape_mode}{dtype}"
 
 
-def _way_row(way: Way) -> Row:
+def _way_row(way: RouteCheck) -> Row:
     failure = way.failure
     if failure is not None:
         run = ModelRun.from_text(failure.model_run)
@@ -94,7 +94,7 @@ def _way_row(way: Way) -> Row:
     return Row(way_name(way), f"nothing was compared: {_prevented(way)}")
 
 
-def _prevented(way: Way) -> str:
+def _prevented(way: RouteCheck) -> str:
     """Why no result of a way was compared."""
     verdict = way.outcomes[0]
     if verdict.outcome is Outcome.BUILT:
@@ -105,9 +105,9 @@ def _prevented(way: Way) -> str:
 class _Causes:
     """What breaks the failing ways: each cause once, with the ways that it breaks."""
 
-    def __init__(self, failing: Sequence[Way]) -> None:
+    def __init__(self, failing: Sequence[RouteCheck]) -> None:
         self._failing = failing
-        self._ways: dict[tuple[str, str], list[Way]] = {}
+        self._ways: dict[tuple[str, str], list[RouteCheck]] = {}
         self._rows: dict[tuple[str, str], Row] = {}
 
     def rows(self) -> Iterator[Row]:
@@ -123,7 +123,7 @@ class _Causes:
             yield replace(row, what=f"{row.what}{where}")
 
 
-def _cause_rows(way: Way) -> Iterator[Row]:
+def _cause_rows(way: RouteCheck) -> Iterator[Row]:
     """What breaks one way, what explains most first; the whole model where nothing smaller does."""
     failure, divergence = way.failure, way.divergence
     assert failure is not None
@@ -163,7 +163,7 @@ def _cause_rows(way: Way) -> Iterator[Row]:
     yield from (Row("note", note) for note in way.notes)
 
 
-def _traced_row(way: Way, traced: Traced) -> Row:
+def _traced_row(way: RouteCheck, traced: Traced) -> Row:
     if traced.what != "sizes":
         return Row("the export", "right for the example's path only", traced.evidence)
     if not traced.fixed:
@@ -181,7 +181,7 @@ def _foreign_row(overload: str, converter: str) -> Row:
     return Row(f"{overload}, an operator of another library", what, rule)
 
 
-def _owner(way: Way) -> str:
+def _owner(way: RouteCheck) -> str:
     """Whose the failure of a whole model is, and what says so."""
     if not way.owner:
         return ""
@@ -192,14 +192,14 @@ def _owner(way: Way) -> str:
     return f"{blame}{evidence(diagnosis)} " if diagnosis is not None else blame
 
 
-def _component(blame: str, way: Way | Verdict) -> str:
+def _component(blame: str, way: RouteCheck | Verdict) -> str:
     """The name of what is to blame."""
-    converter = way.route.export if isinstance(way, Way) else way.converter
-    backend = way.route.backend if isinstance(way, Way) else way.backend
+    converter = way.route.export if isinstance(way, RouteCheck) else way.converter
+    backend = way.route.backend if isinstance(way, RouteCheck) else way.backend
     return {"converter": converter, "backend": backend, "pytorch": "PyTorch"}.get(blame, blame)
 
 
-def _error_rows(failing: Sequence[Way]) -> Iterator[Row]:
+def _error_rows(failing: Sequence[RouteCheck]) -> Iterator[Row]:
     """By how much the outputs are off, of each way's worst run."""
     for way in failing:
         errors = [ModelRun.from_text(o.model_run).output_errors for o in way.outcomes]
@@ -242,7 +242,7 @@ def _call_row(verdict: Verdict) -> Row:
     return Row(str(call), what, f"blame: {_component(verdict.blame, verdict)}. {evidence_of_row(row)}")
 
 
-def _optimiser_row(way: Way) -> Row:
+def _optimiser_row(way: RouteCheck) -> Row:
     if way.optimiser.owner == "runtime":
         return _without(way.route.backend, way.optimiser.passes)
     passes = way.optimiser.passes
@@ -259,7 +259,7 @@ def _without(backend: str, passes: Sequence[str]) -> Row:
     return Row(where, f"without {' and '.join(passes)} the result is right", options)
 
 
-def _nothing_alone(way: Way) -> str:
+def _nothing_alone(way: RouteCheck) -> str:
     if way.divergence is not None:
         return divergence_sentence(way.divergence)
     if not way.calls_made or (way.failure and way.failure.stage is Stage.CONVERT):
@@ -279,7 +279,7 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
         yield Row("second call", "the same inputs give another result than in the first call")
 
 
-def _next_steps(found: ModelCheck, failing: list[Way], options: str) -> Iterator[Note]:
+def _next_steps(found: ModelCheck, failing: list[RouteCheck], options: str) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
     yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
@@ -287,7 +287,7 @@ def _next_steps(found: ModelCheck, failing: list[Way], options: str) -> Iterator
         yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}{options}")
 
 
-def _of_way(way: Way) -> str:
+def _of_way(way: RouteCheck) -> str:
     """The options that a way is asked for by, where they are not the default ones."""
     converter = "" if way.route.export in ("dynamo", FILE) else f" --converter {way.route.export}"
     backend = "" if way.route.backend == "ort-cpu" else f" --backend {way.route.backend}"
@@ -299,7 +299,7 @@ def _fixed_row(fixed: FixedSize) -> Row:
     return Row(fixed.name, f"declared open, and fixed at {fixed.size}{by}")
 
 
-def _nodes_note(way: Way, nodes: NodesJudged) -> Note:
+def _nodes_note(way: RouteCheck, nodes: NodesJudged) -> Note:
     wrong = f", {nodes.wrong} of them wrong" if nodes.wrong else ""
     of = count(nodes.nodes, "node")
     return Note(f"{way.route.backend}: {nodes.judged} of {of} compared with their definitions{wrong}")
@@ -339,7 +339,7 @@ def _run_data(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _way_data(way: Way) -> dict[str, Any]:
+def _way_data(way: RouteCheck) -> dict[str, Any]:
     divergence = way.divergence
     return {
         "converter": way.route.export,
@@ -374,7 +374,7 @@ def _way_data(way: Way) -> dict[str, Any]:
     }
 
 
-def _cause_data(way: Way) -> dict[str, Any] | None:
+def _cause_data(way: RouteCheck) -> dict[str, Any] | None:
     diagnosis = Diagnosis.from_row(vars(way.failure)) if way.failure is not None else None
     if diagnosis is None:
         return None

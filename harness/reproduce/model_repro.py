@@ -21,7 +21,7 @@ from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.core.text import count
 from harness.core.torch_arrays import to_numpy
-from harness.models.check import ModelCheck, Progress, Way, check_model
+from harness.models.check import ModelCheck, Progress, RouteCheck, check_model
 from harness.models.facts import ModelFacts
 from harness.pipeline.graph_runs import GraphStructure, load_file
 from harness.pipeline.model_loading import ModelProblem
@@ -125,17 +125,17 @@ def smallest_of_model(
     return replace(part, name=found.name, backend=way.route.backend)
 
 
-def _is_of(unit: Unit, way: Way) -> bool:
+def _is_of(unit: Unit, way: RouteCheck) -> bool:
     same = replace(unit.route, backend=way.route.backend) == way.route and unit.variant.dtype == way.dtype
     return same and way.route.backend in unit.backends
 
 
-def _call_to_show(way: Way) -> Verdict | None:
+def _call_to_show(way: RouteCheck) -> Verdict | None:
     """The call that explains most of the failure."""
     return next(iter(way.guilty_calls), None)
 
 
-def _nothing_smaller(found: ModelCheck, way: Way) -> str:
+def _nothing_smaller(found: ModelCheck, way: RouteCheck) -> str:
     assert way.failure is not None
     verdict = way.failure
     passes = f" without {' and '.join(way.optimiser.passes)}" if way.optimiser.passes else ""

@@ -319,7 +319,7 @@ def _shrink_greedily(subject: Replayed, test: Test, domains: Domains) -> Replaye
         seen: set[tuple[str, str]] = set()
         for apply, most, proposed in (
             (Replayed.changed, _STRUCTURES, steps(subject.invocation)),
-            (Replayed.with_values, _VALUES, value_steps(subject.invocation, domains)),
+            (Replayed.change_run_invocation, _VALUES, value_steps(subject.invocation, domains)),
         ):
             while chunk := list(islice(proposed, 1 if test.lethal else most)):
                 smaller = _best(subject, apply, chunk, test, seen)

@@ -1,1 +1,1 @@
-"""ONNX model and inputs in, outputs out: the backends."""
+"""Backends: they run a model on inputs and return its outputs."""

@@ -1,8 +1,8 @@
-"""What flows from a converter to a backend: an ONNX model, or an artefact of another kind.
+"""Artefacts, which flow from a converter to a backend: an ONNX model, or another kind.
 
-A converter says which kind it makes (`ConverterEntry.makes`), a backend which kinds it takes
-(`BackendEntry.takes`). Draws, comparison, shrinking and the record are the same for all kinds; what is about ONNX
-graphs (the checker, opsets, the definition of single nodes) is asked of ONNX models alone.
+A converter declares the kind that it makes (`ConverterEntry.makes`), a backend the kinds that it takes
+(`BackendEntry.takes`). Draws, comparison, shrinking and the record are the same for all kinds; only ONNX models have a
+checker, opsets and definitions of single nodes.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import onnx
 from harness.core.dtypes import Array
 
 if TYPE_CHECKING:
-    # Whoever runs goldens does so without PyTorch.
+    # Goldens are run without PyTorch.
     import torch
 
 #: The kind of an `onnx.ModelProto`.
 ONNX = "onnx"
-#: A PyTorch module with example inputs: what `torch.compile` takes.
+#: A PyTorch module with example inputs, for `torch.compile`.
 CALLABLE = "callable"
 #: An `openvino.Model`.
 OPENVINO_IR = "openvino-ir"
@@ -35,9 +35,9 @@ class PlacedNode(NamedTuple):
     """A node of a loaded model, as the runtime sees it after its first optimisations.
 
     Attributes:
-        name: The runtime's name of it, which the model need not have.
-        operator: Its type.
-        on_device: Whether it runs on the device that was asked for. If not, it runs on the CPU.
+        name: The runtime's name of the node, which the model may not have.
+        operator: The type of the node.
+        on_device: Whether it runs on the requested device rather than on the CPU.
     """
 
     name: str
@@ -47,19 +47,17 @@ class PlacedNode(NamedTuple):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Artefact:
-    """What a converter makes that is not an ONNX model.
+    """A converter's result other than an ONNX model.
 
     Attributes:
         kind: One of the names above, or a plug-in's own.
-        input_names: As in the request, in the order in which `content` takes them.
-        output_names: As in the request, in the order in which `content` gives them.
-        content: What backends that take the kind load.
-        examples: Of the inputs, the tensors that the program was captured with. It may be made for the order in which
-            their memory has the dimensions.
-        lowered: Runs, by PyTorch's own kernels, the program that the converter hands over to the runtime: arrays by
-            input name in, outputs out. None where PyTorch cannot run it.
-        placed: Output → the kernels that it depends on, and whether those are where the converter was asked to have
-            them; empty where it does not tell.
+        input_names: The request's input names, in the order in which `content` takes them.
+        output_names: The request's output names, in the order in which `content` returns them.
+        content: The object that backends load.
+        examples: The input tensors that the program was captured with; `content` may depend on their memory layout.
+        lowered: Runs the program that the converter passes to the runtime with PyTorch's kernels: arrays by input name
+            in, outputs out. None if PyTorch cannot run it.
+        placed: Output → the kernels that it depends on, and whether they are on the requested device; empty if unknown.
     """
 
     kind: str
@@ -75,10 +73,10 @@ AnyModel: TypeAlias = "onnx.ModelProto | Artefact"
 
 
 def input_names(model: AnyModel) -> tuple[str, ...]:
-    """The inputs that are fed to a model, in order."""
+    """Return the names of the inputs to feed to a model, in order."""
     return model.input_names if isinstance(model, Artefact) else tuple(value.name for value in model.graph.input)
 
 
 def output_names(model: AnyModel) -> tuple[str, ...]:
-    """The outputs of a model, in order."""
+    """Return the names of a model's outputs, in order."""
     return model.output_names if isinstance(model, Artefact) else tuple(value.name for value in model.graph.output)

@@ -1,4 +1,4 @@
-"""Whether an NVIDIA GPU is here, and whether it has failed for good."""
+"""Detect an NVIDIA GPU, and faults after which it cannot be used."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import sys
 
 from harness.core.plugins import Unavailable
 
-#: CUDA errors after which every later call in the process fails too, as the driver and the
-#: runtimes print them.
+#: CUDA errors after which every later call in the process fails, as the driver and runtimes print them.
 _STICKY = re.compile(
     r"illegal memory access|misaligned address|illegal instruction|invalid address space|invalid pc"
     r"|unspecified launch failure|device-side assert|launch timed out|uncorrectable (?:ECC|NVLink)"
@@ -19,27 +18,26 @@ _STICKY = re.compile(
     re.IGNORECASE,
 )
 
-#: As ONNX Runtime adds it to what CUDA says.
+#: The host name that ONNX Runtime adds to CUDA's messages.
 _HOST = re.compile(r" ; hostname=[^\s;]*")
 
 
 def is_sticky(message: str) -> bool:
-    """Whether `message` tells of a CUDA fault that outlives the call that caused it."""
+    """Whether `message` reports a CUDA fault that outlives the call that caused it."""
     return _STICKY.search(message) is not None
 
 
-def words_of(error: Exception) -> str:
-    """What an error says, from now on without the machine's name: the same failure has the same words."""
-    said = _HOST.sub("", str(error)).strip()
-    error.args = (said,)
-    return said
+def strip_host_name(error: Exception) -> str:
+    """Remove the machine's name from an error's message, so that equal failures have equal messages, and return it."""
+    message = _HOST.sub("", str(error)).strip()
+    error.args = (message,)
+    return message
 
 
 def missing_gpu() -> str | None:
-    """Why no NVIDIA GPU can be used here; None where one can.
+    """Return why no NVIDIA GPU can be used here; None if one can.
 
-    Asks the driver's management library: `cuInit` would spoil CUDA for children that are forked
-    later.
+    It uses the driver's management library, since `cuInit` would break CUDA for processes that are forked later.
     """
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1"):
         return "CUDA_VISIBLE_DEVICES hides every GPU"
@@ -51,7 +49,7 @@ def missing_gpu() -> str | None:
     try:
         management = ctypes.CDLL("nvml.dll" if windows else "libnvidia-ml.so.1")
     except OSError:
-        # Containers and embedded boards may carry the driver without its management library.
+        # Containers and embedded boards may have the driver without its management library.
         return None
     if management.nvmlInit_v2() != 0:
         return "the NVIDIA driver does not answer"
@@ -61,14 +59,14 @@ def missing_gpu() -> str | None:
     return "no NVIDIA GPU was found" if failed or count.value == 0 else None
 
 
-def without_gpu() -> Unavailable | None:
-    """As `missing_gpu`, for a probe."""
+def probe_gpu() -> Unavailable | None:
+    """Return the result of `missing_gpu` for a probe."""
     remedy = "a machine with an NVIDIA GPU and its driver"
     return Unavailable(reason=reason, install=remedy) if (reason := missing_gpu()) else None
 
 
 def missing_torch_cuda() -> str | None:
-    """Why PyTorch cannot hold tensors on a GPU here; None where it can."""
+    """Return why PyTorch cannot have tensors on a GPU here; None if it can."""
     import torch
 
     if torch.version.cuda is None:

@@ -1,6 +1,6 @@
-"""What the words of ONNX Runtime name, normalised by `harness.compare.signatures.normalise`: the only reader of them.
+"""Read ONNX Runtime's messages, as normalised by `harness.compare.signatures.normalise`; nothing else reads them.
 
-The texts are the runtime's; a new version may word them in another way. Each pattern has an example in
+A new version of the runtime may phrase them differently. Each pattern has an example in
 ``tests/run/test_ort_messages.py``.
 """
 
@@ -8,45 +8,45 @@ from __future__ import annotations
 
 import re
 
-#: Words of refusals that name the kernel.
+#: A message that no kernel is implemented, with its operator.
 _NO_KERNEL = re.compile(r"implementation for (\w+)\(")
 _KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
-#: What ONNX Runtime's optimiser makes of a node and one beside it runs the node's kernel: ``FusedMatMul``.
+#: Prefix of operators that the optimiser makes of two nodes and that run the kernel of one of them: ``FusedMatMul``.
 _FUSED = "Fused"
-#: A node that is not loaded or not run.
+#: A message that a node cannot be loaded or run.
 _NODE = re.compile(r"(?:FAIL|INVALID_ARGUMENT): (?:running )?(\w+)[ :]|FAIL: Node \(.*?\) Op \((\w+)\)")
 _RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
 _INVALID = re.compile(r"INVALID_ARGUMENT: running (\w+): .*", re.DOTALL)
 _OUT_OF_BOUNDS = re.compile(r"running Gather\w*: .*out of (?:data )?bounds")
 
 
-def missing_kernel(words: str) -> str:
-    """The ONNX operator that the runtime has no kernel of for these dtypes; "" where that is not said."""
-    found = _NO_KERNEL.search(words)
-    return found[1] if found else ""
+def missing_kernel(message: str) -> str:
+    """Return the ONNX operator that has no kernel for these dtypes; "" if the message does not say so."""
+    match = _NO_KERNEL.search(message)
+    return match[1] if match else ""
 
 
-def failing_kernel(words: str) -> str:
-    """The ONNX operator that the runtime says it was running; "" for none."""
-    found = _KERNEL.search(words)
-    return (found[1] or found[2]).removeprefix(_FUSED) if found else ""
+def failing_kernel(message: str) -> str:
+    """Return the ONNX operator that was running; "" if the message names none."""
+    match = _KERNEL.search(message)
+    return (match[1] or match[2]).removeprefix(_FUSED) if match else ""
 
 
-def refused_node(words: str) -> str:
-    """The ONNX operator of a node that is not loaded or not run; "" for none."""
-    found = _NODE.match(words)
-    return found[1] or found[2] if found else ""
+def refused_node(message: str) -> str:
+    """Return the ONNX operator of a node that cannot be loaded or run; "" if the message names none."""
+    match = _NODE.match(message)
+    return match[1] or match[2] if match else ""
 
 
-def complaint(words: str) -> tuple[str, str]:
-    """A fault of the model that the words tell, and the ONNX operator: ``unfit-inputs`` or ``asks-unfit``."""
+def complaint(message: str) -> tuple[str, str]:
+    """Return the model's fault that a message reports, ``unfit-inputs`` or ``asks-unfit``, and the ONNX operator."""
     for pattern, fault in ((_INVALID, "unfit-inputs"), (_RUNNING, "asks-unfit")):
-        found = pattern.fullmatch(words)
-        if found:
-            return fault, found[1]
+        match = pattern.fullmatch(message)
+        if match:
+            return fault, match[1]
     return "", ""
 
 
-def is_out_of_bounds(words: str) -> bool:
-    """Whether an index is out of bounds."""
-    return _OUT_OF_BOUNDS.search(words) is not None
+def is_out_of_bounds(message: str) -> bool:
+    """Whether a message reports an index out of bounds."""
+    return _OUT_OF_BOUNDS.search(message) is not None

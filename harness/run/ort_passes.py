@@ -1,11 +1,11 @@
-"""The graph optimisations of ONNX Runtime by the names under which a session leaves them out.
+"""Names of ONNX Runtime's graph optimisations, by which a session can disable them.
 
-ONNX Runtime lists them nowhere. A name that an installed version does not know changes nothing.
+ONNX Runtime does not list them anywhere. A name that the installed version does not know has no effect.
 """
 
 from __future__ import annotations
 
-#: As `disabled_optimizers` of `onnxruntime.InferenceSession` takes them.
+#: Values for `disabled_optimizers` of `onnxruntime.InferenceSession`.
 ORT_PASSES: tuple[str, ...] = (
     *("ConstantFolding", "CommonSubexpressionElimination", "ConstantSharing", "TransposeOptimizer"),
     *("EliminateIdentity", "EliminateSlice", "EliminateDropout", "NoopElimination", "ExpandElimination"),

@@ -1,4 +1,4 @@
-"""Running a TensorRT engine on PyTorch's CUDA tensors; imported where a backend starts, as PyTorch is."""
+"""Run TensorRT engines on PyTorch's CUDA tensors; imports PyTorch, so it is imported when a backend starts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run import cuda as _cuda
 from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
 
-#: TensorRT's element types as PyTorch names them; those that a module lacks are never met.
+#: TensorRT's element types → PyTorch's names; a module may lack some.
 _TORCH_NAMES = {
     "FLOAT": "float32",
     "HALF": "float16",
@@ -29,13 +29,13 @@ _TORCH_NAMES = {
 
 
 def make_logger(trt: Any) -> Any:
-    """A logger for the module `trt` that keeps what is wrong in its list `errors` and prints nothing."""
+    """Return a logger of the module `trt` that collects errors in its list `errors` and prints nothing."""
 
     class ErrorLog(trt.ILogger):  # type: ignore[misc]
-        """Keeps messages of severity ERROR and worse."""
+        """Collects messages of severity ERROR and worse."""
 
         def __init__(self) -> None:
-            # TensorRT's classes crash where super() took another path to the base class.
+            # TensorRT's classes crash if super() takes another path to the base class.
             trt.ILogger.__init__(self)
             self.errors: list[str] = []
 
@@ -48,7 +48,7 @@ def make_logger(trt: Any) -> Any:
 
 
 def unknown_gpu(trt: Any) -> str | None:
-    """Why this GPU is none that the module `trt` builds for; None if it is, or if the module lists none."""
+    """Return why the module `trt` does not build for this GPU; None if it does, or does not say."""
     known = getattr(trt, "ComputeCapability", None)
     major, minor = torch.cuda.get_device_capability()
     if known is None or hasattr(known, f"SM{major}{minor}"):
@@ -57,17 +57,17 @@ def unknown_gpu(trt: Any) -> str | None:
 
 
 def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
-    """An output allocator for the module `trt`: the sizes of outputs may depend on data.
+    """Return an output allocator of the module `trt`; the sizes of outputs may depend on data.
 
-    Why memory cannot be had is added to `errors`: TensorRT learns no more than that there is none.
+    Reasons for failed allocations are added to `errors`, since TensorRT gets only a null address.
     """
 
     class OutputAllocator(trt.IOutputAllocator):  # type: ignore[misc]
-        """Holds a byte tensor and the last shape for each output.
+        """Keeps a byte tensor and the last shape for each output.
 
         Attributes:
-            buffers: Output name → bytes, at least as many as the output has.
-            shapes: Output name → dimensions of the last run.
+            buffers: Output → at least as many bytes as it needs.
+            shapes: Output → shape in the last run.
         """
 
         def __init__(self) -> None:
@@ -76,11 +76,11 @@ def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
             self.shapes: dict[str, tuple[int, ...]] = {}
 
         def reallocate_output(self, name: str, memory: int, size: int, alignment: int) -> int:
-            """The address of at least `size` bytes; PyTorch aligns more strictly than is asked."""
+            """Return the address of at least `size` bytes; PyTorch's alignment is stricter than required."""
             if name not in self.buffers or self.buffers[name].numel() < size:
                 device = "cpu" if name in on_host else "cuda"
                 try:
-                    # One byte at least: TensorRT takes a null address for a failed allocation.
+                    # At least one byte, since TensorRT takes a null address for a failed allocation.
                     self.buffers[name] = torch.empty(max(size, 1), dtype=torch.uint8, device=device)
                 except RuntimeError as error:
                     errors.append(f"no memory for the output {name!r}: {error}")
@@ -88,7 +88,7 @@ def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
             return self.buffers[name].data_ptr()
 
         def reallocate_output_async(self, name: str, memory: int, size: int, alignment: int, stream: int) -> int:
-            """The same; the callers' stream is the one that PyTorch allocates on."""
+            """Return the same, since the caller's stream is the one that PyTorch allocates on."""
             return self.reallocate_output(name, memory, size, alignment)
 
         def notify_shape(self, name: str, shape: Sequence[int]) -> None:
@@ -116,15 +116,15 @@ class TrtSession:
 
         Args:
             trt: The module.
-            logger: What `make_logger` gave, used by `runtime`.
+            logger: The logger from `make_logger` that `runtime` uses.
             runtime: A `Runtime` of the module.
             plan: The serialised engine.
-            inputs: Graph input → the engine's name of it.
+            inputs: Graph input → its name in the engine.
             outputs: Graph outputs in order; a name may occur twice.
 
         Raises:
-            BackendFailure: the engine cannot be loaded.
-            DeviceLost: the GPU has failed for good.
+            BackendFailure: The engine cannot be loaded.
+            DeviceLost: The GPU has failed permanently.
         """
         self._logger = logger
         self._outputs = tuple(outputs)
@@ -139,7 +139,7 @@ class TrtSession:
             raise self._failure("no execution context can be made")
         names = [self._engine.get_tensor_name(index) for index in range(self._engine.num_io_tensors)]
         self._dtypes = {name: _torch_dtype(self._engine.get_tensor_dtype(name)) for name in names}
-        # Inputs that no layer reads may be absent from the engine.
+        # The engine may lack inputs that no layer reads.
         self._inputs = {graph: engine for graph, engine in inputs.items() if engine in self._dtypes}
         self._on_host = frozenset(
             name for name in names if self._engine.get_tensor_location(name) == trt.TensorLocation.HOST
@@ -154,30 +154,30 @@ class TrtSession:
         self._logger.errors.clear()
         self._allocator.shapes.clear()
         with _device_errors(), torch.cuda.stream(self._stream):
-            # The engine reads these while it runs: they must live until the stream is done.
+            # The engine reads these while it runs, so they must live until the stream is done.
             bound = [self._bind(name, feeds[graph]) for graph, name in self._inputs.items()]
             if not self._context.execute_async_v3(self._stream.cuda_stream):
                 raise self._failure("the engine did not run")
             self._stream.synchronize()
             del bound
-            return [self._fetched(name) for name in self._outputs]
+            return [self._fetch(name) for name in self._outputs]
 
     def _bind(self, name: str, array: Array) -> torch.Tensor:
-        """Give one input its shape and its address; returns what must be kept alive."""
+        """Set an input's shape and address; returns the tensor, which must be kept alive."""
         tensor = to_torch(array).to(self._dtypes[name]).contiguous()
         if name not in self._on_host:
             tensor = tensor.to("cuda")
         if not self._context.set_input_shape(name, tuple(array.shape)):
             raise self._failure(f"input {name!r} cannot have the shape {tuple(array.shape)}")
         if tensor.numel() == 0:
-            # PyTorch gives empty tensors the null address, which TensorRT refuses.
+            # PyTorch gives empty tensors a null address, which TensorRT rejects.
             tensor = tensor.new_empty(1)
         if not self._context.set_tensor_address(name, tensor.data_ptr()):
             raise self._failure(f"input {name!r} takes no address")
         return tensor
 
-    def _fetched(self, name: str) -> Array:
-        """A copy in host memory of one output of the run that has just ended."""
+    def _fetch(self, name: str) -> Array:
+        """Copy an output of the last run to host memory."""
         dtype = self._dtypes[name]
         shape = self._allocator.shapes.get(name)
         if shape is None:
@@ -189,10 +189,10 @@ class TrtSession:
         buffer = self._allocator.buffers.get(name)
         if buffer is None:
             raise self._failure(f"output {name!r} was left without memory")
-        return copied(buffer, dtype, shape)
+        return copy_from_buffer(buffer, dtype, shape)
 
     def _failure(self, what: str) -> BackendFailure | DeviceLost:
-        """The error that TensorRT's log explains; the GPU is asked whether it still works."""
+        """Return the error with TensorRT's log, after checking whether the GPU still works."""
         message = "; ".join([what, *dict.fromkeys(self._logger.errors)])
         try:
             torch.cuda.synchronize()
@@ -203,7 +203,7 @@ class TrtSession:
 
 @contextlib.contextmanager
 def _device_errors() -> Iterator[None]:
-    """Raises what PyTorch says of the device as the errors of backends."""
+    """Translate PyTorch's errors about the device to errors of backends."""
     try:
         yield
     except RuntimeError as error:
@@ -219,7 +219,7 @@ def _torch_dtype(kind: Any) -> torch.dtype:
     return dtype
 
 
-def copied(buffer: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Array:
-    """What the first bytes of a buffer hold, wherever it is; the next run may write to the buffer."""
+def copy_from_buffer(buffer: torch.Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Array:
+    """Copy the first bytes of a buffer to an array, since the next run may overwrite the buffer."""
     size = math.prod(shape) * dtype.itemsize
     return to_numpy(buffer[:size].to("cpu", copy=True).view(dtype).reshape(shape))

@@ -16,10 +16,10 @@ from planted_rules import BEFORE, EDITS, edited
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Verdict
 from harness.core.route import Route
-from harness.gate.baseline.cells import cells_of
-from harness.gate.baseline.file import Baseline, of_run, read_baseline
+from harness.gate.baseline.count_cells import cells_of
+from harness.gate.baseline.file import Baseline, baseline_of_run, read_baseline
 from harness.gate.baseline.gate import BaselineFinding
-from harness.gate.baseline.recheck import rechecked
+from harness.gate.baseline.recheck import recheck
 from harness.generate.case_library import load_cases
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
@@ -202,7 +202,7 @@ def test_an_unchanged_tree_reports_nothing_with_other_seeds() -> None:
             run = Baseline({}, {}, {**options, "seed": seed})
             for unit in units:
                 drawn = replace(unit, seed=seed)
-                found = rechecked(baseline, run, verdicts(drawn), drawn, supervisor)
+                found = recheck(baseline, run, verdicts(drawn), drawn, supervisor)
                 assert [d.message for d in found.differences if d.finding is not BaselineFinding.WITHIN_CHANCE] == []
                 other += found.other
     assert other > SEEDS * len(SOME)
@@ -210,6 +210,6 @@ def test_an_unchanged_tree_reports_nothing_with_other_seeds() -> None:
 
 def test_a_run_is_its_own_baseline(planted: Path) -> None:
     read = read_baseline(planted / "base")
-    made = of_run(planted / "before")
+    made = baseline_of_run(planted / "before")
     assert dict(read.cells) == dict(made.cells)
     assert read.options == made.options

@@ -16,8 +16,10 @@ from harness_runs import output, row_of, run_harness, unary
 from harness.app import baseline_option
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate.baseline.cells import BaselineCell, cells_of, decode, encode
-from harness.gate.baseline.file import Baseline, read_baseline, updated, write_baseline
+from harness.gate.baseline.cell_text import decode, encode
+from harness.gate.baseline.cells import BaselineCell
+from harness.gate.baseline.count_cells import cells_of
+from harness.gate.baseline.file import Baseline, read_baseline, update, write_baseline
 from harness.plan.options import UsageProblem
 from harness.record.layout import ResultsError
 
@@ -178,7 +180,7 @@ def test_a_part_is_replaced_and_the_rest_kept() -> None:
     old = baseline(*verdicts(), *verdicts("aten.neg.default"), *verdicts("aten.neg.default", "float64"))
     new = baseline(*verdicts("aten.neg.default", "int8"))
     # The operator is run no more in float32 and float64: what was expected of it there goes.
-    assert {(key[0], key[1]) for key in updated(old, new).cells} == {
+    assert {(key[0], key[1]) for key in update(old, new).cells} == {
         ("aten.relu.default", "float32"),
         ("aten.neg.default", "int8"),
     }
@@ -191,12 +193,12 @@ def test_a_part_is_replaced_and_the_rest_kept() -> None:
         ({"versions": {**VERSIONS, "torch": "2.14"}}, "made with torch 2.13, this run with 2.14"),
     ):
         with pytest.raises(ResultsError, match=said):
-            updated(old, replace(new, **changes))
+            update(old, replace(new, **changes))
     # What the kept cells do not depend on may differ, and so may everything where nothing is kept.
-    merged = updated(old, replace(new, versions={**VERSIONS, "backend openvino": "1"}))
+    merged = update(old, replace(new, versions={**VERSIONS, "backend openvino": "1"}))
     assert merged.versions["backend openvino"] == "1"
     whole = replace(old, versions={"torch": "2.14"}, options={"seed": 1})
-    assert updated(old, whole) == whole
+    assert update(old, whole) == whole
 
 
 def test_a_revision_is_a_side(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +214,7 @@ def test_a_revision_is_a_side(base: Path, tmp_path: Path, monkeypatch: pytest.Mo
     git("commit", "-qm", "first")
     rows = verdicts()
     worse = replace(rows[0], outcome=Outcome.CRASH, stage=Stage.RUN, signature="killed")
-    write_baseline(kept, updated(read_baseline(kept), baseline(worse, *rows[1:])))
+    write_baseline(kept, update(read_baseline(kept), baseline(worse, *rows[1:])))
     git("commit", "-qam", "second")
     for before, after in (("HEAD~1", "golden/baseline"), ("HEAD~1:golden/baseline", "HEAD"), (base, "HEAD")):
         done = diff(before, after, "--json", "--fail-on", "regression")

@@ -10,8 +10,8 @@ import pytest
 from harness_runs import row_of, unary
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.gate.baseline import cells
-from harness.gate.baseline.cells import cells_of
+from harness.gate.baseline import error_bounds as cells
+from harness.gate.baseline.count_cells import cells_of
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare, probability
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from harness.gate.run_request import last_alike, requested, shown_first
+from harness.gate.run_request import last_of_kind, requested, shown_first
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
@@ -47,13 +47,13 @@ def test_a_small_run_is_neither_shown_first_nor_compared_with(tmp_path: Path) ->
     first = shown_first(requests)
     assert first is not None
     assert first.directory == full
-    compared = last_alike(first, requests)
+    compared = last_of_kind(first, requests)
     assert compared is not None
     assert compared.directory == before
-    of_small = last_alike(requests[-1], requests)
+    of_small = last_of_kind(requests[-1], requests)
     assert of_small is not None
     assert of_small.directory == between
-    assert last_alike(requests[0], requests) is None
+    assert last_of_kind(requests[0], requests) is None
     assert shown_first([]) is None
 
 
@@ -73,8 +73,8 @@ def test_what_two_runs_were_asked_for_is_told_apart(
 ) -> None:
     one, other = requested(run(tmp_path / "a", 1)), requested(run(tmp_path / "b", 2, **options))
     assert one.differences(other) == said
-    assert not one.fail_alike(other)
-    assert last_alike(other, [one]) is None
+    assert not one.is_same_kind(other)
+    assert last_of_kind(other, [one]) is None
 
 
 def test_what_a_run_does_not_ask_for_is_known_by_the_row(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from harness_runs import ROOT, output, run_harness
 from recorded_run import conformance
 
-from harness.gate.after_upgrade import confirmed
+from harness.gate.after_upgrade import attribute_to_machine
 from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, compare_sides, find_side
 
@@ -98,13 +98,13 @@ def difference(**changes: Any) -> ReportedDifference:
 def test_what_differs_without_an_upgrade_is_the_machines(tmp_path: Path) -> None:
     improved = difference(finding=BaselineFinding.IMPROVEMENT)
     found = BaselineComparison(differences=(difference(), improved), same=2)
-    told = confirmed(found, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases")
+    told = attribute_to_machine(found, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases")
     assert [one.finding for one in told.differences] == [BaselineFinding.MACHINE, BaselineFinding.IMPROVEMENT]
     assert told.worse == 0
-    # Without a release to ask nothing is confirmed.
+    # Without a release to ask nothing is attribute_to_machine.
     versions = {"onnxruntime": ("0.0.1", "1.0")}
     unknown = replace(found, versions=versions)
-    assert confirmed(unknown, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases").worse == 1
+    assert attribute_to_machine(unknown, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases").worse == 1
 
 
 def test_what_the_earlier_release_does_here_too_is_the_machines(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_the_earlier_release_does_here_too_is_the_machines(tmp_path: Path) 
     found = compare_sides(find_side(str(base)), find_side(str(tmp_path / "first")))
     assert [one.finding for one in found.differences] == [BaselineFinding.REGRESSION]
     upgraded = replace(found, versions={"onnxruntime": (now, "999.0")})
-    told = confirmed(upgraded, base, tmp_path / "earlier", tmp_path / "releases", OTHER)
+    told = attribute_to_machine(upgraded, base, tmp_path / "earlier", tmp_path / "releases", OTHER)
     assert [one.finding for one in told.differences] == [BaselineFinding.MACHINE]
     assert f"onnxruntime {now} does the same on this machine" in told.differences[0].why
 

@@ -17,7 +17,7 @@ from harness.core.overloads import all_overloads
 from harness.core.plugins import UnknownName
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.source import Request
-from harness.generate.sources.use import FromUse, create, in_dtype, model_calls, using_models
+from harness.generate.sources.use import FromUse, cast_call, create, model_calls, using_models
 from harness.pipeline.reference import run_reference
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 
@@ -72,7 +72,7 @@ def test_a_cast_asks_for_what_the_model_would_be_in() -> None:
     spec = TensorSpec((2,), "float32", (1,), 0, Literal((1.0, 2.0)))
     index = TensorSpec((2,), "int64", (1,), 0, Literal((0, 1)))
     call = Invocation("aten.index.Tensor", (("self", spec), ("indices", (index,))))
-    halved = in_dtype(call, "float16")
+    halved = cast_call(call, "float16")
     assert [tensor.dtype for tensor in halved.tensors()] == ["float16", "int64"]
 
 
@@ -135,7 +135,7 @@ def test_sizes_stand_to_each_other_as_before(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_call_like_a_recorded_one_is_used_in_half_precision_and_at_other_sizes() -> None:
     made = next(u.invocation for u in model_calls("aten.linear.default") if u.invocation.dtype == "float32")
     assert is_used(made)
-    assert is_used(in_dtype(made, "bfloat16"))
+    assert is_used(cast_call(made, "bfloat16"))
     larger = made.map_tensors(lambda spec: _with_sizes(spec, {n: n + 50 for n in _sizes(made) if n > 1}))
     assert is_used(larger)
     # Other relations: what was equal in two tensors is not.

@@ -22,7 +22,7 @@ from harness.core.tensors import build_tensor
 from harness.generate.case_library import load_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.regressions.corpus_store import Corpus, read_contents
-from harness.models import capture
+from harness.models import captured_corpus
 from harness.models.capture import capture_calls
 from harness.pipeline.model_loading import ModelProblem, load_model
 from harness.pipeline.reference import run_reference
@@ -205,11 +205,13 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monke
 
 
 def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) -> None:
-    old, new = (capture.entries_of([capture_calls(load_model(word))]) for word in (SMALL, "super-resolution"))
+    old, new = (
+        captured_corpus.corpus_entries([capture_calls(load_model(word))]) for word in (SMALL, "super-resolution")
+    )
     failure = replace(old[0], origin="failure", converter="dynamo", backend="ort-cpu")
     Corpus([tmp_path]).add(failure)
-    capture.save_directory(tmp_path, old)
-    capture.save_directory(tmp_path, new)
+    captured_corpus.save_directory(tmp_path, old)
+    captured_corpus.save_directory(tmp_path, new)
     corpus = Corpus([tmp_path])
     kept = [entry for name in corpus.overloads() for entry in corpus.read(name).entries]
     assert sorted(e.line for e in kept) == sorted(e.line for e in (failure, *new))

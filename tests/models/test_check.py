@@ -273,7 +273,7 @@ def test_a_call_that_is_right_at_the_examples_sizes_only_is_named(models: Path) 
 def test_arithmetic_on_sizes_is_not_put_down_to_the_call_that_takes_its_result(models: Path) -> None:
     _, dynamic = checked(f"{models}:half", status=1)["ways"]
     assert not dynamic["calls"]
-    assert any(note.startswith("start of aten.slice.Tensor follows from sizes") for note in dynamic["notes"])
+    assert any(note.startswith("start of aten.slice.Tensor depends on sizes") for note in dynamic["notes"])
 
 
 def test_state_that_an_export_forgets_is_named(models: Path) -> None:
@@ -319,7 +319,7 @@ def test_an_open_size_that_the_export_fixes_is_named(models: Path) -> None:
     assert static["survives"]
     failing = next(run for run in dynamic["runs"] if run["outcome"] != "pass")
     assert failing["fixed"] == [["x", 2]]
-    assert any(note.startswith("steps of aten.linspace.default follows from sizes") for note in dynamic["notes"])
+    assert any(note.startswith("steps of aten.linspace.default depends on sizes") for note in dynamic["notes"])
 
 
 def test_other_dtypes_and_open_sizes(models: Path) -> None:

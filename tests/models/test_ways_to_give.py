@@ -14,7 +14,7 @@ from torch.export import Dim
 from ways_to_give import WAYS
 
 from harness.compare.verdict import Outcome
-from harness.models.check import ModelCheck, check_model, units_of
+from harness.models.check import ModelCheck, check_model, check_units
 from harness.models.facts import model_facts
 from harness.pipeline.model_loading import load_model
 from harness.pipeline.model_task import ModelRun, Variant
@@ -32,7 +32,7 @@ def supervisor() -> Iterator[Supervisor]:
 
 def checked(word: str, supervisor: Supervisor, converter: str = "dynamo", blame: bool = True) -> ModelCheck:
     facts = model_facts(word, Variant(), supervisor)
-    units = units_of(Options(models=(word,), converters=(converter,), blame=blame), facts, (), (), None)
+    units = check_units(Options(models=(word,), converters=(converter,), blame=blame), facts, (), (), None)
     return check_model(units, facts, supervisor, lambda step: None)
 
 

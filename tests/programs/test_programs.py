@@ -33,7 +33,7 @@ from harness.core.program import Program, Returned, share_inputs, unshare_inputs
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
-from harness.gate.baseline.file import of_run, read_baseline, write_baseline
+from harness.gate.baseline.file import baseline_of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
 from harness.pipeline.chain import Caller, is_chain_of_right_calls, run_calls
@@ -403,7 +403,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     assert sum(row["outcome"] == "pass" for row in found) > len(found) / 2
     assert {row["family"] for row in found} == {"programs"}
     base = tmp_path / "base"
-    write_baseline(base, of_run(run))
+    write_baseline(base, baseline_of_run(run))
     assert {key[0] for key in read_baseline(base).cells} == {"program.reshapes"}
     composed = [f for f in failures(run) if f.outcome == "mismatch" and f.signature == "shape"]
     assert composed

@@ -12,7 +12,7 @@ from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, 
 from onnx import TensorProto, helper
 
 from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
-from harness.run.trt_execution import copied, make_allocator
+from harness.run.trt_execution import copy_from_buffer, make_allocator
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_outputs_get_memory_or_a_reason_why_not() -> None:
 
 def test_outputs_in_host_memory_do_not_alias_the_next_run() -> None:
     buffer = torch.zeros(16, dtype=torch.uint8)
-    found = copied(buffer, torch.float32, (3,))
+    found = copy_from_buffer(buffer, torch.float32, (3,))
     buffer.fill_(1)
     assert found.tolist() == [0.0, 0.0, 0.0]
 

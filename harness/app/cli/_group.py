@@ -1,4 +1,4 @@
-"""The command `conformance`, whose subcommands are the modules beside this one."""
+"""The command `conformance`, whose subcommands are the other modules of this package."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class _Modules(click.Group):
         if args[0] not in known and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], known, n=2)
             hint = f"; did you mean {' or '.join(near)}?" if near else ": `conformance --help` lists them"
-            raise click.UsageError(f"there is no command {args[0]}{hint}", ctx)
+            raise click.UsageError(f"unknown command {args[0]}{hint}", ctx)
         if args[0] in _WITH_WORKERS and not {"-h", "--help"} & set(args):
             from harness.core.isolation import preload_in_fork_server
 

@@ -1,4 +1,4 @@
-"""What the commands share that take a model, MODEL, in place of a case."""
+"""Options and helpers for commands that take a model, MODEL, in place of a case."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def axis_of(text: str) -> Axis:
 
 
 def dtypes_of(text: str) -> tuple[str, ...]:
-    """``float16,bfloat16``: the dtypes that a model is tried in beside its own."""
+    """Parse ``float16,bfloat16``: further dtypes to try a model in."""
     known = ("float16", "bfloat16", "float32", "float64")
     dtypes = tuple(word for word in text.split(",") if word)
     for dtype in dtypes:

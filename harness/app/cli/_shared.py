@@ -1,4 +1,4 @@
-"""What the commands share: how they print, the run they are about, and options of several commands."""
+"""Helpers that the commands share: output, choice of the run, and common options."""
 
 from __future__ import annotations
 
@@ -101,8 +101,7 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
     found = newest((cwd or Path.cwd()) / layout.DEFAULT_PARENT)
     if found is None:
         raise ResultsError(
-            f"there is no run in {layout.DEFAULT_PARENT}/: make one with `{layout.run_command(cwd)}`, "
-            "or name its directory"
+            f"{layout.DEFAULT_PARENT}/ has no run: make one with `{layout.run_command(cwd)}`, or name its directory"
         )
     warn_if_incomplete(found)
     return found
@@ -140,14 +139,14 @@ def run_argument(function: _Command) -> _Command:
     """``[RUN]`` or ``--run DIR``, which the function gets as `run`: a `Path`."""
 
     @functools.wraps(function)
-    def with_run(*, run_word: str | None, run_option: str | None, **rest: Any) -> Any:
+    def call_with_run(*, run_word: str | None, run_option: str | None, **rest: Any) -> Any:
         if run_word and run_option and Path(run_word) != Path(run_option):
             raise click.UsageError(f"two runs are named: {run_word} and --run {run_option}; name one")
         return function(run=find_run(run_word or run_option), **rest)
 
     option = click.option("--run", "run_option", metavar="DIR", help="The same as RUN.")
     argument = click.argument("run_word", required=False, metavar="[RUN]")
-    return cast(_Command, argument(option(with_run)))
+    return cast(_Command, argument(option(call_with_run)))
 
 
 def json_option(function: _Command) -> _Command:
@@ -235,12 +234,12 @@ def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Comm
 
 
 def operators_matching(patterns: Sequence[str], known: Sequence[str], where: str = "") -> list[str]:
-    """The names among `known` that a user's patterns mean; all of them without a pattern.
+    """Return the names in `known` that match a user's patterns; all names if there is no pattern.
 
     Args:
         patterns: Operators, overloads or globs.
-        known: What there is.
-        where: Where `known` comes from, for the message.
+        known: The names to choose from.
+        where: The source of `known`, for the message.
 
     Raises:
         click.UsageError: a pattern matches nothing.

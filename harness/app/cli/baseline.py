@@ -34,7 +34,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
     """
     from harness.core.text import count
     from harness.coverage.seen_pairs import SeenPairs, read_seen_pairs
-    from harness.gate.baseline.file import is_baseline, of_run, read_baseline, updated, write_baseline
+    from harness.gate.baseline.file import baseline_of_run, is_baseline, read_baseline, update, write_baseline
     from harness.record.layout import ResultsError
     from harness.record.progress import completeness
 
@@ -42,11 +42,11 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
     if missing:
         # A cell that a baseline lacks can never regress: a hole in it would stay green.
         raise ResultsError(f"{run} is incomplete: {missing}; a baseline of it would lack cases")
-    made = of_run(run)
+    made = baseline_of_run(run)
     if not made.cells:
         raise ResultsError(f"{run} has no drawn case: run it with --source generated, or with --programs")
     old = read_baseline(out) if is_baseline(out) and not replace else None
-    whole = updated(old, made)
+    whole = update(old, made)
     write_baseline(out, whole)
     cells = made.cells.values()
     sound = {cell.overload for cell in cells} - {cell.overload for cell in cells if cell.passed < cell.cases}

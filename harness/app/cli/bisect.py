@@ -13,7 +13,7 @@ from harness.app.cli._shared import example, find_run, json_option, names_option
 if TYPE_CHECKING:
     from harness.reproduce.releases import Change
 
-#: Where releases are kept, below the working directory, beside the corpus of failures.
+#: The folder of installed releases, below the working directory; the corpus of failures is its neighbour.
 _PLACE = Path(".conformance") / "releases"
 
 

@@ -51,7 +51,8 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
     cases, failures, how.
     """
     from harness.core.plugins import UnknownName
-    from harness.models.capture import capture_calls, entries_of, save_directory, save_file
+    from harness.models.capture import capture_calls
+    from harness.models.captured_corpus import corpus_entries, save_directory, save_file
     from harness.models.use import capture_data, operator_uses, render_capture
     from harness.pipeline.model_loading import ModelProblem, load_model, load_models
 
@@ -65,7 +66,7 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
         captures = [capture_calls(load_model(name)) for name in names]
     except (UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    entries = entries_of(captures)
+    entries = corpus_entries(captures)
     path = Path(out or (f"{captures[0].model}.jsonl" if len(captures) == 1 else "models.jsonl"))
     directory = path.is_dir() or (not path.suffix and out is not None)
     if directory:

@@ -132,7 +132,7 @@ def command(
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of a model, in the forms that it is shown in."""
+    """The verdict on a model, as a report and as JSON data."""
 
     survives: bool
     report: Report
@@ -159,7 +159,7 @@ def _show(found: Checked, page: Path | None, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What is asked of a model; see the options."""
+    """The request for one model: the options of the command."""
 
     word: str
     converters: tuple[str, ...]
@@ -187,7 +187,7 @@ class _Wanted:
 def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     from harness.compare.tolerances import Tolerance
     from harness.core.plugins import UnknownName
-    from harness.models.check import check_model, units_of
+    from harness.models.check import check_model, check_units
     from harness.models.facts import model_facts
     from harness.pipeline.model_loading import ModelProblem
     from harness.pipeline.model_task import Variant
@@ -209,7 +209,7 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
                 say_step("load the model and call it twice")
             inputs = str(wanted.inputs.absolute()) if wanted.inputs else ""
             facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, inputs)
-            units = units_of(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, inputs)
+            units = check_units(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, inputs)
             found = check_model(units, facts, supervisor, say_step)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None

@@ -36,7 +36,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...], out: Path, as_json: bool
     """Build a static site of some runs. It opens from a file or from any web server.
 
     The site shows the runs in the order in which they began. It sets a damaged run aside, names it, and shows
-    the others. ONNX graphs and scripts appear if `conformance graphs` has written them beside a run.
+    the others. ONNX graphs and scripts appear if `conformance graphs` has written them for the run.
 
     With --json: site, runs, aside, seconds, summary.
     """

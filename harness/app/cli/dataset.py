@@ -226,7 +226,7 @@ def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> N
 
 
 def _set_aside(dataset: Dataset, bad: DamagedRun) -> str | None:
-    """Where a damaged run is now; None if it could not be moved."""
+    """Move a damaged run aside and return its new path; None if it could not be moved."""
     try:
         return dataset.set_aside(bad)
     except ResultsError:

@@ -104,7 +104,7 @@ def command(
 
 
 def _missing(run: Path) -> str:
-    """Which verdicts a run lacks, in one line; "" for none."""
+    """Return one line about the verdicts that a run lacks; "" if it lacks none."""
     there = completeness(run).summary
     if not store.read(run, ["outcome"], encoded=True).num_rows:
         return f"it has no verdict{there and '; '}{there}"

@@ -186,7 +186,7 @@ def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], 
 
 
 def _available(names: Sequence[str]) -> list[str]:
-    """Those of `names` that can run here."""
+    """Return the backends among `names` that can run on this machine."""
     found = []
     for name in names:
         try:

@@ -1,4 +1,4 @@
-"""`conformance graphs`: ONNX graphs and repro scripts, written beside a run."""
+"""`conformance graphs`: write the ONNX graphs and repro scripts of a run's failures into its directory."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _found(case: str, run: str | None) -> Again:
     if Path(case).is_file():
         return rerun.from_file(Path(case))
     if "/" in case or case.endswith((".json", ".jsonl")):
-        raise click.UsageError(f"there is no file {case}")
+        raise click.UsageError(f"file not found: {case}")
     directory = find_run(run)
     if model := rerun.recorded_model(directory, case):
         raise click.UsageError(f"case {case} is a run of a model: `conformance check {model}` runs it")

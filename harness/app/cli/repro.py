@@ -43,20 +43,20 @@ SECTION = "dig"
 
 @dataclass(frozen=True)
 class Written:
-    """What a command writes.
+    """The output of the command.
 
     Attributes:
-        text: The script, or the issue that has it.
-        checked: How the script ended; None where it was not run.
-        known: Defects in the list of known ones.
-        beside: Files that the script reads.
+        text: The script, or the issue that contains it.
+        checked: The result of running the script; None if it was not run.
+        known: Known defects that explain the failure.
+        attachments: Files that the script reads.
     """
 
     script: str
     text: str
     checked: ScriptResult | None
     known: tuple[KnownIssue, ...] = ()
-    beside: tuple[Path, ...] = field(default=())
+    attachments: tuple[Path, ...] = field(default=())
 
 
 @click.command(
@@ -116,7 +116,7 @@ def command(
             if value:
                 raise click.UsageError(f"{name} is for models; {case} is a case")
         directory = find_run(run)
-        written = _of_call(directory, _recorded(directory, case, converter, backend, original, rules), issue, check)
+        written = _write_call(directory, _recorded(directory, case, converter, backend, original, rules), issue, check)
         _report(written, _place(out, case[:8], issue), as_json)
         return
     for option, is_given in {"--run": run is not None, "--original": original}.items():
@@ -130,14 +130,14 @@ def command(
         from harness.reproduce.graph_part import GraphPart
 
         if isinstance(found, GraphPart):
-            written = _of_part(found, stem, issue, check)
+            written = _write_graph_part(found, stem, issue, check)
         else:
-            written = _of_call(directory, found, issue, check)
+            written = _write_call(directory, found, issue, check)
         _report(written, _place(out, _stem(case), issue), as_json)
 
 
 def _stem(word: str) -> str:
-    """What the files of a model are called."""
+    """Return the file name, without suffix, for a model's script."""
     from harness.pipeline.model_task import model_name
 
     return Path(word).stem if is_onnx_file(word) else model_name(word).replace(".", "_")
@@ -201,7 +201,7 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | Graph
 
 
 def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
-    from harness.models.check import units_of
+    from harness.models.check import check_units
     from harness.plan.options import Options
 
     if wanted.inputs is not None and not is_onnx_file(wanted.word):
@@ -213,11 +213,11 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
         rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
         opset=wanted.opset,
     )
-    return units_of(options, facts, wanted.axes, wanted.dtypes, None, inputs=wanted.input_file)
+    return check_units(options, facts, wanted.axes, wanted.dtypes, None, inputs=wanted.input_file)
 
 
-def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
-    """The script of one call, or its issue."""
+def _write_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
+    """Write the script of one call, or its issue."""
     from harness.compare.verdict import Outcome
     from harness.locate.locate import find_suspects_of_case
     from harness.present.evidence import evidence, fault_in_title
@@ -242,19 +242,19 @@ def _of_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) 
     return Written(script, script, run_text(script) if check else None, failure.known)
 
 
-def _of_part(found: GraphPart, stem: Path, issue: bool, check: bool) -> Written:
-    """The script of a part of a graph, or its issue."""
+def _write_graph_part(found: GraphPart, stem: Path, issue: bool, check: bool) -> Written:
+    """Write the script of a part of a graph, or its issue."""
     from harness.reproduce.issue import write_issue
     from harness.reproduce.model_repro import PartReport, write_part
     from harness.reproduce.script_text import NoScript, run_text
 
     try:
-        script, beside = write_part(found, stem)
+        script, attachments = write_part(found, stem)
     except NoScript as error:
         raise click.ClickException(f"{found.name}: {error}") from None
-    checked = run_text(script, attached=beside) if check else None
+    checked = run_text(script, attached=attachments) if check else None
     text = write_issue(PartReport(found, script, checked.output if checked else "")) if issue else script
-    return Written(script, text, checked, beside=beside)
+    return Written(script, text, checked, attachments=attachments)
 
 
 def _report(written: Written, path: Path | None, as_json: bool) -> None:
@@ -270,7 +270,7 @@ def _report(written: Written, path: Path | None, as_json: bool) -> None:
                 "script": written.script,
                 "issue": written.text if written.text != written.script else None,
                 "path": None if path is None else str(path),
-                "beside": list(map(str, written.beside)),
+                "beside": list(map(str, written.attachments)),
                 "reproduces": checked.reproduces if checked else None,
                 "exit_status": checked.exit_status if checked else None,
                 "output": checked.output + checked.errors if checked else None,
@@ -279,7 +279,7 @@ def _report(written: Written, path: Path | None, as_json: bool) -> None:
         )
         return
     click.echo(written.text if path is None else f"wrote {path}", nl=path is not None)
-    for file in written.beside:
+    for file in written.attachments:
         click.echo(f"wrote {file}", err=path is None)
     for known in written.known:
         click.echo(f"known: {known.link} ({known.note})", err=True)

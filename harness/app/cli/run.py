@@ -52,7 +52,7 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     given = list(arguments)
     options = given[: given.index("--")] if "--" in given else given
     if any(word.partition("=")[0] == "--on" for word in options):
-        ctx.exit(_on_cluster(given))
+        ctx.exit(_start_cluster_run(given))
     if "--json" not in options:
         ctx.exit(pytest_main(given))
     given.remove("--json")
@@ -65,8 +65,8 @@ def command(ctx: click.Context, arguments: tuple[str, ...]) -> None:
     ctx.exit(status)
 
 
-def _on_cluster(given: list[str]) -> int:
-    """`run_on_cluster`, whose problems are one line."""
+def _start_cluster_run(given: list[str]) -> int:
+    """Run on a cluster, and report problems in one line."""
     from harness.cluster.cluster_run import run_on_cluster
 
     as_json = "--json" in given

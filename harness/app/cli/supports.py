@@ -74,7 +74,7 @@ def command(
     if page is not None:
         require_writable(page)
     if record is not None:
-        _from_record(asked, converter, backend, dtype, record, table, page)
+        _answer_by_record(asked, converter, backend, dtype, record, table, page)
         return
     if table or page is not None:
         raise click.UsageError("--table and --page show a run: name it with --record")
@@ -108,7 +108,7 @@ def _answer(word: str, converter: str, backend: str, dtype: str | None, opset: i
         raise click.UsageError(str(error)) from None
 
 
-def _from_record(
+def _answer_by_record(
     asked: tuple[str, ...],
     converter: str,
     backend: str,

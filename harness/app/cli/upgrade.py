@@ -60,8 +60,8 @@ def command(
 
     With --json: counts, worse, missing, compared, versions, options, differences, run, accepted.
     """
-    from harness.gate.after_upgrade import confirmed, sweep
-    from harness.gate.baseline.file import of_run, read_baseline, updated, write_baseline
+    from harness.gate.after_upgrade import attribute_to_machine, sweep
+    from harness.gate.baseline.file import baseline_of_run, read_baseline, update, write_baseline
     from harness.plan.pytest_session import pytest_main
     from harness.present import gate_report as gate, report as reports
     from harness.record import layout
@@ -72,7 +72,7 @@ def command(
     names = operators_matching(ops, known, "in the baseline") if ops else None
     run = results_dir or layout.default_directory(RunInfo.begin(seed=0, options={}).run_id)
     compared = sweep(baseline, run, pytest_main, names, more)
-    compared = confirmed(compared, baseline, run.with_name(f"{run.name}-earlier"), _RELEASES, more)
+    compared = attribute_to_machine(compared, baseline, run.with_name(f"{run.name}-earlier"), _RELEASES, more)
     title = "What the upgrade changed" if compared.versions else "No version differs from the baseline's"
     if as_json:
         print_json({**gate.as_json(compared), "run": str(run), "accepted": accept})
@@ -82,5 +82,5 @@ def command(
         emit(reports.render(gate.report(compared, title)))
     if not accept:
         ctx.exit(int(compared.worse > 0))
-    write_baseline(baseline, updated(expected, of_run(run)))
+    write_baseline(baseline, update(expected, baseline_of_run(run)))
     click.echo(f"wrote {baseline}", err=True)

@@ -1,1 +1,1 @@
-"""Expected outcomes: kept as text beside the code, compared with every run, changed on purpose only."""
+"""Baselines: expected outcomes as text under version control, compared with every run and changed only on purpose."""

@@ -1,6 +1,6 @@
-"""A baseline on disk: a file of text per family, and ``baseline.json`` with what made it.
+"""A baseline on disk: one text file per family, and ``baseline.json`` with versions and options.
 
-The order is stable and nothing of time or place is in it, so that a review sees what changed and no more.
+The order is stable, and nothing depends on time or place, so that a review shows exactly what changed.
 """
 
 from __future__ import annotations
@@ -15,23 +15,25 @@ from typing import Any
 import pyarrow.compute as pc
 
 from harness.core.documents import parse_data, parse_json, to_json
-from harness.gate.baseline.cells import COLUMNS, DRAWN_SOURCES, BaselineCell, CellKey, cells_in, decode, encode, scope
+from harness.gate.baseline.cell_text import decode, encode
+from harness.gate.baseline.cells import BaselineCell, CellKey, scope
+from harness.gate.baseline.count_cells import COLUMNS, DRAWN_SOURCES, cells_in
 from harness.record import layout, store
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import JSON, KERNELS, RunInfo, read_run_info
 
 INFO_FILE = "baseline.json"
-#: Where a repository keeps its baseline.
+#: The baseline's usual directory in a repository.
 DEFAULT = "golden/baseline"
-#: Of the files' layout.
+#: Version of the files' layout.
 FORMAT = 1
 _SUFFIX = ".txt"
 
-#: Options of a run that decide which cases are drawn, and what is asked of them.
+#: Options of a run that determine the drawn cases.
 DRAWING = ("seed", "examples", "values", "opset", "dtype")
 
-#: What every cell depends on, beside its converter and its backend.
+#: Versions that every cell depends on, in addition to its converter's and its backend's.
 _COMMON = ("torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "hypothesis")
 
 
@@ -40,11 +42,11 @@ class Baseline:
     """Expected outcomes.
 
     Attributes:
-        versions: Of everything that took part when they were recorded.
-        options: `DRAWING` of that run, those that were given.
-        kernels: What decided which kernels of these versions computed, as `RunInfo.basis` has it; "" for a
-            baseline of an earlier version.
-        shapes: What ``--shapes`` of that run was; "" for a baseline of an earlier version.
+        cells: The expectations.
+        versions: Versions of everything that took part when they were recorded.
+        options: The options among `DRAWING` that the run was given.
+        kernels: Digest of what selected the kernels, as in `RunInfo.basis`; "" in early versions.
+        shapes: The value of ``--shapes``; "" in early versions.
     """
 
     cells: Mapping[CellKey, BaselineCell]
@@ -56,7 +58,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class _BaselineInfo:
-    """``baseline.json``."""
+    """The contents of ``baseline.json``."""
 
     format: int
     options: Mapping[str, JSON]
@@ -67,38 +69,38 @@ class _BaselineInfo:
 
 
 def drawing(options: Mapping[str, Any], seed: int) -> dict[str, JSON]:
-    """`DRAWING` of a run with the options of its ``run.json``, those that were given."""
+    """Return the options among `DRAWING` that a run was given, from the options in its ``run.json``."""
     given = {**options, "seed": seed}
     chosen = {name: given.get(name) for name in DRAWING}
     return {name: value for name, value in chosen.items() if value is not None and value != []}
 
 
-def expecting(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Baseline:
-    """Cells of a run as expectations, with what the run says of itself."""
+def make_baseline(info: RunInfo, cells: Mapping[CellKey, BaselineCell]) -> Baseline:
+    """Return the cells of a run as expectations, with the run's versions and options."""
     kernels = str(info.basis.get(KERNELS, ""))
     return Baseline(
         cells, info.versions, drawing(info.options, info.seed), kernels, str(info.options.get("shapes") or "")
     )
 
 
-def of_run(results_dir: Path) -> Baseline:
-    """What a recorded run came to, as the expectation of later ones."""
+def baseline_of_run(results_dir: Path) -> Baseline:
+    """Return a recorded run as the expectation for later ones."""
     info = read_run_info(results_dir)
     drawn = store.read(results_dir, COLUMNS, pc.field("source").isin(DRAWN_SOURCES), encoded=True)
     cells = cells_in(drawn, read_flaky(results_dir))
-    return expecting(info, {cell.key: cell for cell in cells})
+    return make_baseline(info, {cell.key: cell for cell in cells})
 
 
 def is_baseline(directory: Path) -> bool:
-    """Whether there is a baseline in `directory`."""
+    """Whether `directory` contains a baseline."""
     return (directory / INFO_FILE).is_file()
 
 
 def read_baseline(directory: Path) -> Baseline:
-    """The baseline in `directory`.
+    """Return the baseline in `directory`.
 
     Raises:
-        ResultsError: there is none, or a file of it is damaged.
+        ResultsError: There is none, or one of its files is damaged.
     """
     if not is_baseline(directory):
         raise ResultsError(
@@ -119,13 +121,14 @@ def read_baseline(directory: Path) -> Baseline:
 
 
 def read_revision(revision: str, path: str) -> Baseline:
-    """The baseline at `path`, which starts from the current directory, as a git revision has it.
+    """Return the baseline at `path`, relative to the current directory, in a git revision.
 
     Args:
-        revision: Anything that git understands: ``main``, ``HEAD~3``.
+        revision: A git revision: ``main``, ``HEAD~3``.
+        path: The baseline's directory.
 
     Raises:
-        ResultsError: no such revision or baseline.
+        ResultsError: The revision or the baseline does not exist.
     """
     where = f"{revision}:{path.rstrip('/')}"
     commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
@@ -133,18 +136,18 @@ def read_revision(revision: str, path: str) -> Baseline:
         raise ResultsError(f"{where}: git knows no revision {revision} here")
 
     def read(name: str) -> str:
-        said = _git("show", f"{commit.strip()}:./{path.rstrip('/')}/{name}")
-        if said is None and name == INFO_FILE:
+        text = _git("show", f"{commit.strip()}:./{path.rstrip('/')}/{name}")
+        if text is None and name == INFO_FILE:
             raise ResultsError(f"revision {revision} has no baseline at {path} (no {INFO_FILE})")
-        if said is None:
+        if text is None:
             raise ResultsError(f"{where}/{name} is missing in that revision")
-        return said
+        return text
 
     return _parsed(read, where)
 
 
 def _git(*words: str) -> str | None:
-    """What git says; None where it refuses."""
+    """Return git's output; None if it fails."""
     try:
         done = subprocess.run(["git", *words], capture_output=True, encoding="utf-8", errors="replace", check=False)
     except FileNotFoundError:
@@ -153,7 +156,7 @@ def _git(*words: str) -> str | None:
 
 
 def write_baseline(directory: Path, baseline: Baseline) -> None:
-    """Put `baseline` in place of what is in `directory`."""
+    """Write a baseline to `directory`, replacing what is there."""
     families: defaultdict[str, list[BaselineCell]] = defaultdict(list)
     for cell in baseline.cells.values():
         families[cell.family or "other"].append(cell)
@@ -179,11 +182,11 @@ def write_baseline(directory: Path, baseline: Baseline) -> None:
             stale.unlink()
 
 
-def updated(old: Baseline | None, new: Baseline) -> Baseline:
-    """`old` with `new` in place of what it expected of the same operators, converters and backends.
+def update(old: Baseline | None, new: Baseline) -> Baseline:
+    """Return `old` with its expectations of the same operators, converters and backends replaced by those of `new`.
 
     Raises:
-        ResultsError: something of `old` would be left that was made with other options or versions.
+        ResultsError: Expectations that were made with other options or versions would remain.
     """
     covered = {scope(key) for key in new.cells}
     kept = {key: cell for key, cell in (old.cells if old else {}).items() if scope(key) not in covered}
@@ -192,8 +195,8 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
     for name in DRAWING:
         if old.options.get(name) != new.options.get(name):
             raise ResultsError(
-                f"the baseline was drawn with {name} {_said(old.options.get(name))}, this run with "
-                f"{_said(new.options.get(name))}, and it covers only a part: leave out --{name}, or "
+                f"the baseline was drawn with {name} {_show(old.options.get(name))}, this run with "
+                f"{_show(new.options.get(name))}, and it covers only a part: leave out --{name}, or "
                 "update all of the baseline at once"
             )
     sides = {f"{kind} {name}" for key in kept for kind, name in (("converter", key[2]), ("backend", key[3]))}
@@ -207,7 +210,7 @@ def updated(old: Baseline | None, new: Baseline) -> Baseline:
     return Baseline({**kept, **new.cells}, {**old.versions, **new.versions}, new.options, new.kernels, new.shapes)
 
 
-def _said(value: JSON) -> str:
+def _show(value: JSON) -> str:
     return "none given" if value is None else str(value)
 
 

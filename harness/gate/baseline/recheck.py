@@ -1,4 +1,4 @@
-"""Whether cases that are not as expected are so every time."""
+"""Run unexpected cases again to find out whether they end the same way every time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from harness.compare.verdict import CaseKey, Outcome, Verdict
 from harness.core.invocation import Invocation
-from harness.gate.baseline import cells
-from harness.gate.baseline.cells import DRAWN_SOURCES, CellKey, cells_of, code_of, key_of, kind_of, passes
+from harness.gate.baseline.cells import CellKey, key_of, kind_of, passes
+from harness.gate.baseline.count_cells import DRAWN_SOURCES, cells_of, code_of
+from harness.gate.baseline.error_bounds import bound, format_bound
 from harness.gate.baseline.file import Baseline
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, compare
 from harness.gate.case_changes import DRIFT
@@ -16,21 +17,22 @@ from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 
-#: Cases of a difference that are run again, and how often.
+#: Number of cases per difference that are run again, and how often.
 _CASES = 16
 _TIMES = 2
-#: Where some of them are flaky the others are run again this often, and all that there are.
+#: If some of them are flaky, all others are run again this often.
 _TIMES_BESIDE_FLAKY = 10
 
 
 @dataclass(frozen=True)
 class Rechecked:
-    """How a unit differs from what is expected.
+    """The differences of a unit from what is expected.
 
     Attributes:
-        differences: Of its cells, without the flaky cases, and those cases themselves.
-        same: How many cells have the very cases of the baseline.
-        other: How many have other cases.
+        differences: The differences without flaky cases, and those of the flaky cases themselves.
+        flaky: The flaky cases.
+        same: Number of cells with exactly the cases of the baseline.
+        other: Number of cells with other cases.
     """
 
     differences: tuple[CellDifference, ...]
@@ -39,13 +41,17 @@ class Rechecked:
     other: int
 
 
-def rechecked(
+def recheck(
     expected: Baseline, found: Baseline, verdicts: Sequence[Verdict], unit: Unit, supervisor: Supervisor
 ) -> Rechecked:
-    """Compare a unit with what is expected of it, and run again what is not so.
+    """Compare a unit with what is expected of it, and run unexpected cases again.
 
     Args:
-        found: Of this run; its cells are not looked at.
+        expected: The baseline.
+        found: This run's versions and options; its cells are ignored.
+        verdicts: The unit's verdicts.
+        unit: The unit.
+        supervisor: Runs it again.
     """
 
     def differences(flaky: Collection[CaseKey]) -> list[CellDifference]:
@@ -60,17 +66,17 @@ def rechecked(
     endings: dict[CaseKey, tuple[Verdict, Verdict]] = {}
     endings.update(_run_again(suspects, unit, supervisor, _TIMES))
     if not endings:
-        return Rechecked(tuple(_with_case(d, expected, verdicts) for d in different), frozenset(), *counts)
+        return Rechecked(tuple(_add_case(d, expected, verdicts) for d in different), frozenset(), *counts)
     rest = [v for v in _suspects(different, verdicts, len(verdicts)) if v.case_key not in endings]
     endings.update(_run_again(rest, unit, supervisor, _TIMES_BESIDE_FLAKY))
     flaky = frozenset(endings)
     stable = [v for v in verdicts if v.case_key not in flaky]
-    left = [_with_case(d, expected, stable) for d in differences(flaky) if d.finding is not BaselineFinding.FLAKY]
+    left = [_add_case(d, expected, stable) for d in differences(flaky) if d.finding is not BaselineFinding.FLAKY]
     return Rechecked((*left, *_flaky(endings.values(), verdicts, flaky)), flaky, *counts)
 
 
-def _with_case(difference: CellDifference, expected: Baseline, verdicts: Sequence[Verdict]) -> CellDifference:
-    """The difference with the plainest of its cases, where it is about some."""
+def _add_case(difference: CellDifference, expected: Baseline, verdicts: Sequence[Verdict]) -> CellDifference:
+    """Return the difference with the plainest case that shows it, if there is one."""
     if not difference.finding.fails:
         return difference
     about = [v for v in verdicts if key_of(v) in difference.keys and _is_about(difference, v)]
@@ -80,7 +86,7 @@ def _with_case(difference: CellDifference, expected: Baseline, verdicts: Sequenc
 
 
 def _unexpected(difference: CellDifference, expected: Baseline, about: list[Verdict]) -> list[Verdict]:
-    """Those of the failing cases that did not fail alike before."""
+    """Return the failing cases that did not fail in the same way before."""
     failed = difference.failure
     cell = expected.cells.get(difference.keys[0]) if len(difference.keys) == 1 else None
     failures = () if cell is None or failed is None else (f for f in cell.failures if f.kind == failed.kind)
@@ -89,13 +95,13 @@ def _unexpected(difference: CellDifference, expected: Baseline, about: list[Verd
 
 
 def _suspects(differences: Iterable[CellDifference], verdicts: Sequence[Verdict], most: int) -> list[Verdict]:
-    """The cases that the differences are about, at most so many of each."""
+    """Return the cases that the differences are about, at most `most` of each."""
     chosen: dict[CaseKey, Verdict] = {}
     for difference in differences:
         members = [v for v in verdicts if v.source in DRAWN_SOURCES and key_of(v) in difference.keys]
         about = [v for v in members if _is_about(difference, v)]
         if any(v.outcome is Outcome.TIMEOUT for v in about):
-            # Each costs its whole time again.
+            # Each takes its whole timeout again.
             about = about[:1]
         chosen.update((v.case_key, v) for v in about[:most])
     return list(chosen.values())
@@ -105,7 +111,7 @@ def _is_about(difference: CellDifference, verdict: Verdict) -> bool:
     if difference.finding is BaselineFinding.IMPROVEMENT:
         return passes(verdict)
     if difference.finding is BaselineFinding.DRIFT:
-        return passes(verdict) and cells.bound(verdict.max_ulp_error) > (difference.bound or 0.0)
+        return passes(verdict) and bound(verdict.max_ulp_error) > (difference.bound or 0.0)
     if not difference.finding.fails:
         return False
     if difference.failure is not None:
@@ -116,7 +122,7 @@ def _is_about(difference: CellDifference, verdict: Verdict) -> bool:
 def _run_again(
     suspects: Sequence[Verdict], unit: Unit, supervisor: Supervisor, times: int
 ) -> Iterator[tuple[CaseKey, tuple[Verdict, Verdict]]]:
-    """The suspects that end differently, each with its first and its other ending."""
+    """Yield the suspects that end differently, each with its first and its other ending."""
     left = {v.case_key: v for v in suspects}
     for _ in range(times):
         if not left:
@@ -125,7 +131,7 @@ def _run_again(
             unit,
             backends=tuple(b for b in unit.backends if any(v.backend == b for v in left.values())),
             sources=(FromRecord(tuple(dict.fromkeys(_replayed(v) for v in left.values()))),),
-            # Whose defect it is does not change how it ends.
+            # The blame does not affect the ending.
             settings=replace(unit.settings, blame=False),
         )
         for verdicts in run_unit(again, supervisor):
@@ -144,14 +150,14 @@ def _replayed(verdict: Verdict) -> Replayed:
 def _differ(first: Verdict, again: Verdict) -> bool:
     if first.outcome is not again.outcome or first.signature != again.signature:
         return True
-    low, high = sorted((cells.bound(first.max_ulp_error), cells.bound(again.max_ulp_error)))
+    low, high = sorted((bound(first.max_ulp_error), bound(again.max_ulp_error)))
     return first.outcome is Outcome.PASS and high > DRIFT * low
 
 
 def _flaky(
     endings: Iterable[tuple[Verdict, Verdict]], verdicts: Sequence[Verdict], flaky: Collection[CaseKey]
 ) -> Iterator[CellDifference]:
-    """One difference for each cell with flaky cases."""
+    """Yield one difference for each cell with flaky cases."""
     cells = {cell.key: cell for cell in cells_of(verdicts, flaky)}
     examples: dict[CellKey, tuple[Verdict, Verdict]] = {}
     for first, again in endings:
@@ -164,5 +170,5 @@ def _flaky(
 
 def _ending(verdict: Verdict) -> str:
     if verdict.outcome is Outcome.PASS:
-        return f"{verdict.outcome} within {cells.word(cells.bound(verdict.max_ulp_error))} ULP"
+        return f"{verdict.outcome} within {format_bound(bound(verdict.max_ulp_error))} ULP"
     return f"{verdict.outcome} at {verdict.stage}"

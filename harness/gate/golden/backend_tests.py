@@ -22,16 +22,17 @@ from harness.core.dtypes import Array, is_float
 from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
 from harness.record.layout import ResultsError, reason
 
-#: The directory that ONNX's loader is asked for by name.
+#: The directory name by which ONNX's test loader finds them.
 KIND = "aten"
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The written tests.
 
     Attributes:
-        left_out: Why → how many goldens are not tests therefore.
+        tests: Their directories.
+        left_out: Reason → number of goldens that are not tests because of it.
     """
 
     tests: tuple[Path, ...]
@@ -41,17 +42,20 @@ class Exported:
 def export(
     directory: Path, manifest: Manifest, goldens: Sequence[Golden], endings: Mapping[GoldenKey, Ending]
 ) -> Exported:
-    """Write the goldens that are tests of a runtime.
+    """Write the goldens that are suitable as tests of a runtime.
 
-    A runner of that layout compares by closeness alone and blames the runtime. So a golden is written where
-    PyTorch's answer is the only right one, with a model that at least one backend has been seen to compute
-    it with: the first such converter's, by the manifest's order.
+    Runners of this layout compare by closeness alone and blame the runtime. So a golden is written only if PyTorch's
+    answer is the only right one, with a model that some backend was seen to compute correctly: that of the first such
+    converter in the manifest's order.
 
     Args:
-        directory: Made if need be; what is in it and not a test of these goldens is left alone.
+        directory: Created if missing; files other than these tests are left alone.
+        manifest: The manifest of the set.
+        goldens: The goldens.
+        endings: Their recorded endings.
 
     Raises:
-        ResultsError: the directory cannot be written.
+        ResultsError: The directory cannot be written.
     """
     tests: list[Path] = []
     left_out: dict[str, int] = {}
@@ -61,9 +65,9 @@ def export(
         problem = _several_answers(golden)
         converter = next((c for c in manifest.converters if _is_right(golden, c, manifest, endings)), None)
         if not problem and converter is None:
-            problem = "no recorded backend gets PyTorch's answer from a model of it"
-        if not problem and _is_toothless(golden, atol):
-            problem = "one tolerance for all of its elements would say nothing of most"
+            problem = "no recorded backend gets PyTorch's answer from its model"
+        if not problem and _accepts_zeros(golden, atol):
+            problem = "a single tolerance for all elements would accept almost anything for most of them"
         if problem or converter is None:
             left_out[problem] = left_out.get(problem, 0) + 1
             continue
@@ -114,7 +118,7 @@ def _write_tensor(path: Path, array: Array, name: str) -> None:
 
 
 def _tolerance(golden: Golden) -> tuple[float, float]:
-    """One (rtol, atol) for all outputs, so that what `harness.compare.nearness` takes for right passes."""
+    """Return one (rtol, atol) for all outputs that accepts whatever `harness.compare.nearness` accepts."""
     rtol = atol = 0.0
     judged = []
     for i, expected in enumerate(golden.expected):
@@ -134,9 +138,8 @@ def _tolerance(golden: Golden) -> tuple[float, float]:
     return rtol, atol
 
 
-def _is_toothless(golden: Golden, atol: float) -> bool:
-    """Whether zero would pass for most of the numbers: `atol` is what the element with the largest error
-    needs, and magnitudes can differ."""
+def _accepts_zeros(golden: Golden, atol: float) -> bool:
+    """Whether zero would pass for most numbers, since the element with the largest error determines `atol`."""
     numbers = [np.abs(a.astype(np.float64)).ravel() for a in golden.expected if is_float(str(a.dtype))]
     held = np.concatenate(numbers) if numbers else np.zeros(0)
     held = held[np.isfinite(held) & (held > 0)]

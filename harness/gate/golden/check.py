@@ -1,6 +1,6 @@
-"""Goldens on backends, compared with what became of them when they were recorded.
+"""Check goldens on backends and compare the endings with the recorded ones.
 
-Nothing but `run_in_pytorch` needs PyTorch.
+Only `run_in_pytorch` needs PyTorch.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from harness.pipeline.run_case import StartedRoute, run_case
 from harness.pipeline.stages import named_feeds
 from harness.run.backend import BACKENDS, Backend, DeviceLost
 
-#: Takes the place of a backend: the call itself in PyTorch, without a model.
+#: Stands for a backend: runs the call itself in PyTorch, without a model.
 PYTORCH = "pytorch"
 
 
 class GoldenChange(StrEnum):
-    """What a check says of one golden with one converter and one backend.
+    """The result of a check of one golden on one route.
 
-    `NEW` failures passed when they were recorded, or nothing was recorded of that backend; `OTHER` ones
-    failed in another way or ended in another outcome; `KNOWN` ones end as they were recorded; `FIXED` ones
-    pass now.
+    `NEW`: a failure that passed when it was recorded, or that has no recorded ending. `OTHER`: it ends differently than
+    recorded. `KNOWN`: it ends as recorded. `FIXED`: it passes now.
     """
 
     PASS = "pass"
@@ -49,18 +48,21 @@ class GoldenChange(StrEnum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether a check fails for it."""
+        """Whether it fails the check."""
         return self in (GoldenChange.NEW, GoldenChange.OTHER)
 
 
 @dataclass(frozen=True)
 class CheckedGolden:
-    """One golden with one converter and one backend.
+    """The check of one golden on one route.
 
     Attributes:
-        now: How it ended.
-        recorded: How it ended then; None where nothing was recorded of that backend.
-        change: What that amounts to.
+        golden: The golden.
+        converter: The converter of its model.
+        backend: The backend.
+        now: Its ending.
+        recorded: Its recorded ending; None if the backend was not recorded.
+        change: The result.
     """
 
     golden: Golden
@@ -83,8 +85,11 @@ def check(
     """Run every stored model on every backend.
 
     Args:
-        backends: Names; with `PYTORCH` the calls are run in PyTorch, too.
-        converters: Whose models; None for all that are stored.
+        manifest: The manifest of the set.
+        goldens: The goldens.
+        endings: Their recorded endings.
+        backends: Names of backends; `PYTORCH` runs the calls in PyTorch.
+        converters: The converters whose models are run; None means all.
         timeout: Seconds that one model may take.
     """
     for backend in backends:
@@ -102,7 +107,7 @@ def check(
 
 def _change(golden: Golden, now: Ending, recorded: Ending | None) -> GoldenChange:
     if draws(golden.judge) and recorded is not None and now.stage is recorded.stage is Stage.COMPARE:
-        # Whether drawn numbers pass a test of their distribution is a matter of chance.
+        # Random numbers may pass or fail a test of their distribution by chance.
         return GoldenChange.PASS if now.words == PASSED.words else GoldenChange.KNOWN
     if now.words == PASSED.words:
         return GoldenChange.PASS if recorded is None or recorded.words == PASSED.words else GoldenChange.FIXED
@@ -114,7 +119,7 @@ def _change(golden: Golden, now: Ending, recorded: Ending | None) -> GoldenChang
 
 
 def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> Ending:
-    """How the golden's model ends on a backend that is started in `process`, which may die of it."""
+    """Return how a golden's model ends on a backend that is started in `process`, which may die."""
     try:
         if backend == PYTORCH:
             return process.call(run_in_pytorch, golden)
@@ -128,7 +133,7 @@ def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCal
 
 
 def run_here(golden: Golden, converter: str, backend: str) -> Ending:
-    """The same in this process, which may raise `DeviceLost`."""
+    """Return how a golden's model ends in this process; may raise `DeviceLost`."""
     load_cases()
     model = onnx.load_model_from_string(golden.models[converter])
     names = [f"input_{j}" for j in range(len(golden.inputs))]
@@ -146,7 +151,7 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
 
 
 def run_in_pytorch(golden: Golden) -> Ending:
-    """How the recorded numbers end in this process's PyTorch, whatever the call's recipes stand for today."""
+    """Return how the recorded inputs end in this process's PyTorch, independently of what recipes mean today."""
     import torch
 
     from harness.core.torch_arrays import to_numpy
@@ -154,7 +159,7 @@ def run_in_pytorch(golden: Golden) -> Ending:
 
     torch.set_num_threads(1)
     load_cases()
-    tensors = [_laid(array, spec) for array, spec in zip(golden.inputs, golden.invocation.tensors(), strict=True)]
+    tensors = [_to_layout(array, spec) for array, spec in zip(golden.inputs, golden.invocation.tensors(), strict=True)]
     try:
         outputs = [to_numpy(tensor) for tensor in call_invocation(golden.invocation, tensors)]
     except Exception as error:
@@ -163,14 +168,14 @@ def run_in_pytorch(golden: Golden) -> Ending:
     return _compared(golden, outputs)
 
 
-def _laid(array: Array, spec: TensorSpec) -> Any:
-    """Lay an array out in memory as the call has it, bit for bit: a copy of numbers may change NaN."""
+def _to_layout(array: Array, spec: TensorSpec) -> Any:
+    """Copy an array bit for bit to a tensor with the call's memory layout; copying numbers may change NaN."""
     import torch
 
     from harness.core.tensors import build_tensor
 
     dtype = build_tensor(replace(spec, shape=(0,), strides=(1,), offset=0)).dtype
-    # A complex number is stored as a pair of real ones.
+    # A complex number is stored as a pair of reals.
     size = dtype.itemsize
     storage = np.zeros((max(spec.storage_size, 1), size), np.uint8)
     if spec.numel:
@@ -187,7 +192,7 @@ def _compared(golden: Golden, outputs: Sequence[Array]) -> Ending:
 
 
 def version_of(backend: str) -> str:
-    """Version of a backend, started in this process."""
+    """Return the version of a backend, which is started in this process."""
     return _started(backend).version
 
 

@@ -1,4 +1,4 @@
-"""Recording goldens: few small calls of every operator, unlike each other, with PyTorch's outputs and models."""
+"""Record goldens: a few small, dissimilar calls of every operator, with PyTorch's outputs and converters' models."""
 
 from __future__ import annotations
 
@@ -52,23 +52,24 @@ from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.record.layout import ResultsError
 
-#: Structures and value draws among which goldens are chosen.
+#: Structures and value draws from which goldens are chosen.
 _STRUCTURES, _VALUES = 32, 3
-#: Elements of the inputs together beyond which a call is taken only for want of others.
+#: Calls with more input elements are used only if there are no smaller ones.
 _SMALL = 80
-#: What decides on the bytes of a set, besides backends.
+#: Distributions that determine the bytes of a set, in addition to backends.
 _DISTRIBUTIONS = ("torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir", "hypothesis", "pyarrow")
-#: PyTorch's kernels for a CPU without vector instructions.
+#: Selects PyTorch's kernels for a CPU without vector instructions.
 _PLAIN_CPU = {"ATEN_CPU_CAPABILITY": "default"}
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What `record` did.
+    """The result of `record`.
 
     Attributes:
+        manifest: The manifest of the set.
         lost: Overload → why it has no goldens.
-        disputed: Calls that were not recorded, as PyTorch does not agree with itself about them.
+        disputed: Calls that were not recorded because PyTorch contradicts itself.
     """
 
     manifest: Manifest
@@ -91,16 +92,18 @@ def record(
     """Record the goldens of some operators.
 
     Args:
-        overloads: Those that operator cases cover, or patterns' names in the record.
-        backends: Whose outcomes to record.
-        converter_names: Whose models to store.
-        complete: Whether these are all: else other operators' goldens in `directory` are kept.
-        count: Goldens per overload, at most.
+        directory: The directory of the set.
+        overloads: Operators with an operator case, or recorded names of patterns.
+        backends: Backends whose endings are recorded.
+        converter_names: Converters whose models are stored.
+        complete: Whether `overloads` are all operators; otherwise the goldens of others in `directory` are kept.
+        seed: The seed of the draws.
+        count: Largest number of goldens per overload.
         timeout: Seconds that one call, one export or one model on one backend may take.
-        progress: Wraps the operators as they are gone through.
+        progress: Wraps the iteration over operators.
 
     Raises:
-        ResultsError: the directory cannot be written, or holds goldens that something else made.
+        ResultsError: The directory cannot be written, or its goldens were made with other versions or options.
     """
     goldens: dict[str, tuple[Golden, ...]] = {}
     endings: dict[GoldenKey, Ending] = {}
@@ -113,7 +116,7 @@ def record(
             goldens, endings = _kept(directory, manifest, set(overloads))
         maker = _Maker(
             stack.enter_context(IsolatedCalls(timeout=timeout, fork=True)),
-            # PyTorch looks at the variable as it is imported, which the fork server has done.
+            # PyTorch reads the variable when it is imported, so this process must not be forked.
             stack.enter_context(IsolatedCalls(timeout=timeout, environment=_PLAIN_CPU)),
             tuple(converter_names),
             endings,
@@ -137,14 +140,14 @@ def record(
 
 @dataclass(frozen=True)
 class _Maker:
-    """Makes goldens in processes that may die of a call.
+    """Makes goldens in processes that a call may crash.
 
     Attributes:
         process: Runs PyTorch and the converters.
         plain: Runs PyTorch without vector instructions.
-        converters: Whose models to store.
-        endings: Takes how exports ended that gave no model.
-        disputed: Takes the calls that PyTorch contradicts itself about.
+        converters: Converters whose models are stored.
+        endings: Receives the endings of exports without a model.
+        disputed: Receives calls on which PyTorch contradicts itself.
     """
 
     process: IsolatedCalls
@@ -154,9 +157,9 @@ class _Maker:
     disputed: list[Invocation]
 
     def goldens(self, overload: str, seed: int, count: int) -> tuple[Golden, ...]:
-        """Return at most `count` goldens: the plainest call, then those that add most conditions.
+        """Return at most `count` goldens: the plainest call, then those that add the most conditions.
 
-        Calls that no converter has a model of come last, and are given up after `count` of them.
+        Calls without any model come last, and the search ends after `count` of them.
         """
         pool = sorted(_candidates(overload, seed), key=lambda c: (c.size > _SMALL, c.size, c.invocation.json))
         pool = [c for c in pool if c.size <= _SMALL] or pool[:1]
@@ -169,16 +172,16 @@ class _Maker:
             if not best.conditions - seen:
                 break
             if (golden := self._golden(best.invocation)) is not None:
-                golden = self._with_models(golden)
+                golden = self._add_models(golden)
                 (chosen if golden.models else without_model).append(golden)
                 seen |= best.conditions
-                # More values of one structure show little that another structure does not.
+                # Further values of a structure show less than other structures.
                 structure = best.invocation.structure_id
                 pool = [c for c in pool if c.invocation.structure_id != structure]
         return (*chosen, *without_model)[:count]
 
     def _golden(self, invocation: Invocation) -> Golden | None:
-        """None where PyTorch rejects the call, dies of it, or contradicts itself."""
+        """Return a golden; None if PyTorch rejects the call, crashes, or contradicts itself."""
         try:
             golden: Golden | None = self.process.call(make_golden, invocation)
         except ProcessDied:
@@ -195,7 +198,7 @@ class _Maker:
                 return None
         return golden
 
-    def _with_models(self, golden: Golden) -> Golden:
+    def _add_models(self, golden: Golden) -> Golden:
         models: dict[str, bytes] = {}
         for name in self.converters:
             try:
@@ -210,7 +213,7 @@ class _Maker:
         return replace(golden, models=models)
 
 
-# Choosing calls
+# Choose calls.
 
 
 @dataclass(frozen=True)
@@ -237,7 +240,7 @@ def _candidates(overload: str, seed: int) -> Iterator[_Candidate]:
         )
 
 
-#: Classes of numbers, of those that `--generator-report` looks for, that everyday numbers are not of.
+#: Classes of `harness.coverage.value_points` that everyday numbers do not belong to.
 _SPECIAL = frozenset({"NaN", "+inf", "-inf", "-0", "subnormal", "largest", "smallest"})
 
 
@@ -255,11 +258,11 @@ def _drawn(overload: str, seed: int) -> Iterator[Invocation]:
                 yield invocation
 
 
-# What is stored of a call
+# Make a golden of a call.
 
 
 def make_golden(invocation: Invocation) -> Golden | None:
-    """Run a call in PyTorch and keep what its judge asks for; None where PyTorch rejects it."""
+    """Run a call in PyTorch and keep what its judge needs; None if PyTorch rejects it."""
     torch.set_num_threads(1)
     load_cases()
     judge = judge_of(invocation)
@@ -303,13 +306,13 @@ def make_golden(invocation: Invocation) -> Golden | None:
 
 
 def _free_outputs(judge: Judge, arguments: Mapping[str, Any]) -> frozenset[int]:
-    """Outputs of which nothing is asked but a shape, or not even that."""
+    """Return the outputs of which only the shape is compared, or not even that."""
     unasked = judge.unused_outputs(arguments) if judge.unused_outputs else frozenset()
     return unasked.union(i for i, rule in judge.rules.items() if rule is anything)
 
 
 def _has_open_elements(reference: Reference) -> bool:
-    """Whether roundings decide an element that is compared exactly: a golden has no word for that."""
+    """Whether rounding decides an element that is compared exactly, which a golden cannot express."""
     judge = reference.judge
     marked = judge.undefined(reference.arguments, reference.expected) if judge.undefined else ()
     return any(mask is not None and mask.any() for mask in marked)
@@ -328,7 +331,7 @@ def _shrinks(arguments: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def known_memory() -> Iterator[None]:
-    """What is allocated within is filled with NaN or the largest integer."""
+    """Fill memory that is allocated within the context with NaN or the largest integer."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         yield
@@ -341,7 +344,7 @@ def _ask_pytorch_again(golden: Golden, with_other_memory: bool) -> Ending:
         return run_in_pytorch(golden)
 
 
-# Models
+# Export models.
 
 
 @cache
@@ -350,27 +353,27 @@ def _converter(name: str) -> Converter:
 
 
 def export(invocation: Invocation, converter: str) -> bytes | Ending:
-    """The serialised model of one call, or how its export ended."""
+    """Return the serialised model of one call, or how its export ended."""
     torch.set_num_threads(1)
     judge = load_cases() and judge_of(invocation)
     reference = run_reference(invocation)
     accepted = Accepted.of(Group(0, invocation, ((0, invocation),)), {0: reference})
-    # Lest an exporter make constants of what happens to be in uninitialised memory.
+    # An exporter might otherwise turn uninitialised memory into constants.
     with known_memory() if judge and anything in judge.rules.values() else nullcontext():
-        (found,) = DoubleCheck(BatchExport(Route(converter=converter), _converter(converter))).export([accepted])
-    if isinstance(found, NotConverted):
-        message = describe_error(found.failure.error)
-        return Ending(found.failure.stage, found.failure.outcome, normalise(message), message)
-    assert found.graph is not None
+        (exported,) = DoubleCheck(BatchExport(Route(converter=converter), _converter(converter))).export([accepted])
+    if isinstance(exported, NotConverted):
+        message = describe_error(exported.failure.error)
+        return Ending(exported.failure.stage, exported.failure.outcome, normalise(message), message)
+    assert exported.graph is not None
     structure = accepted.structure
-    model = ir.serde.deserialize_model(found.graph)
+    model = ir.serde.deserialize_model(exported.graph)
     names = {name: f"input_{j}" for j, name in enumerate(structure.input_names)}
     for value in model.graph.inputs:
         value.name = names[str(value.name)]
     for place, value in enumerate(model.graph.outputs):
         value.name = f"output_{place}"
     model.graph.name = invocation.overload
-    # Exporters note the lines of this machine's files.
+    # Remove metadata, in which exporters store paths of this machine.
     for part in (model.graph, *(function.graph for function in model.functions.values())):
         part.metadata_props.clear()
         for node in part.all_nodes():
@@ -382,7 +385,7 @@ def export(invocation: Invocation, converter: str) -> bytes | Ending:
     return serialised
 
 
-# The set
+# Assemble the set.
 
 
 def _manifest(
@@ -402,13 +405,13 @@ def _manifest(
 def _kept(
     directory: Path, manifest: Manifest, replaced: set[str]
 ) -> tuple[dict[str, tuple[Golden, ...]], dict[GoldenKey, Ending]]:
-    """What stays of a set in which some operators are recorded again."""
+    """Return the goldens of an existing set that remain when some operators are recorded again."""
     before, goldens, endings = read_set(directory)
     ours, theirs = ({**vars(m), "files": None, "goldens": None} for m in (manifest, before))
     for name in ours:
         if ours[name] != theirs[name]:
             raise ResultsError(
-                f"{directory} was recorded with {name} {_said(theirs[name])}, this is {_said(ours[name])}; "
+                f"{directory} was recorded with {name} {_show(theirs[name])}, this is {_show(ours[name])}; "
                 "record all operators, or into another directory"
             )
     known = {*load_cases(), *load_patterns()} - replaced
@@ -420,7 +423,7 @@ def _kept(
     return kept, {key: ending for key, ending in endings.items() if key[0] in ids}
 
 
-def _said(value: object) -> str:
+def _show(value: object) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {version}" for name, version in value.items())
     return str(value)

@@ -1,9 +1,9 @@
-"""Goldens: stored calls with PyTorch's outputs, float64's, and converters' models, a set of them in a directory.
+"""Goldens and their storage: calls with PyTorch's outputs, float64's, and converters' models.
 
-manifest.json            what made them, a SHA-256 of every file, and the calls
-data/<family>.parquet    a row per golden of one family file of `cases/`
+manifest.json            versions and options, a SHA-256 of every file, and the calls
+data/<family>.parquet    a row per golden of one family of `cases/`
 
-Arrays are stored as ONNX's ``TensorProto``. The same goldens are the same bytes.
+Arrays are stored as ONNX's ``TensorProto``. Equal goldens have equal bytes.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ from harness.core.program import is_program
 from harness.generate.operator_case import judge_of
 from harness.record.layout import ResultsError, reason, replacing
 
-#: (case id, converter, backend). The backend is "" for an end before any backend took part.
+#: Case id, converter and backend; the backend is "" if the case ended before it took part.
 GoldenKey: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a golden ended with one converter and one backend, when it was recorded or now.
+    """The ending of a golden on one route, recorded or current.
 
     Attributes:
-        signature: "" for a pass.
-        message: The failure's own words; not stored, and no part of what endings are compared by.
+        stage: The stage at which it ended.
+        outcome: Its outcome.
+        signature: Its signature; "" for a pass.
+        message: The error message, which is neither stored nor compared.
     """
 
     stage: Stage
@@ -51,31 +53,32 @@ class Ending:
 
     @property
     def words(self) -> tuple[Stage, Outcome, str]:
-        """What makes two endings the same."""
+        """The parts by which endings are compared."""
         return self.stage, self.outcome, self.signature
 
 
 PASSED = Ending(Stage.COMPARE, Outcome.PASS)
 
-#: One array per output; None for an output that it says nothing of, or as a whole.
+#: One array per output; None for an output without one, or if no output has one.
 Answers: TypeAlias = "tuple[Array | None, ...] | None"
 
-#: The fields of a golden that are `Answers`, in the order in which they are stored.
+#: The fields of a golden that are `Answers`, in the order of storage.
 ANSWERS = ("truth", "magnitude", "unscaled", "marked", "condition", "own_error", "flushed")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Golden:
-    """A stored case, an `harness.compare.nearness.Oracle` that needs no PyTorch.
+    """A stored case; an `harness.compare.nearness.Oracle` that needs no PyTorch.
 
-    What the judge does not ask for is not stored: a magnitude only for operators that accumulate, unscaled
-    where their scales are less than one; marked is 1 for a finite number, else NaN.
+    What the judge does not need is not stored: there is a magnitude only for operators that accumulate, and an unscaled
+    one only if scales are less than one. `marked` is 1 for a finite number, else NaN.
 
     Attributes:
-        inputs: Its tensors as arrays, before the call; row-major.
-        expected: PyTorch's outputs. Zeros where any answer is right (uninitialised memory).
-        models: Converter → serialised ``ModelProto`` of this call alone, whose graph inputs are called
-            ``input_0`` … by the place of the tensor in `inputs`, and its outputs ``output_0`` …
+        invocation: The call.
+        inputs: Its tensors as arrays before the call, row-major.
+        expected: PyTorch's outputs; zeros if any answer is right (uninitialised memory).
+        models: Converter → serialised ``ModelProto`` of this call alone, with graph inputs ``input_0`` … in the order
+            of `inputs`, and outputs ``output_0`` ….
     """
 
     invocation: Invocation
@@ -92,7 +95,7 @@ class Golden:
 
     @property
     def definition(self) -> None:
-        """Not stored: PyTorch's own definition would have to be run."""
+        """Not stored, since PyTorch would have to run its definition."""
 
     @property
     def finite_terms(self) -> tuple[None, None]:
@@ -101,27 +104,27 @@ class Golden:
 
     @property
     def overload(self) -> str:
-        """Dotted name."""
+        """The overload of the call."""
         return self.invocation.overload
 
     @property
     def case_id(self) -> str:
-        """Identity of the invocation."""
+        """The case id of the call."""
         return self.invocation.case_id
 
     @property
     def name(self) -> str:
-        """For messages: ``aten.celu.default 82129e6a1b2c``."""
+        """The name in messages: ``aten.celu.default 82129e6a1b2c``."""
         return f"{self.overload} {self.case_id}"
 
     @property
     def judge(self) -> Judge:
-        """The operator case's, as it is today; the default where none covers the overload."""
+        """The current judge of its operator case; the default one if the overload has no case."""
         return judge_of(self.invocation).without_unsettled
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
-        """Schema name → value, tensors as arrays; for rules. Of a program its inputs, by place."""
+        """The arguments by schema name, tensors as arrays; the inputs of a program by index."""
         if is_program(self.invocation):
             return {str(place): array for place, array in enumerate(self.inputs)}
         return self.invocation.arguments_with(self.inputs)
@@ -138,21 +141,24 @@ class Golden:
 
 
 MANIFEST_FILE = "manifest.json"
-#: Of the files' layout.
+#: Version of the files' layout.
 FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """``manifest.json``.
+    """The contents of ``manifest.json``.
 
     Attributes:
-        count: Goldens per overload, at most.
-        versions: Distribution → version of what takes part.
-        cpu: The vector instructions that PyTorch's kernels were chosen for: their last places depend on it.
-        backends: Name → version, of those whose outcomes were recorded.
-        files: Name → SHA-256.
-        goldens: Overload → its calls, as a person writes them.
+        harness: The harness's version.
+        seed: The seed of the draws.
+        count: Largest number of goldens per overload.
+        versions: Distribution → version.
+        cpu: The vector instructions for which PyTorch's kernels were chosen, which affect the last places.
+        converters: Converter → version.
+        backends: Backend whose endings were recorded → version.
+        files: File → SHA-256.
+        goldens: Overload → its calls as a person writes them.
     """
 
     harness: str
@@ -168,10 +174,10 @@ class Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """The manifest of the set in `directory`.
+    """Return the manifest of the set in `directory`.
 
     Raises:
-        ResultsError: there is none, or it is damaged.
+        ResultsError: There is none, or it is damaged.
     """
     path = directory / MANIFEST_FILE
     try:
@@ -206,7 +212,7 @@ SCHEMA = pa.schema(
 
 
 class DamagedGolden(ResultsError):
-    """A file of a set is not what was recorded; the message is one line that names it."""
+    """A file of a set differs from what was recorded; the message names it."""
 
 
 def write_set(
@@ -216,16 +222,17 @@ def write_set(
     families: Mapping[str, str],
     manifest: Manifest,
 ) -> Manifest:
-    """Put a set in place of what was there.
+    """Write a set, replacing an existing one.
 
     Args:
+        directory: The directory of the set.
         goldens: Overload → its goldens.
-        endings: Of all of them; passes need not be among them.
+        endings: Their endings; passes may be omitted.
         families: Overload → family.
-        manifest: Without `files` and `goldens`, which are filled in here.
+        manifest: The manifest without `files` and `goldens`, which are filled in here.
 
     Raises:
-        ResultsError: the directory cannot be written.
+        ResultsError: The directory cannot be written.
     """
     files: dict[str, str] = {}
     try:
@@ -257,17 +264,18 @@ def write_set(
 def read_set(
     directory: Path, overloads: Iterable[str] | None = None
 ) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
-    """A set, checked against its hashes.
+    """Read a set and check it against its hashes.
 
     Args:
-        overloads: Those wanted; None for all.
+        directory: The directory of the set.
+        overloads: The operators to read; None means all.
 
     Returns:
-        The manifest; the goldens by overload; how those ended that did not pass.
+        The manifest, the goldens sorted by overload, and the endings of those that did not pass.
 
     Raises:
-        ResultsError: there is no set.
-        DamagedGolden: a file is missing or not the one that was recorded.
+        ResultsError: There is no set.
+        DamagedGolden: A file is missing or differs from what was recorded.
     """
     manifest = read_manifest(directory)
     wanted = set(manifest.goldens if overloads is None else overloads)

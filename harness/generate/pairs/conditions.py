@@ -24,7 +24,7 @@ from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, Te
 
 
 class ConditionKind(StrEnum):
-    """What a condition is about, as reports group them."""
+    """The subject of a condition; reports group conditions by it."""
 
     DTYPE = "dtype"
     PROMOTION = "promotion"
@@ -56,10 +56,10 @@ class Condition(NamedTuple):
     """One condition.
 
     Attributes:
-        kind: What it is about.
-        subject: The argument that it is about; "" for the whole call.
-        about: A call has one of the conditions that are about the same.
-        name: For people, unique within an operator: ``self rank 0``, ``keepdim=True``. Where
+        kind: Group of the condition.
+        subject: The argument concerned; "" for the whole call.
+        about: Key of the alternatives: a call has exactly one of the conditions that share it.
+        name: Readable name, unique within an operator: ``self rank 0``, ``keepdim=True``. If
             `harness.coverage.points` names the same point, the name is the same.
     """
 
@@ -127,24 +127,24 @@ def targets(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def window_conditions(call: Invocation) -> Iterator[Condition]:
-    """Of a call with windows, or with an output size."""
+    """Yield the conditions of a call with windows, or with an output size."""
     given = dict(call.arguments)
     if "kernel_size" in given or ("weight" in given and "padding" in given):
         found = window(call)
         if found is not None:
-            yield from _of_windows(given, *found)
+            yield from _size_conditions(given, *found)
     sizes = targets(call)
     if sizes is not None:
         yield _condition("output size", _beside(*sizes))
 
 
-def _of_windows(given: dict[str, Argument], sizes: tuple[int, ...], reach: tuple[int, ...]) -> Iterator[Condition]:
+def _size_conditions(given: dict[str, Argument], sizes: tuple[int, ...], reach: tuple[int, ...]) -> Iterator[Condition]:
     pairs = list(zip(sizes, reach, strict=False))
     larger = any(k > n > 0 for n, k in pairs)
     whole = any(k == n for n, k in pairs)
     word = "larger than" if larger else "as large as" if whole else "smaller than"
     yield _condition("window", f"window {word} input")
-    # Where no stride is given pooling takes the window's size, and a convolution goes on by one.
+    # If no stride is given, pooling takes the window's size and a convolution takes 1.
     default = 0 if "kernel_size" in given else 1
     stride = per_dim(given.get("stride"), len(reach), default)
     steps = [s or k for s, k in zip(stride, reach, strict=False)]
@@ -181,7 +181,7 @@ _FITS = ("exact in the dtype", "rounded in the dtype", "beyond the dtype")
 
 
 def argument_conditions(call: Invocation) -> Iterator[Condition]:
-    """Of each argument that holds no tensor."""
+    """Yield the conditions of each argument that holds no tensor."""
     first = next(call.tensors(), None)
     dtype = call.dtype
     for name, value in call.arguments:
@@ -190,20 +190,20 @@ def argument_conditions(call: Invocation) -> Iterator[Condition]:
         elif value is None:
             yield presence(name, "None")
         elif DIMS.fullmatch(name) and (numbers := _whole(value)) is not None:
-            yield from _of_dims(name, value, numbers, first)
+            yield from _dims_conditions(name, value, numbers, first)
         elif isinstance(value, tuple):
-            yield from _of_list(name, value)
+            yield from _list_conditions(name, value)
         elif isinstance(value, bool | str | Enumerated) or MODES.fullmatch(name):
             shown = value.name if isinstance(value, Enumerated) else repr(value)
             yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name}={shown}")
             if isinstance(value, bool):
                 yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} bool")
         elif isinstance(value, int | float | complex):
-            yield from _of_number(name, value, dtype)
+            yield from _number_conditions(name, value, dtype)
 
 
 def presence(name: str, word: str) -> Condition:
-    """That an argument is ``given``, ``omitted`` or ``None``."""
+    """Return the condition that an argument is ``given``, ``omitted`` or ``None``."""
     return Condition(ConditionKind.PRESENCE, name, name, f"{name} {word}")
 
 
@@ -217,8 +217,10 @@ def _whole(value: Argument) -> tuple[int, ...] | None:
     return whole if len(whole) == len(numbers) else None
 
 
-def _of_dims(name: str, value: Argument, numbers: Sequence[int], first: TensorSpec | None) -> Iterator[Condition]:
-    """How dims are counted, which they are, and how long."""
+def _dims_conditions(
+    name: str, value: Argument, numbers: Sequence[int], first: TensorSpec | None
+) -> Iterator[Condition]:
+    """Yield conditions on the signs, the values and the number of dims."""
     shape = first.shape if first is not None else ()
     if isinstance(value, tuple):
         many = "empty" if not numbers else "one" if len(numbers) == 1 else "several"
@@ -245,7 +247,7 @@ def _of_dims(name: str, value: Argument, numbers: Sequence[int], first: TensorSp
         yield Condition(ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}")
 
 
-def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
+def _list_conditions(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
     numbers = [v for v in value if isinstance(v, int | float) and not isinstance(v, bool)]
     if len(numbers) < len(value) or not value:
         shown = ", ".join(repr(v) for v in value[:4])
@@ -265,12 +267,12 @@ def _of_list(name: str, value: tuple[Argument, ...]) -> Iterator[Condition]:
         yield Condition(ConditionKind.ATTRIBUTE, name, f"{name} length", f"{name} {several}")
 
 
-def _of_number(name: str, value: int | float | complex, dtype: str) -> Iterator[Condition]:
+def _number_conditions(name: str, value: int | float | complex, dtype: str) -> Iterator[Condition]:
     parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
     shown = _complex_class(value) if isinstance(value, complex) else _class_of(value)
     yield Condition(ConditionKind.ATTRIBUTE, name, name, f"{name} {shown}")
     yield Condition(ConditionKind.SPELLING, name, f"{name} spelled", f"{name} {type(value).__name__}")
-    # What is 0 or 1 every dtype holds.
+    # Every dtype can hold 0 and 1.
     telling = [part for part in parts if part not in (0, 1)]
     if telling and all(map(math.isfinite, parts)):
         fit = max((_fit(part, dtype) for part in telling), key=_FITS.index)
@@ -278,7 +280,7 @@ def _of_number(name: str, value: int | float | complex, dtype: str) -> Iterator[
 
 
 def _complex_class(value: complex) -> str:
-    """What a complex number is like, of which each part may be lost by itself."""
+    """Return the class of a complex number; a conversion may lose each of its parts by itself."""
     if cmath.isnan(value):
         return "with a part NaN"
     if cmath.isinf(value):
@@ -323,7 +325,7 @@ INDEX_DOMAINS = ("index", "signed_index", "unique", "index_or")
 _LONG = 64
 #: Ranks from here on count as one.
 _RANKS = 4
-#: Of a list of tensors so many lengths are told apart.
+#: Lists of tensors are distinguished by length up to this length.
 _SEVERAL = 3
 
 
@@ -339,14 +341,14 @@ def held_tensors(argument: Argument) -> tuple[TensorSpec, ...]:
 
 
 def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Condition]:
-    """Of all tensors of a call; of a list, of its first tensor and of how the others differ."""
+    """Yield the conditions of all tensors of a call; a list has those of its first tensor and of differences."""
     first: TensorSpec | None = None
     for name, argument in arguments:
         held = held_tensors(argument)
         if isinstance(argument, tuple) and held:
-            yield from _of_tensor_list(name, argument, held)
+            yield from _tensor_list_conditions(name, argument, held)
         for spec in held[:1]:
-            yield from _of_place(name, spec)
+            yield from _layout_condition(name, spec)
             if first is None:
                 first = spec
                 yield dtype_condition(spec.dtype)
@@ -355,10 +357,12 @@ def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Con
                 yield Condition(ConditionKind.RANK, name, f"{name} rank", f"{name} rank {shown}")
                 yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {_size_class(spec)}")
             else:
-                yield from _of_later(name, spec, first)
+                yield from _difference_conditions(name, spec, first)
 
 
-def _of_tensor_list(name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]) -> Iterator[Condition]:
+def _tensor_list_conditions(
+    name: str, argument: tuple[Argument, ...], held: Sequence[TensorSpec]
+) -> Iterator[Condition]:
     length = min(len(argument), _SEVERAL)
     yield Condition(ConditionKind.ATTRIBUTE, "", f"{name} length", f"{length} {name}")
     if len(held) < len(argument):
@@ -374,8 +378,8 @@ def _of_tensor_list(name: str, argument: tuple[Argument, ...], held: Sequence[Te
             yield Condition(ConditionKind.SIZE, "", f"{name} empty", f"{word} {name} empty")
 
 
-def _of_place(name: str, spec: TensorSpec) -> Iterator[Condition]:
-    """How it lies in memory."""
+def _layout_condition(name: str, spec: TensorSpec) -> Iterator[Condition]:
+    """Yield the condition on the tensor's memory layout."""
     repeats = any(n > 1 and not step for n, step in zip(spec.shape, spec.strides, strict=True))
     if repeats:
         word = "expanded"
@@ -386,8 +390,8 @@ def _of_place(name: str, spec: TensorSpec) -> Iterator[Condition]:
     yield Condition(ConditionKind.LAYOUT, name, f"{name} layout", f"{name} {word}")
 
 
-def _of_later(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condition]:
-    """Its dtype and shape as far as they differ from those of the first tensor."""
+def _difference_conditions(name: str, spec: TensorSpec, first: TensorSpec) -> Iterator[Condition]:
+    """Yield the conditions on differences in dtype and shape from the first tensor."""
     if is_index(spec):
         word = spec.dtype
     elif spec.dtype == first.dtype:
@@ -430,8 +434,8 @@ def _size_class(spec: TensorSpec) -> str:
 
 
 def dtype_condition(dtype: str) -> Condition:
-    """Of the main dtype of a call; the wide unsigned integers, of which few are drawn, are one, as are the
-    complex numbers."""
+    """Return the condition on the main dtype of a call. The wide unsigned integers, of which few are drawn, share
+    one condition; so do the complex numbers."""
     word = "wide unsigned" if dtype in WIDE_UNSIGNED else "complex" if dtype in PARTS else dtype
     return Condition(ConditionKind.DTYPE, "", "main dtype", f"dtype {word}")
 

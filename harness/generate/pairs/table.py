@@ -1,4 +1,4 @@
-"""Which conditions each of some calls of one operator has, and so which pairs of them."""
+"""Conditions that each call of an operator has, and the pairs of conditions that follow."""
 
 from __future__ import annotations
 

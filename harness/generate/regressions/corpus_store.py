@@ -1,9 +1,4 @@
-"""The files of a corpus, and their entries.
-
-One kept invocation, and the line of JSON that it is in a file.
-
-The files of a corpus: ``DIRECTORY/aten.celu.default.jsonl``.
-"""
+"""A corpus of kept invocations: one file per operator, ``DIRECTORY/aten.celu.default.jsonl``, one line per entry."""
 
 from __future__ import annotations
 
@@ -35,16 +30,16 @@ class CorpusEntry:
     """An invocation worth running again.
 
     Attributes:
-        invocation: What to run.
-        exported: What to export, where a dynamic export is to be run at other sizes; None for a static one.
-        origin: Why it is kept: ``failure`` (of a run), ``minimal`` (shrinking left it), ``captured`` (a model
-            makes the call).
-        note: Of a person or a tool, for people.
-        converter: With what a failure failed; "" for what is not a failure, as are the next two.
-        backend: On what it failed.
-        signature: What the failure is known by, as `Verdict` has it.
-        stage: Where it ended; None for what is not a failure, as is the next.
-        outcome: How it ended.
+        invocation: The invocation to run.
+        exported: The invocation to export, if a dynamic export is run at other sizes; None for a static one.
+        origin: The reason for keeping it: ``failure`` (of a run), ``minimal`` (shrinking left it), ``captured`` (a
+            model makes the call).
+        note: A remark by a person or a tool.
+        converter: The converter with which a failure failed; "" if the entry is no failure, as are the next two.
+        backend: The backend on which it failed.
+        signature: The failure's signature, as in `Verdict`.
+        stage: The stage at which it ended; None if the entry is no failure, as is the next.
+        outcome: The outcome of the failure.
     """
 
     invocation: Invocation
@@ -64,7 +59,7 @@ class CorpusEntry:
 
     @property
     def key(self) -> CorpusKey:
-        """What makes an entry another one."""
+        """Return the key that distinguishes an entry from others."""
         exported = self.exported.case_id if self.exported is not None else ""
         return self.invocation.case_id, exported, self.converter, self.backend
 
@@ -82,10 +77,10 @@ class CorpusEntry:
 
     @classmethod
     def from_line(cls, line: str) -> CorpusEntry:
-        """Read what `line` wrote.
+        """Parse a line that `line` wrote.
 
         Raises:
-            InvalidEntry: it is something else.
+            InvalidEntry: the line is anything else.
         """
         try:
             read = parse_json(_Line, line)
@@ -124,11 +119,11 @@ LOCAL = Path(".conformance") / "corpus"
 
 @dataclass(frozen=True)
 class CorpusContents:
-    """What a file, or the files of one overload, hold.
+    """The entries of one file, or of all files of one overload.
 
     Attributes:
-        entries: In the order of the lines.
-        damaged: One line for a person per line that is not an entry.
+        entries: Entries in the order of the lines.
+        damaged: A message for each line that is not an entry.
     """
 
     entries: tuple[CorpusEntry, ...] = ()
@@ -156,7 +151,7 @@ class Corpus:
     """Entries by overload, in one or several directories.
 
     Args:
-        directories: To read, those that exist. The last is the one that is written to, and made for it.
+        directories: Directories to read if they exist. Updates create the last one and write to it.
     """
 
     def __init__(self, directories: Sequence[Path]) -> None:
@@ -166,7 +161,7 @@ class Corpus:
 
     @classmethod
     def default(cls, cwd: Path | None = None) -> Corpus:
-        """What is committed under ``cases/corpus``, and what runs in `cwd`, by default here, have left."""
+        """Return the committed ``cases/corpus`` with the corpus of the runs in `cwd` (the working directory)."""
         return cls([cases_directory() / "corpus", (cwd or Path.cwd()) / LOCAL])
 
     @property
@@ -192,12 +187,12 @@ class Corpus:
     def update(self, overload: str, change: Callable[[tuple[CorpusEntry, ...]], Sequence[CorpusEntry]]) -> None:
         """Replace the entries of one operator in the directory that is written to.
 
-        Lines that are not entries stay: someone may want to mend them. Others who update wait meanwhile, and
-        who reads has either what was or what is.
+        Lines that are not entries stay: someone may want to mend them. An update locks out other updates, and a
+        reader sees the file either before or after it.
 
         Args:
             overload: Dotted name.
-            change: From the entries there to those wanted; without any, there is no file.
+            change: Maps the present entries to the wanted ones; if it returns none, the file is removed.
 
         Raises:
             ResultsError: the file cannot be read or written.

@@ -1,4 +1,4 @@
-"""What a run adds to the corpus: its smallest failures; and what it takes away: what no longer fails."""
+"""Add a run's smallest failures to the corpus, and drop entries that no longer fail."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _Size: TypeAlias = tuple[int, int, str]
 
 @dataclass(frozen=True)
 class Remembered:
-    """What became of the corpus.
+    """Changes of the corpus.
 
     Attributes:
-        added: Failures that it did not have.
-        dropped: Entries that no longer fail.
+        added: Number of new failures.
+        dropped: Number of entries that no longer fail.
     """
 
     added: int = 0
@@ -89,7 +89,7 @@ class Memory:
         others = {entry.key[:2] for entry in self._committed()}
         found = [entry for sized in self._smallest.values() for _, entry in sized]
         new = [entry for entry in found if entry.key not in known and entry.key[:2] not in others]
-        candidates = [self._as_it_fails_now(entry) for entry in staying] + new
+        candidates = [self._with_present_outcome(entry) for entry in staying] + new
         chosen = _trimmed(candidates)
         added = sum(entry.key not in known for entry in chosen)
         return Remembered(added, len(kept) - len(staying)), chosen
@@ -98,7 +98,7 @@ class Memory:
         elsewhere = self._corpus.directories[:-1]
         return Corpus(elsewhere).read(self._overload).entries if elsewhere else ()
 
-    def _as_it_fails_now(self, entry: CorpusEntry) -> CorpusEntry:
+    def _with_present_outcome(self, entry: CorpusEntry) -> CorpusEntry:
         now = self._failing.get(entry.key)
         if now is None:
             return entry

@@ -38,14 +38,14 @@ _SURPLUS = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What to capture.
+    """A request to capture samples.
 
     Attributes:
         overload: Dotted name.
-        dtypes: Of the samples, in order of preference.
-        only_these: Whether an invocation of another dtype is of no use.
-        seed: Of the samples' values.
-        count: Most invocations.
+        dtypes: Dtypes of the samples, in order of preference.
+        only_these: Whether invocations of other dtypes are useless.
+        seed: Seed of the samples' values.
+        count: Maximum number of invocations.
         literal: Whether floating tensors keep their values, as far as they are small.
     """
 
@@ -59,10 +59,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Captured:
-    """What was captured.
+    """The captured samples.
 
     Attributes:
-        invocations: Distinct ones of the overload that was wanted.
+        invocations: Distinct invocations of the wanted overload.
         others: All other functional overloads that were called meanwhile.
     """
 
@@ -87,19 +87,19 @@ def capture(wanted: Wanted) -> Captured:
     """
     composite = _is_composite(wanted.overload)
     entries = _own_entries(wanted.overload)
-    found, others = _from_entries(wanted, entries, composite)
+    found, others = _capture_entries(wanted, entries, composite)
     if not found:
         calling, everything = _index(composite)
         others |= everything
-        found, _ = _from_entries(wanted, calling.get(wanted.overload, ()), composite)
+        found, _ = _capture_entries(wanted, calling.get(wanted.overload, ()), composite)
     others.discard(wanted.overload)
     return Captured(_spread(found, wanted.count), tuple(sorted(others)))
 
 
-def _from_entries(
+def _capture_entries(
     wanted: Wanted, entries: Sequence[int], composite: bool
 ) -> tuple[dict[str, list[Invocation]], set[str]]:
-    """Invocations by dtype, each valid and distinct, and which overloads were called."""
+    """Return valid, distinct invocations by dtype, and the overloads that were called."""
     found: dict[str, dict[str, Invocation]] = defaultdict(dict)
     called: set[str] = set()
 
@@ -126,7 +126,7 @@ def _from_entries(
 
 
 def _spread(found: Mapping[str, Sequence[Invocation]], count: int) -> tuple[Invocation, ...]:
-    """At most `count`, dtypes in turn, of each dtype from its first sample to its last."""
+    """Choose at most `count` invocations: dtypes in turn, and each dtype's samples evenly from first to last."""
     share = dict.fromkeys(found, 0)
     left = min(count, sum(map(len, found.values())))
     while left:
@@ -162,7 +162,7 @@ def _names(entry: Any) -> Iterator[str]:
 
 @cache
 def _index(composite: bool) -> tuple[dict[str, list[int]], set[str]]:
-    """Which entries call which overload, found by running the samples of one dtype: some seconds."""
+    """Find the entries that call each overload by running the samples of one dtype, which takes some seconds."""
     calling: dict[str, list[int]] = defaultdict(list)
     for entry, info in enumerate(_database()):
         known = {str(dtype).removeprefix("torch."): None for dtype in info.supported_dtypes("cpu")}
@@ -181,7 +181,7 @@ def _note(called: set[str], target: OpOverload, args: Sequence[Any], kwargs: Map
 
 
 def _calls(entry: int, dtype: str, seed: int) -> Iterator[Callable[[], Any]]:
-    """The samples of one entry, by each of its names; none where it does not take the dtype."""
+    """Yield the samples of one entry, by each of its names; nothing if it does not take the dtype."""
     info = _database()[entry]
     kind = getattr(torch, dtype)
     if kind not in info.supported_dtypes("cpu"):

@@ -38,7 +38,7 @@ class FromCorpus:
 
     @property
     def corpus(self) -> Corpus:
-        """What it reads."""
+        """Return the corpus that it reads."""
         return Corpus(self.directories)
 
     def overloads(self) -> Collection[str]:
@@ -52,10 +52,10 @@ class FromCorpus:
 
 @dataclass(frozen=True)
 class FromFile:
-    """Replays what one file holds; nothing is added to it.
+    """Replays the entries of one file, and adds nothing to it.
 
     Attributes:
-        path: Of JSON lines as `harness.generate.regressions` has them, of any operators.
+        path: File of JSON lines in the format of `harness.generate.regressions`, of any operators.
     """
 
     path: Path

@@ -23,7 +23,7 @@ _PATIENCE = 240.0
 
 
 def probe() -> Unavailable | None:
-    """What is missing for PyTorch's testing modules."""
+    """Report which of PyTorch's testing modules is missing; None if all are installed."""
     for module in ("expecttest", OP_DB_MODULE):
         if importlib.util.find_spec(module) is None:
             return Unavailable(

@@ -17,11 +17,11 @@ from harness.record.layout import ResultsError
 
 @dataclass(frozen=True)
 class Replayed:
-    """A recorded case, or one that shrinking makes of it.
+    """A recorded case, or a form of it that shrinking tries.
 
     Attributes:
-        invocation: What is run.
-        exported: What is exported, where a dynamic export is run at other sizes; None for a static one.
+        invocation: The invocation to run.
+        exported: The invocation to export, if a dynamic export is run at other sizes; None for a static one.
     """
 
     invocation: Invocation
@@ -39,14 +39,14 @@ class Replayed:
         return self.invocation.json, "" if self.exported is None else self.exported.json
 
     def changed(self, change: Callable[[Invocation], Invocation | None]) -> Replayed | None:
-        """Return the case with both invocations changed in the same way; None where one cannot be."""
-        other = self.with_values(change)
+        """Return the case with both invocations changed in the same way; None if one of them cannot be."""
+        other = self.change_run_invocation(change)
         if other is None or self.exported is None:
             return other
         exported = change(self.exported)
         return None if exported is None else Replayed(other.invocation, exported)
 
-    def with_values(self, change: Callable[[Invocation], Invocation | None]) -> Replayed | None:
+    def change_run_invocation(self, change: Callable[[Invocation], Invocation | None]) -> Replayed | None:
         """Return the case with the invocation that is run changed; values take no part in an export."""
         invocation = change(self.invocation)
         return None if invocation is None else Replayed(invocation, self.exported)

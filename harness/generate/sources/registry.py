@@ -1,4 +1,4 @@
-"""Where invocations come from: one file per source; `source.py` has the protocol.
+"""The registry of sources of invocations: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
 ``corpus:FILE``, ``use``, ``use:common``, ``programs``.
@@ -19,11 +19,11 @@ class SourceEntry:
     """A registered source.
 
     Attributes:
-        name: Of the option and of the record.
-        create: From what follows the colon of a word, "" without one.
-        probe: Why it cannot be used here; None if it can.
-        argument: What may follow a colon, for messages; "" for nothing.
-        default: The word by which a run without ``--source`` asks it; "" for one that it does not ask.
+        name: The name in the option and in the record.
+        create: Creates the source from the text after the colon of a word, "" without one.
+        probe: Returns the reason why it cannot be used here; None if it can.
+        argument: The text allowed after a colon, for messages; "" for nothing.
+        default: The word with which a run without ``--source`` asks it; "" for a source that it does not ask.
     """
 
     name: str

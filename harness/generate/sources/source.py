@@ -1,4 +1,4 @@
-"""What a source of invocations is asked, and what it answers."""
+"""The protocol of sources: a request for invocations of one operator, and structures as the answer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from harness.core.invocation import Invocation
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What is wanted of a source.
+    """A request to a source.
 
     Attributes:
         overload: Dotted name.
         dynamic: Whether the exports are to have dynamic dimensions.
-        seed: Of everything that is drawn.
-        examples: Cases wanted, about.
-        values: Value draws per exported structure, the first included, where the source draws; None for
-            the usual number.
-        dtypes: Restrict to these; None for all.
-        resize: At most so many other valid sizes for each invocation, found by asking PyTorch.
+        seed: Seed of all draws.
+        examples: Approximate number of cases wanted.
+        values: Value draws per exported structure, the first included, if the source draws; None for the usual
+            number.
+        dtypes: The only dtypes allowed; None for all.
+        resize: Maximum number of other valid sizes for each invocation, found by asking PyTorch.
     """
 
     overload: str
@@ -39,7 +39,7 @@ class Structure:
 
     Attributes:
         exported: The invocation whose shapes are exported.
-        invocations: To run; for a static export all have the structure of `exported`.
+        invocations: The invocations to run; for a static export all have the structure of `exported`.
     """
 
     exported: Invocation
@@ -72,7 +72,7 @@ class Source(Protocol):
 
     @property
     def name(self) -> str:
-        """What the record calls it."""
+        """Return the source's name in the record."""
 
     def overloads(self) -> Collection[str]:
         """The operators that it may have invocations of."""
@@ -102,7 +102,7 @@ def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Stru
     )
 
 
-#: Sizes that a dynamic export is run with beside the exported ones: larger, 1, 0, two alike, two unlike.
+#: Sizes that a dynamic export is run with in addition to its own: larger, 1, 0, two alike, two unlike.
 SIZES_PER_EXPORT = 5
 
 

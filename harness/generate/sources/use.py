@@ -79,7 +79,7 @@ class FromUse:
         """See `harness.generate.sources.source.Source`."""
         as_made, in_half, dynamic = _COMMON if self.common else _ALL
         uses = [use.invocation for use in model_calls(request.overload, as_made)]
-        halves = [in_dtype(call, dtype) for dtype in HALVES for call in uses[:in_half] if call.dtype == "float32"]
+        halves = [cast_call(call, dtype) for dtype in HALVES for call in uses[:in_half] if call.dtype == "float32"]
         found = {call.case_id: call for call in (*uses[:as_made], *halves)}
         calls = [call for call in found.values() if request.dtypes is None or call.dtype in request.dtypes]
         if not request.dynamic:
@@ -87,8 +87,8 @@ class FromUse:
         return SourceFinding(resized(request, [call for call in calls if call.dtype not in HALVES][:dynamic]))
 
 
-def in_dtype(call: Invocation, dtype: str) -> Invocation:
-    """A float32 call with its float32 tensors, and what it asks for in float32, in a half precision."""
+def cast_call(call: Invocation, dtype: str) -> Invocation:
+    """Return a float32 call with its float32 tensors and dtype arguments in a half precision."""
 
     def cast(value: Argument) -> Argument:
         if isinstance(value, TensorSpec) and value.dtype == "float32":

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from harness.compare.verdict import CaseKey
 from harness.core.text import count
-from harness.gate.run_request import RunRequest, last_alike, requested, shown_first
+from harness.gate.run_request import RunRequest, last_of_kind, requested, shown_first
 from harness.record.json_lines import read_flaky
 from harness.record.layout import ResultsError
 from harness.record.progress import Completeness, completeness
@@ -46,7 +46,7 @@ def earlier_run(requests: Sequence[RunRequest], number: int) -> int | None:
     earlier one with such; if any.
     """
     mine = requests[number]
-    found = last_alike(mine, requests) or shown_first(filter(mine.shares_way, requests[:number]))
+    found = last_of_kind(mine, requests) or shown_first(filter(mine.shares_route, requests[:number]))
     return None if found is None else _place(requests, found)
 
 

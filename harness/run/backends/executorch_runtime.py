@@ -16,9 +16,9 @@ from harness.core.snippet import RunSnippet, RunWanted
 from harness.run.artefact import EXECUTORCH, Artefact
 from harness.run.backend import BackendEntry, BackendFailure, ShapeRange, UnsupportedModel, register
 
-#: A line that the runtime writes, and its place in the runtime's sources.
+#: A line of the runtime's log, with its source location.
 _LINE = re.compile(r"^\[(?P<file>\w+\.(?:cpp|h)):\d+\] (?P<text>.*)$", re.MULTILINE)
-#: Of these lines, what says that something is missing, and what adds nothing.
+#: Log lines that report something missing, and those that add nothing.
 _LACKS = re.compile(
     r"kernel '[^']*' not found|Missing operator|[Uu]nsupported|not supported|[Uu]nhandled dtype"
     r"|should be contiguous or channels-last"
@@ -44,9 +44,9 @@ class ExecuTorchSession:
 
         model = self._model
         tensors = [to_torch(feeds[n], like=x) for n, x in zip(model.input_names, model.examples, strict=True)]
-        with _words(model):
+        with _capture_log(model):
             outputs = self._method.execute(tensors)
-        # Behind what the program changes in place.
+        # Values that the program changes in place come before its outputs.
         return [to_numpy(output.clone()) for output in outputs[len(outputs) - len(model.output_names) :]]
 
 
@@ -59,23 +59,22 @@ class ExecuTorchBackend:
         from executorch.runtime import Runtime
 
         self.version: str = installed_version("executorch")
-        with _words(None):
+        with _capture_log(None):
             self._runtime = Runtime.get()
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype is kept."""
+        """Return None, since every dtype is kept."""
         return None
 
     def load(self, model: Artefact, shapes: Mapping[str, ShapeRange] | None) -> ExecuTorchSession:
         """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
-        with _words(model):
+        with _capture_log(model):
             return ExecuTorchSession(self._runtime.load_program(model.content).load_method("forward"), model)
 
 
 @contextlib.contextmanager
-def _words(model: Artefact | None) -> Iterator[None]:
-    """Gives exceptions the words that the runtime writes to the standard error stream, where that is a file, as it is
-    in a worker process."""
+def _capture_log(model: Artefact | None) -> Iterator[None]:
+    """Add to exceptions what the runtime writes to standard error, if that is a file, as in a worker process."""
     is_file = stat.S_ISREG(os.fstat(2).st_mode)
     before = os.fstat(2).st_size if is_file else 0
     try:

@@ -1,9 +1,9 @@
-"""IREE: an MLIR compiler, on the CPU.
+"""IREE, an MLIR compiler, on the CPU.
 
-1. IREE's importer writes the ONNX model as MLIR. It wants to know the shapes of the values in between.
-2. ``iree-compile``, a process of its own, compiles that for this machine's CPU. By default it takes float64 for
-   float32; here it does not.
-3. The compiled module runs on the caller's thread. Its integers have no sign, and are read as the model declares them.
+1. IREE's importer writes the ONNX model as MLIR; it needs the shapes of intermediate values.
+2. ``iree-compile``, a separate process, compiles it for this machine's CPU. By default it computes float64 in float32,
+   which is disabled here.
+3. The compiled module runs on the caller's thread. Its integers have no sign and are read as the model declares them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from harness.run.backend import (
 
 _PACKAGES = ("iree-base-compiler", "iree-base-runtime")
 _FLAGS = ("--iree-llvmcpu-target-cpu=host", "--iree-input-demote-f64-to-f32=false")
-#: An error of the compiler, and the node that it is about.
+#: An error of the compiler, and the node that it refers to.
 _ERROR = re.compile(r"error: (?:loc\((?P<where>.*?)\): )?(?P<words>[^\n]*)")
 _NODE = re.compile(r'"([^"]+)"')
 _UNSUPPORTED = re.compile(
     r"failed to legalize operation '[\w.]+'|not supported|unsupported|unimplemented|not implemented", re.IGNORECASE
 )
-#: What the words go on with: the operation with the types of the case.
+#: The end of such a message, with the operation and the types of the case.
 _OPERATION = re.compile(r" that was explicitly marked illegal.*")
 
 
@@ -45,8 +45,8 @@ class IreeSession:
     """A compiled module.
 
     Args:
-        module: As bytes.
-        model: What it was compiled from.
+        module: The module as bytes.
+        model: The model that it was compiled from.
     """
 
     runnable = True
@@ -65,8 +65,8 @@ class IreeSession:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
-            found = self._function(*(np.ascontiguousarray(feeds[n]).reshape(feeds[n].shape) for n in self._inputs))
-            results = found if isinstance(found, list | tuple) else [found]
+            output = self._function(*(np.ascontiguousarray(feeds[n]).reshape(feeds[n].shape) for n in self._inputs))
+            results = output if isinstance(output, list | tuple) else [output]
             return [_array(result, dtype) for result, dtype in zip(results, self._dtypes, strict=True)]
         except Exception as error:
             raise BackendFailure(_first_line(error)) from None
@@ -87,7 +87,7 @@ class IreeBackend:
         self.version: str = installed_version(_PACKAGES[0])
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype that it takes is kept."""
+        """Return None, since every dtype that it takes is kept."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> IreeSession:
@@ -96,18 +96,18 @@ class IreeBackend:
 
         try:
             module = iree.compiler.compile_str(
-                _as_mlir(model), input_type="onnx", target_backends=["llvm-cpu"], extra_args=list(_FLAGS)
+                _to_mlir(model), input_type="onnx", target_backends=["llvm-cpu"], extra_args=list(_FLAGS)
             )
         except iree.compiler.CompilerToolError as error:
             raise _translated(str(error), model) from None
         return IreeSession(module, model)
 
 
-def _as_mlir(model: onnx.ModelProto) -> str:
-    """A model as IREE's importer writes it, with the names of its nodes.
+def _to_mlir(model: onnx.ModelProto) -> str:
+    """Return a model as IREE's importer writes it, with the names of its nodes.
 
     Raises:
-        UnsupportedModel: the importer has no form for something in it.
+        UnsupportedModel: The importer cannot represent something in it.
     """
     from iree.compiler.extras import onnx_importer
     from iree.compiler.ir import Context
@@ -123,7 +123,7 @@ def _as_mlir(model: onnx.ModelProto) -> str:
 
 
 def _translated(message: str, model: onnx.ModelProto) -> Exception:
-    """The exception of our protocol for what the compiler says."""
+    """Return the exception of our interface for a message of the compiler."""
     found = _ERROR.search(message)
     if found is None:
         code = re.search(r"Error code: (-?\d+)", message)

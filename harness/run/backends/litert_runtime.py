@@ -1,4 +1,4 @@
-"""LiteRT's interpreter on the CPU, with XNNPACK as it is by default; plain, with its reference kernels."""
+"""LiteRT's interpreter on the CPU, with XNNPACK by default, or plain with its reference kernels."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ class LiteRTSession:
 
         named = {f"args_{i}": feeds[name] for i, name in enumerate(self._model.input_names)}
         try:
-            found = self._runner(**{name: array for name, array in named.items() if name in self._taken})
+            results = self._runner(**{name: array for name, array in named.items() if name in self._taken})
         except (RuntimeError, ValueError) as error:
             raise _translated(error) from error
-        return [np.array(found[f"output_{i}"], order="C") for i in range(len(self._model.output_names))]
+        return [np.array(results[f"output_{i}"], order="C") for i in range(len(self._model.output_names))]
 
 
 class LiteRTBackend:
     """The interpreter in one thread.
 
     Args:
-        reference: Whether the kernels are the plain ones, without XNNPACK.
+        reference: Use the reference kernels, without XNNPACK.
     """
 
     name, device = "litert", "cpu"
@@ -58,7 +58,7 @@ class LiteRTBackend:
         return LiteRTBackend(reference=True)
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype is kept."""
+        """Return None, since every dtype is kept."""
         return None
 
     def load(self, model: Artefact, shapes: Mapping[str, ShapeRange] | None) -> LiteRTSession:

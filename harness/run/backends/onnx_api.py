@@ -1,4 +1,4 @@
-"""Any module with the ONNX Backend API: ``prepare(model, device).run(inputs)``."""
+"""Any module that implements the ONNX Backend API: ``prepare(model, device).run(inputs)``."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from harness.run.backend import (
 _PREFIX = "onnx-api:"
 _EXAMPLE = "write --backend onnx-api:MODULE, for example onnx-api:onnxruntime.backend"
 
-#: The API fixes no exceptions; runtimes share these names without sharing the classes.
+#: The API defines no exceptions; runtimes use classes with these names.
 _UNSUPPORTED = frozenset({"NotImplementedError", "NotImplemented", "BackendIsNotSupposedToImplementIt", "SkipTest"})
 _INVALID = frozenset({"ValidationError", "InvalidGraph", "InvalidProtobuf", "InferenceError"})
 
 
 class NotABackend(LookupError):
-    """A module is not there or lacks the ONNX Backend API; the message is one line."""
+    """A module is missing or lacks the ONNX Backend API; the message is one line."""
 
 
 class ApiSession:
-    """What `prepare` gave for a model."""
+    """The result of `prepare` for a model."""
 
     runnable = True
 
@@ -72,7 +72,7 @@ class ApiBackend:
             raise RuntimeError(f"{self.name} does not support the device CPU")
 
     def narrows(self, dtype: str) -> str | None:
-        """Nothing in the API tells."""
+        """Return None, since the API does not report it."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> ApiSession:
@@ -88,10 +88,10 @@ class ApiBackend:
 
 
 def _api(name: str) -> Any:
-    """The object that has `prepare`: the module `name`, or a class `Backend` in it.
+    """Return the object with `prepare`: the module `name`, or a class `Backend` in it.
 
     Raises:
-        NotABackend: there is none.
+        NotABackend: There is none.
     """
     try:
         module = importlib.import_module(name)

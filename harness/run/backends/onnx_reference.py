@@ -1,4 +1,4 @@
-"""The ONNX project's own evaluator, in NumPy: slow on big convolutions, and the specification's voice."""
+"""The ONNX project's reference evaluator in NumPy: slow for large convolutions, but closest to the specification."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OPERATOR = re.compile(r"(?:operator|[Nn]ode type):? '(?P<operator>[^']+)' (?:an
 
 
 class ReferenceSession:
-    """A model held by `onnx.reference.ReferenceEvaluator`."""
+    """A model loaded by `onnx.reference.ReferenceEvaluator`."""
 
     runnable = True
 
@@ -31,7 +31,7 @@ class ReferenceSession:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
-            # Overflow and NaN are what the tested operators are about: no warnings for them.
+            # Overflow and NaN are part of the tests, so NumPy must not warn of them.
             with np.errstate(all="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 outputs = self._evaluator.run(None, dict(feeds))
@@ -48,7 +48,7 @@ class ReferenceBackend:
     version: str = onnx.__version__
 
     def narrows(self, dtype: str) -> str | None:
-        """NumPy keeps every dtype."""
+        """Return None, since NumPy keeps every dtype."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> ReferenceSession:
@@ -60,7 +60,7 @@ class ReferenceBackend:
             try:
                 evaluator = ReferenceEvaluator(model)
             except RuntimeContextError:
-                # Operators that are defined as functions of their input types need these types.
+                # Operators that are functions of their input types need these types.
                 evaluator = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))
         except NotImplementedError as error:
             raise _unsupported(error, model) from error
@@ -72,7 +72,9 @@ class ReferenceBackend:
 def _unsupported(error: Exception, model: onnx.ModelProto) -> UnsupportedModel:
     message = str(error).strip()
     match = _OPERATOR.search(message)
-    return UnsupportedModel(message, _messages.of_operator(model, match["operator"], match["domain"]) if match else ())
+    return UnsupportedModel(
+        message, _messages.nodes_of_type(model, match["operator"], match["domain"]) if match else ()
+    )
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:
@@ -80,7 +82,7 @@ def _snippet(wanted: RunWanted) -> RunSnippet:
     if wanted.arrays:
         feed, output = "inputs[i.name]", "np.asarray(o)"
     return RunSnippet(
-        # Operators that are defined as functions of their input types need these types.
+        # Operators that are functions of their input types need these types.
         load=("session = ReferenceEvaluator(onnx.shape_inference.infer_shapes(model))",),
         run=(
             *helpers,
@@ -98,7 +100,7 @@ def _snippet(wanted: RunWanted) -> RunSnippet:
 register(
     BackendEntry(
         name="onnx-reference",
-        # The evaluator is part of onnx, without which the harness itself does not import.
+        # The evaluator is part of onnx, which the harness itself requires.
         probe=lambda argument: None,
         create=lambda argument: ReferenceBackend(),
         version=lambda argument: installed_version("onnx"),

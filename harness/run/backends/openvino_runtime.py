@@ -16,13 +16,14 @@ from harness.run import node_names as _messages
 from harness.run.artefact import ONNX, OPENVINO_IR, Artefact
 from harness.run.backend import BackendEntry, BackendFailure, InvalidModel, ShapeRange, UnsupportedModel, register
 
-#: Without the hint float32 may be computed in bfloat16 on some CPUs.
+#: Without the hint, some CPUs compute float32 in bfloat16.
 _CONFIG = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
 
-#: What the CPU plugin computes in while it keeps the outer dtype: measured, see the tests.
+#: Dtypes that the CPU plug-in computes in another one, keeping the dtype of inputs and outputs; measured, see the
+#: tests.
 _NARROWED = {"float64": "float32", "int64": "int32", "uint64": "int32", "uint32": "int32"}
 
-#: OpenVINO's names of element types that NumPy lacks, and ours.
+#: OpenVINO's names of element types that NumPy lacks → `ml_dtypes` names.
 _RAW_TYPES = {"bf16": "bfloat16", "f8e4m3": "float8_e4m3fn", "f8e5m2": "float8_e5m2"}
 
 _NO_RULE = re.compile(r"No conversion rule found for operations?: (?P<operators>[^\n]+)")
@@ -39,17 +40,17 @@ class OpenVinoSession:
 
     Args:
         compiled: The compiled model.
-        names: Of the inputs, in the model's order.
+        names: The names of the inputs, in the model's order.
     """
 
     runnable = True
 
     def __init__(self, compiled: Any, names: Sequence[str]) -> None:
         self._request = compiled.create_infer_request()
-        # Inputs that no node reads are absent from the compiled model.
+        # The compiled model lacks inputs that no node reads.
         self._inputs = {name: port for port in compiled.inputs for name in port.get_names()}
         if len(compiled.inputs) == len(names):
-            # An input that is passed on as an output bears the output's name alone.
+            # An input that is also an output has only the output's name.
             for name, port in zip(names, compiled.inputs, strict=True):
                 self._inputs.setdefault(name, port)
 
@@ -57,7 +58,7 @@ class OpenVinoSession:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         import openvino
 
-        # Tensors share memory with these arrays: both live until the run is over.
+        # Tensors share memory with these arrays, so both must live until the run is over.
         tensors = []
         for name, array in feeds.items():
             port = self._inputs.get(name)
@@ -73,7 +74,7 @@ class OpenVinoSession:
         try:
             self._request.infer()
         except RuntimeError as error:
-            message = _words(error)
+            message = _message(error)
             raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
         return [_copied(tensor) for tensor in self._request.output_tensors]
 
@@ -91,13 +92,13 @@ class OpenVinoBackend:
         self.version = str(openvino.__version__).partition("-")[0]
 
     def narrows(self, dtype: str) -> str | None:
-        """The CPU plugin computes 64-bit and unsigned 32-bit values in 32 signed bits."""
+        """Return the dtype in which the CPU plug-in computes 64-bit and unsigned 32-bit values: 32 bits, signed."""
         return _NARROWED.get(dtype)
 
     def load(self, model: onnx.ModelProto | Artefact, shapes: Mapping[str, ShapeRange] | None) -> OpenVinoSession:
         """See :meth:`harness.run.backend.Backend.load`; ranges of shapes are not needed."""
         if isinstance(model, Artefact):
-            return self._load_own(model)
+            return self._load_native(model)
         try:
             network = self._core.read_model(model.SerializeToString())
             compiled = self._core.compile_model(network, "CPU", _CONFIG)
@@ -105,37 +106,37 @@ class OpenVinoBackend:
         except RuntimeError as error:
             raise _translated(error, model) from error
 
-    def _load_own(self, model: Artefact) -> OpenVinoSession:
-        """A model in OpenVINO's own form."""
+    def _load_native(self, model: Artefact) -> OpenVinoSession:
+        """Load a model in OpenVINO's own format."""
         try:
             compiled = self._core.compile_model(model.content, "CPU", _CONFIG)
             return OpenVinoSession(compiled, model.input_names)
         except RuntimeError as error:
-            message = _words(error)
+            message = _message(error)
             raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
 
 
 def _copied(tensor: Any) -> Array:
-    """The tensor's content as an array of its own, `ml_dtypes` where NumPy lacks the type."""
+    """Return the tensor's content in a new array, with an `ml_dtypes` dtype if NumPy lacks the type."""
     content: Array = np.array(tensor.data, order="C")
     raw = _RAW_TYPES.get(tensor.get_element_type().get_type_name())
     return content if raw is None else content.view(np.dtype(raw))
 
 
-def _words(error: Exception) -> str:
-    """OpenVINO's message without the lines that only say where in its sources it was raised."""
+def _message(error: Exception) -> str:
+    """Return OpenVINO's message without the lines about locations in its sources."""
     lines = str(error).strip().splitlines()
     return "\n".join(line for line in lines if line.strip() and not line.startswith("Exception from"))
 
 
 def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
-    """The exception of our protocol for one of OpenVINO's while loading.
+    """Return the exception of our interface for an error of loading.
 
-    Unsupported nodes come alone even where others are invalid: once they are dropped, the next
-    attempt reports the rest.
+    Unsupported nodes are reported alone even if others are invalid: once they are dropped, the next attempt reports the
+    rest.
     """
-    message = _words(error)
-    reasons = _without_rule(message, model) or _complaints(message, model)
+    message = _message(error)
+    reasons = _unconverted_nodes(message, model) or _failed_nodes(message, model)
     unsupported = {node: text for node, text in reasons.items() if _UNSUPPORTED.search(text)}
     if unsupported:
         return UnsupportedModel("; ".join(dict.fromkeys(unsupported.values())), tuple(unsupported), unsupported)
@@ -147,19 +148,19 @@ def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
     return BackendFailure(summary, tuple(reasons) or _messages.mentioned(message, model), reasons)
 
 
-def _without_rule(message: str, model: onnx.ModelProto) -> dict[str, str]:
-    """Node → what is said of it, for the operators that have no conversion rule."""
+def _unconverted_nodes(message: str, model: onnx.ModelProto) -> dict[str, str]:
+    """Return the nodes whose operators have no conversion rule, with messages."""
     match = _NO_RULE.search(message)
     reasons: dict[str, str] = {}
     for word in match["operators"].split(",") if match else ():
         domain, _, operator = re.sub(r"-\d+$", "", word.strip()).rpartition(".")
-        for node in _messages.of_operator(model, operator, domain):
+        for node in _messages.nodes_of_type(model, operator, domain):
             reasons[node] = f"No conversion rule found for operation {word.strip()}"
     return reasons
 
 
-def _complaints(message: str, model: onnx.ModelProto) -> dict[str, str]:
-    """Node → what is said of it, for the nodes whose conversion failed."""
+def _failed_nodes(message: str, model: onnx.ModelProto) -> dict[str, str]:
+    """Return the nodes whose conversion failed, with messages."""
     reasons: dict[str, str] = {}
     for complaint in _COMPLAINT.finditer(message):
         text = complaint["text"].strip()
@@ -175,7 +176,7 @@ def _probe(argument: str) -> Unavailable | None:
 
 
 def _own_snippet(wanted: RunWanted) -> RunSnippet:
-    """For a model in OpenVINO's own form."""
+    """Return the code for a model in OpenVINO's own format."""
     tensor = "openvino.Tensor(x.numpy())"
     outputs = "torch.tensor(t.data)"
     if wanted.raw:

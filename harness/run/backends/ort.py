@@ -34,14 +34,13 @@ from harness.run.backend import (
 )
 from harness.run.ort_passes import ORT_PASSES
 
-#: Element types that ONNX Runtime has but does not exchange as NumPy arrays: they cross as raw
-#: bytes in OrtValues.
+#: Element types that ONNX Runtime does not exchange as NumPy arrays: they are passed as raw bytes in OrtValues.
 _RAW_TYPES = frozenset(
     getattr(TensorProto, name)
     for name in ("BFLOAT16", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ")
 )
 
-#: Where ONNX Runtime's messages give the name of a node.
+#: Patterns of messages that name a node.
 _NODE_NAMES = re.compile(
     r"Name:'(?P<a>.*?)' Status Message"
     r"|node with name '(?P<b>.*?)'"
@@ -51,12 +50,12 @@ _NODE_NAMES = re.compile(
 )
 _UNREGISTERED = re.compile(r"Fatal error: (?P<domain>[^:]*):(?P<operator>\w+)\(.*?\) is not a registered function")
 
-#: Said of models that are right but newer or richer than this runtime.
+#: Messages about models that are valid but newer or richer than the runtime.
 _UNSUPPORTED = re.compile(
     r"NOT_IMPLEMENTED|is not a registered function/op|No Op registered for|Unsupported model IR version"
     r"|under development and support for this is limited|is not currently registered or supported"
     r"|operator does not support \w+ yet|data type is not supported with|but the device does not support it"
-    # What no provider has a kernel for, where several are asked.
+    # No provider has a kernel, if several are asked.
     r"|Provider type for \w+ node .*is not set"
 )
 _INVALID = re.compile(
@@ -64,13 +63,13 @@ _INVALID = re.compile(
     r"|TypeInferenceError|Type Error:"
 )
 
-#: Packages, of which one at most is installed.
+#: Packages of which at most one is installed.
 _DISTRIBUTIONS = ("onnxruntime", "onnxruntime-gpu")
 _VARIABLES = ("ONNXRUNTIME", "ORT")
 _CUDA_PROVIDER = "CUDAExecutionProvider"
 _CPU_PROVIDER = "CPUExecutionProvider"
-#: TF32 would be judged as a wrong float32 result; exhaustive search for a convolution algorithm
-#: costs more than everything else that is done with a one-operator model.
+#: TF32 would look like a wrong float32 result, and an exhaustive search for a convolution algorithm would cost more
+#: than everything else that is done with a one-operator model.
 _CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
 _INSTALL_CPU = "pip install '.[cpu]'"
 _INSTALL_CUDA = "pip uninstall onnxruntime && pip install '.[cuda]'"
@@ -102,20 +101,20 @@ class OrtSession:
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         import onnxruntime
 
-        # An OrtValue on top of an array does not own it: `raw` keeps the arrays until the run is over.
-        raw = {name: _as_bits(array) for name, array in feeds.items()}
+        # An OrtValue does not own the array that it wraps, so `raw` must live until the run is over.
+        raw = {name: _to_bits(array) for name, array in feeds.items()}
         values = {
             name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(array, self._inputs[name])
             for name, array in raw.items()
         }
         results = self._session.run_with_ort_values([name for name, _ in self._outputs], values)
-        return [_from_bits(v) if v.element_type() in _RAW_TYPES else v.numpy() for v in results]
+        return [_to_array(v) if v.element_type() in _RAW_TYPES else v.numpy() for v in results]
 
 
 class SplitSession(OrtSession):
-    """A model loaded for another provider, which may leave some of its nodes to the CPU's.
+    """A model loaded for another provider, which may leave some of its nodes to the CPU provider.
 
-    `check_device` raises `DeviceLost` if the device does not work any more.
+    `check_device` raises `DeviceLost` if the device no longer works.
     """
 
     def __init__(self, session: Any, model: onnx.ModelProto, check_device: Callable[[Exception], None]) -> None:
@@ -127,12 +126,12 @@ class SplitSession(OrtSession):
         try:
             return super().run(feeds)
         except BackendFailure as error:
-            # A library such as cuDNN may report in words of its own that the device has failed.
+            # A library such as cuDNN may report a failed device in its own way.
             self._check_device(error)
             raise
 
     def placed(self) -> Sequence[PlacedNode] | None:
-        """See :meth:`harness.run.backend.HasPlacement.placed`; ONNX Runtime tells from 1.24 on."""
+        """See :meth:`harness.run.backend.HasPlacement.placed`; ONNX Runtime reports it since 1.24."""
         if (tell := getattr(self._session, "get_provider_graph_assignment_info", None)) is None:
             return None
         return [
@@ -146,12 +145,12 @@ class OrtBackend:
     """ONNX Runtime with one execution provider.
 
     Args:
-        name: The backend's.
-        device: The backend's.
-        provider: What ONNX Runtime calls the execution provider. What it does not take runs on the CPU.
-        options: Of the provider.
-        choose: Chooses the provider in the options of a session, in place of its name: a provider that comes
-            as a library of its own is chosen by its devices.
+        name: The backend's name.
+        device: The backend's device.
+        provider: ONNX Runtime's name of the execution provider; nodes that it does not take run on the CPU.
+        options: Options of the provider.
+        choose: Selects the provider in a session's options instead of by name: plug-in providers are selected by their
+            devices.
     """
 
     def __init__(
@@ -174,7 +173,7 @@ class OrtBackend:
         onnxruntime.set_default_logger_severity(4)
         self._options = self._session_options()
         if provider == _CUDA_PROVIDER and hasattr(onnxruntime, "preload_dlls"):
-            # CUDA's libraries from pip's packages.
+            # Loads CUDA's libraries from pip packages.
             onnxruntime.preload_dlls()
         if provider != _CPU_PROVIDER:
             try_negating(self._open(negation()))
@@ -199,7 +198,7 @@ class OrtBackend:
         return other
 
     def narrows(self, dtype: str) -> str | None:
-        """ONNX Runtime keeps every dtype."""
+        """Return None, since ONNX Runtime keeps every dtype."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OrtSession:
@@ -213,8 +212,8 @@ class OrtBackend:
     def _check_device(self, error: Exception) -> None:
         """Raise `DeviceLost` if a small model cannot be loaded and run after `error`.
 
-        It fails after a fault that sticks, and where the device has no memory left: neither is about the model
-        that failed with `error`.
+        That happens after a persistent fault, or if the device has no memory left; neither is the failing model's
+        fault.
         """
         if self._provider == _CPU_PROVIDER:
             return
@@ -226,15 +225,15 @@ class OrtBackend:
     def _open(self, model: onnx.ModelProto) -> OrtSession:
         import onnxruntime
 
-        # A random node without a seed takes its own from here: a case's verdict is the same wherever it runs.
-        # Its generator takes 0 for 1, by which the first two nodes of a graph would draw the same.
+        # A random node without a seed uses this one, so that a case's verdict is the same in every process. It is not 0
+        # because the generator replaces 0 by 1, which would make the first two nodes of a graph draw the same numbers.
         onnxruntime.set_seed(1)
         try:
             session = onnxruntime.InferenceSession(
                 model.SerializeToString(),
                 self._options,
                 providers=self._providers,
-                # Else what the provider fails at is done again on the CPU, which only stdout tells.
+                # Otherwise what the provider fails at is silently repeated on the CPU.
                 enable_fallback=False,
                 disabled_optimizers=self._left_out or None,
             )
@@ -269,15 +268,15 @@ class OrtBackend:
         )
 
 
-def _as_bits(array: Array) -> Array:
-    """The array as ONNX Runtime accepts it: an `ml_dtypes` array is seen as unsigned integers."""
+def _to_bits(array: Array) -> Array:
+    """Return the array as ONNX Runtime accepts it: an `ml_dtypes` array is viewed as unsigned integers."""
     if array.dtype.isbuiltin == 1:
         return array
     return array.view(np.dtype(f"u{array.dtype.itemsize}"))
 
 
-def _from_bits(value: Any) -> Array:
-    """A copy of an OrtValue in host memory, as an `ml_dtypes` array, bit for bit."""
+def _to_array(value: Any) -> Array:
+    """Copy an OrtValue in host memory bit for bit to an `ml_dtypes` array."""
     if value.device_name() != "cpu":
         raise RuntimeError(f"an output was left on device {value.device_name()!r}")
     dtype = helper.tensor_dtype_to_np_dtype(value.element_type())
@@ -287,8 +286,8 @@ def _from_bits(value: Any) -> Array:
 
 
 def translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
-    """The exception of our protocol for one of ONNX Runtime's."""
-    message = _cuda.words_of(error)
+    """Return the exception of our interface for one of ONNX Runtime's."""
+    message = _cuda.strip_host_name(error)
     if _cuda.is_sticky(message):
         return DeviceLost(message)
     nodes = _named_nodes(message, model)
@@ -301,7 +300,7 @@ def translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Ex
 
 def _named_nodes(message: str, model: onnx.ModelProto) -> Sequence[str]:
     if unregistered := _UNREGISTERED.search(message):
-        return _messages.of_operator(model, unregistered["operator"], unregistered["domain"])
+        return _messages.nodes_of_type(model, unregistered["operator"], unregistered["domain"])
     return _messages.known((match[match.lastgroup or 0] for match in _NODE_NAMES.finditer(message)), model)
 
 
@@ -315,11 +314,10 @@ def _probe_cuda(argument: str) -> Unavailable | None:
     spec = importlib.util.find_spec("onnxruntime")
     if spec is None or spec.origin is None:
         return Unavailable(reason="onnxruntime-gpu is not installed", install="pip install '.[cuda]'")
-    # The file tells without an import, and is right even where both packages were installed
-    # over each other.
+    # The file proves it without an import, even if both packages were installed over each other.
     if not list((Path(spec.origin).parent / "capi").glob("*onnxruntime_providers_cuda.*")):
         return Unavailable(reason="the installed onnxruntime has no CUDA provider", install=_INSTALL_CUDA)
-    return _cuda.without_gpu()
+    return _cuda.probe_gpu()
 
 
 def _version(argument: str) -> str:
@@ -327,11 +325,11 @@ def _version(argument: str) -> str:
 
 
 def session_run(wanted: RunWanted) -> tuple[str, ...]:
-    """The lines of a script that run a session."""
+    """Return the lines of a script that run a session."""
     if wanted.arrays:
         return ("outputs = session.run(None, {i.name: inputs[i.name] for i in model.graph.input})",)
     if wanted.raw:
-        # NumPy has no bfloat16: tensors cross as they are.
+        # NumPy has no bfloat16, so tensors are passed by DLPack.
         return (
             "feeds = {",
             "    i.name: ort.OrtValue.from_dlpack(inputs[i.name].contiguous()) for i in model.graph.input",
@@ -358,7 +356,7 @@ def _snippet(wanted: RunWanted, cuda: bool) -> RunSnippet:
 
 
 def issue_form(provider: str) -> dict[str, str]:
-    """What ONNX Runtime's tracker asks for."""
+    """Return the form of ONNX Runtime's tracker."""
     return {
         "Describe the issue": "{summary}\n\nExpected: {expected}\n\nActual:\n\n{actual}\n\n{diagnosis}",
         "To reproduce": "{code}\n\n{model}",

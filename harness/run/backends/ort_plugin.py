@@ -1,15 +1,15 @@
-"""ONNX Runtime with an execution provider that comes as a library of its own, a plug-in provider.
+"""ONNX Runtime with a plug-in execution provider, which is a separate library.
 
-1. A package (``onnxruntime-ep-webgpu``) has the library and says where it is; or the user names the file.
-2. ONNX Runtime registers the library, and lists the devices that it offers on this machine.
-3. A session is given the first of these devices. What the provider does not take runs on the CPU, which the record
-   says of each case, as for CUDA.
+1. A package (``onnxruntime-ep-webgpu``) contains the library, or the user gives its path.
+2. ONNX Runtime registers the library and lists the devices that it offers on this machine.
+3. A session uses the first of these devices. Nodes that the provider does not take run on the CPU; as for CUDA, this is
+   recorded for each case.
 
-ONNX Runtime gives all providers that a process has registered to a session that names none. Ours name theirs, and
-``onnx-api:onnxruntime.backend`` is told to leave these out.
+ONNX Runtime gives a session that names no provider all registered ones. Our sessions name theirs, and
+``onnx-api:onnxruntime.backend`` is configured to exclude plug-in providers.
 
-``ort-webgpu`` is such a provider. On Linux it needs Vulkan. Where the system has no driver, Chromium's in software
-serves: SwiftShader, which Chromium brings along together with the loader.
+``ort-webgpu`` is such a provider. On Linux it needs Vulkan; if the system has no driver, it uses SwiftShader, a
+software implementation that Chromium includes together with the loader.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from harness.run.backends.ort import OrtBackend, issue_form, session_run
 
 _PREFIX, _WEBGPU = "ort-ep:", "ort-webgpu"
 _RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
-#: Providers that `onnxruntime.backend` does not use.
+#: The environment variable with providers that `onnxruntime.backend` excludes.
 _LEFT_OUT = "ORT_ONNX_BACKEND_EXCLUDE_PROVIDERS"
-#: WebGPU's own word for a GPU in software.
+#: Allows WebGPU to use a GPU that is emulated in software.
 _SOFTWARE = "ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER"
-#: Vulkan's variables for the files that name drivers, the newer first.
+#: Vulkan's variables for files that name drivers, the newer one first.
 _DRIVER_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
 _DRIVER_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 _CHROMIUM = ("/usr/lib/chromium", "/usr/lib/chromium-browser", "/opt/google/chrome")
@@ -44,7 +44,7 @@ _LOADER, _SWIFTSHADER = "libvulkan.so.1", "vk_swiftshader_icd.json"
 
 
 def _module(argument: str) -> str:
-    """The package of a provider: ``webgpu`` for ``onnxruntime_ep_webgpu``, which may be written, too."""
+    """Return the package of a provider: ``onnxruntime_ep_webgpu`` for ``webgpu`` or its full name."""
     name = argument.replace("-", "_")
     return name if name.startswith("onnxruntime_ep_") else f"onnxruntime_ep_{name}"
 
@@ -58,7 +58,7 @@ def _package(argument: str) -> str:
 
 
 def _probe(argument: str) -> Unavailable | None:
-    """Why a provider cannot run here, as far as that is known without loading it."""
+    """Return why a provider cannot run here, as far as that is known without loading it."""
     if not importable("onnxruntime"):
         return Unavailable(reason="onnxruntime is not installed", install="pip install '.[cpu]'")
     if not argument:
@@ -73,17 +73,17 @@ def _probe(argument: str) -> Unavailable | None:
 
 
 def _create(argument: str, name: str | None = None) -> OrtBackend:
-    """The backend of a provider.
+    """Start the backend of a provider.
 
     Raises:
-        BackendFailure: the library does not load, or offers no device here.
+        BackendFailure: The library cannot be loaded, or offers no device here.
     """
     import onnxruntime
 
     path = argument if _is_file(argument) else importlib.import_module(_module(argument)).get_library_path()
     path = str(Path(path).resolve())
     try:
-        devices = _registered(path)
+        devices = _register_library(path)
     except Exception as error:
         raise BackendFailure(f"ONNX Runtime {onnxruntime.__version__} does not load {path}: {error}") from error
     if not devices:
@@ -100,10 +100,10 @@ def _create(argument: str, name: str | None = None) -> OrtBackend:
 
 
 @cache
-def _registered(path: str) -> list[Any]:
-    """The devices that a library offers here.
+def _register_library(path: str) -> list[Any]:
+    """Register a library and return the devices that it offers here.
 
-    It is registered once in a process: ONNX Runtime 1.32 refuses a second time, and crashes in the session after that.
+    This is done once per process: ONNX Runtime 1.32 rejects a second registration and crashes in the next session.
     """
     import onnxruntime
 
@@ -125,18 +125,18 @@ def _version(argument: str) -> str:
 
 @cache
 def _software_gpu() -> Path | None:
-    """The folder of a browser that has SwiftShader and a Vulkan loader; None where the system has its own driver."""
+    """Return a browser's folder with SwiftShader and a Vulkan loader; None if it is missing or not needed."""
     if sys.platform != "linux":
         return None
     browser = shutil.which("chromium") or shutil.which("google-chrome")
     folders = [Path(folder) for folder in _CHROMIUM] + ([Path(browser).resolve().parent] if browser else [])
-    found = next((f for f in folders if (f / _LOADER).exists() and (f / _SWIFTSHADER).exists()), None)
+    folder = next((f for f in folders if (f / _LOADER).exists() and (f / _SWIFTSHADER).exists()), None)
     named = {os.environ[name] for name in _DRIVER_VARIABLES if os.environ.get(name)}
-    if found is None or named:
-        # A parent process may have chosen it.
-        return found if found is not None and named == {str(found / _SWIFTSHADER)} else None
+    if folder is None or named:
+        # A parent process may have selected it.
+        return folder if folder is not None and named == {str(folder / _SWIFTSHADER)} else None
     has_driver = any(list(Path(folder).glob("*.json")) for folder in _DRIVER_FOLDERS)
-    return None if has_driver and ctypes.util.find_library("vulkan") else found
+    return None if has_driver and ctypes.util.find_library("vulkan") else folder
 
 
 def _probe_webgpu(argument: str) -> Unavailable | None:
@@ -148,18 +148,18 @@ def _probe_webgpu(argument: str) -> Unavailable | None:
 
 
 def _create_webgpu(argument: str) -> OrtBackend:
-    """WebGPU on the GPU that Vulkan chooses, or on SwiftShader."""
+    """Start WebGPU on the GPU that Vulkan selects, or on SwiftShader."""
     os.environ.setdefault(_SOFTWARE, "1")
     folder = _software_gpu()
     if folder is not None:
         os.environ[_DRIVER_VARIABLES[1]] = str(folder / _SWIFTSHADER)
-        # WebGPU asks for the loader by its name, and finds the one that is there.
+        # WebGPU requests the loader by name and gets the one that is already loaded.
         ctypes.CDLL(str(folder / _LOADER), mode=ctypes.RTLD_GLOBAL)
     return _create("webgpu", _WEBGPU)
 
 
 def _adapter() -> str:
-    """What stands for the GPU: software that is found here, the drivers that the user names, or Vulkan's choice."""
+    """Return what is used as the GPU: SwiftShader, the drivers that the user names, or Vulkan's choice."""
     if _software_gpu():
         return "SwiftShader"
     return next((os.environ[name] for name in _DRIVER_VARIABLES if os.environ.get(name)), "the system's GPU")

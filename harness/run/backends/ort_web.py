@@ -1,8 +1,8 @@
-"""ONNX Runtime in WebAssembly: onnxruntime-web, which browser applications run, in Node.
+"""ONNX Runtime in WebAssembly: onnxruntime-web, which browser applications use, in Node.
 
-Each backend has a Node process of its own, which `ort_web.cjs` serves over a pipe, and which ends with this one. The
-package comes from npm: it is looked for in ``node_modules`` of the working directory and of those above it, in the
-folders of ``NODE_PATH``, and among Node's global packages.
+Each backend has a Node process, which runs `ort_web.cjs`, communicates by a pipe, and ends with this one. The npm
+package is searched in ``node_modules`` of the working directory and its parents, in the folders of ``NODE_PATH``, and
+among Node's global packages.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from harness.run.backends.ort import issue_form, translated
 
 _PACKAGE = "onnxruntime-web"
 _SCRIPT = Path(__file__).with_name("ort_web.cjs")
-#: Element types that its tensors have, under their names there.
+#: Element types of its tensors → their names.
 _TYPES = {
     TensorProto.FLOAT: "float32",
     TensorProto.DOUBLE: "float64",
@@ -40,15 +40,15 @@ _TYPES = {
     **{getattr(TensorProto, n.upper()): n for n in ("int8", "int16", "int32", "int64")},
     **{getattr(TensorProto, n.upper()): n for n in ("uint8", "uint16", "uint32", "uint64")},
 }
-#: Its error codes, which other builds write as words.
+#: Its numeric error codes → the names that other builds use.
 _CODES = {"2": "INVALID_ARGUMENT", "7": "INVALID_PROTOBUF", "9": "NOT_IMPLEMENTED", "10": "INVALID_GRAPH"}
 _CODE = re.compile(r"ERROR_CODE: (\d+), ERROR_MESSAGE:")
-#: What WebAssembly reports when the module can be used no more.
+#: Messages of WebAssembly after which the module is unusable.
 _ABORTED = re.compile(r"Aborted\(|memory access out of bounds|unreachable|table index is out of bounds")
 
 
 class _NodeProcess:
-    """Node with the package loaded; asked one thing at a time."""
+    """A Node process that has loaded the package and answers one request at a time."""
 
     def __init__(self, node: str, package: Path) -> None:
         words = [node, str(_SCRIPT), str(package / "dist" / "ort.node.min.js")]
@@ -58,10 +58,10 @@ class _NodeProcess:
         self.ids = itertools.count()
 
     def ask(self, header: Mapping[str, Any], parts: Sequence[bytes] = ()) -> tuple[dict[str, Any], list[bytes]]:
-        """Send a message and wait for its answer: a header, and the bytes of each output.
+        """Send a message and return the answer: a header, and the bytes of each output.
 
         Raises:
-            DeviceLost: the process is gone, or its module has aborted.
+            DeviceLost: The process has ended, or its module has aborted.
         """
         text = json.dumps(header).encode()
         assert self._process.stdin is not None
@@ -69,19 +69,19 @@ class _NodeProcess:
             self._process.stdin.write(b"".join((struct.pack("<I", len(text)), text, *parts)))
             self._process.stdin.flush()
             answer = json.loads(self._read(struct.unpack("<I", self._read(4))[0]))
-            found = [self._read(output["bytes"]) for output in answer.get("outputs", ())]
+            contents = [self._read(output["bytes"]) for output in answer.get("outputs", ())]
         except (OSError, EOFError):
             raise DeviceLost(f"Node ended with status {self._process.wait()}") from None
         if _ABORTED.search(answer.get("error", "")):
             raise DeviceLost(f"{_PACKAGE}: {answer['error']}")
-        return answer, found
+        return answer, contents
 
     def _read(self, count: int) -> bytes:
         assert self._process.stdout is not None
-        found = self._process.stdout.read(count)
-        if len(found) < count:
+        content = self._process.stdout.read(count)
+        if len(content) < count:
             raise EOFError
-        return found
+        return content
 
 
 class OrtWebSession:
@@ -99,14 +99,15 @@ class OrtWebSession:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         arrays = {name: np.ascontiguousarray(feeds[name]).reshape(feeds[name].shape) for name in self._inputs}
-        given = [
+        descriptions = [
             {"name": name, "type": _TYPES[self._inputs[name]], "dims": list(array.shape), "bytes": array.nbytes}
             for name, array in arrays.items()
         ]
-        header = {"kind": "run", "id": self._id, "feeds": given, "outputs": [name for name, _ in self._outputs]}
-        answer, found = self._process.ask(header, [array.tobytes() for array in arrays.values()])
+        names = [name for name, _ in self._outputs]
+        header = {"kind": "run", "id": self._id, "feeds": descriptions, "outputs": names}
+        answer, contents = self._process.ask(header, [array.tobytes() for array in arrays.values()])
         _raise_error(answer, self._model, loading=False)
-        return [_array(output, content) for output, content in zip(answer["outputs"], found, strict=True)]
+        return [_array(output, content) for output, content in zip(answer["outputs"], contents, strict=True)]
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
@@ -122,7 +123,7 @@ class OrtWebBackend:
     """ONNX Runtime's WebAssembly build, one thread.
 
     Raises:
-        RuntimeError: Node or the package is gone since they were looked for.
+        RuntimeError: Node or the package was removed after the probe.
     """
 
     name, device = "ort-web", "cpu"
@@ -142,7 +143,7 @@ class OrtWebBackend:
         return other
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype that it takes is kept."""
+        """Return None, since every dtype that it takes is kept."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> OrtWebSession:
@@ -166,7 +167,7 @@ def _raise_error(answer: Mapping[str, Any], model: onnx.ModelProto, *, loading: 
 
 
 def _folders() -> Iterator[Path]:
-    """Where Node's packages may be, the nearest first."""
+    """Yield the folders that may contain Node's packages, nearest first."""
     here = Path.cwd()
     yield from (folder / "node_modules" for folder in (here, *here.parents))
     yield from (Path(folder) for folder in os.environ.get("NODE_PATH", "").split(os.pathsep) if folder)

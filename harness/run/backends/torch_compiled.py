@@ -1,9 +1,9 @@
-"""`torch.compile`: Inductor, and the steps before it alone.
+"""`torch.compile` with Inductor, or with only the steps before it.
 
-A module is captured whole (``fullgraph=True``), decomposed and compiled when it is loaded, which takes seconds: a C++
-compiler is started for each fused loop. `aot-eager` captures and traces the module and runs what it gets with PyTorch's
-own kernels; `aot-eager-decomposed` decomposes it as Inductor does before that. Where these are right and Inductor is
-not, its code is wrong.
+A module is captured whole (``fullgraph=True``), decomposed and compiled when it is loaded, which takes seconds because
+a C++ compiler runs for each fused loop. `aot-eager` captures and traces the module and runs the result with PyTorch's
+kernels; `aot-eager-decomposed` also decomposes it as Inductor does. If these are right and Inductor is not, its code is
+wrong.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from harness.core.snippet import RunSnippet, RunWanted
 from harness.run.artefact import CALLABLE, Artefact
 from harness.run.backend import BackendEntry, BackendFailure, ShapeRange, UnsupportedModel, register
 
-#: Ours → PyTorch's name.
+#: Backend → PyTorch's name.
 _NAMES = {
     "inductor": "inductor",
     "aot-eager": "aot_eager",
     "aot-eager-decomposed": "aot_eager_decomp_partition",
 }
-#: Before the line of a module at which a capture ends.
+#: Precedes the line of a module at which a capture failed.
 _CAUSED_BY = "\n\n\nCaused by:"
-#: What Inductor looks for, after what the environment names.
+#: Compilers that Inductor looks for, after the environment's.
 _COMPILERS = ("g++", "clang++", "c++")
 
 
@@ -67,17 +67,17 @@ class TorchCompileBackend:
         self.version: str = installed_version("torch")
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype is kept."""
+        """Return None, since every dtype is kept."""
         return None
 
     def load(self, model: Artefact, shapes: Mapping[str, ShapeRange] | None) -> CompiledSession:
-        """Compile a module by calling it on its example inputs."""
+        """Compile a module by calling it with its example inputs."""
         import torch
 
         module, is_dynamic = model.content
-        # What was compiled before belongs to another module, and would count against the limit of compilations.
+        # Earlier compilations belong to other modules and would count towards the limit.
         torch.compiler.reset()
-        # As the harness has it, one thread; the workers that Inductor starts otherwise outlive a killed process.
+        # One thread, as everywhere in the harness; Inductor's workers would outlive a killed process.
         options: dict[str, Any] | None = {"compile_threads": 1} if self.name == "inductor" else None
         compiled = torch.compile(module, backend=_NAMES[self.name], fullgraph=True, dynamic=is_dynamic, options=options)
         try:
@@ -85,12 +85,12 @@ class TorchCompileBackend:
                 compiled(*(tensor.clone() for tensor in model.examples))  # type: ignore[no-untyped-call]
         except Exception as error:
             kind = type(error).__name__
-            # What follows quotes the line of the user's module, which is the same for all.
-            words, _, _ = str(error).partition(_CAUSED_BY)
-            # The class is a private one.
+            # The rest quotes a line of the generated module, which is the same for all.
+            message, _, _ = str(error).partition(_CAUSED_BY)
+            # The exception's class is private, so its name is compared.
             if kind == "Unsupported":
-                raise UnsupportedModel(words) from None
-            raise BackendFailure(f"{kind}: {words}") from None
+                raise UnsupportedModel(message) from None
+            raise BackendFailure(f"{kind}: {message}") from None
         return CompiledSession(compiled, model)
 
 

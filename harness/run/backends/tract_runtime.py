@@ -26,21 +26,21 @@ from harness.run.backend import (
 )
 
 _DISTRIBUTION = "tract"
-#: Where tract's messages give the name of a node, and of an operator that it does not know.
+#: Patterns of messages that name a node, or an operator that tract does not know.
 _NODES = re.compile(r'node #\d+ "(?P<name>[^"]*)"')
 _UNIMPLEMENTED = re.compile(
     r"Unimplemented\(|Operator can not be made a TypedOp|Unknown DatumType|[Uu]nsupported|not supported"
     r"|[Nn]ot implemented|[Uu]nimplemented|not yet implemented"
 )
 _INVALID = re.compile(r"Failed analyse for node|Inconsistent|Impossible to unify")
-#: What it says of a model with a value of that dtype, without the value's name.
+#: The message about a bfloat16 value, which does not name the value.
 _WITHOUT_BFLOAT16 = "Unknown DatumType Bfloat16"
-#: Behind the message.
+#: Follows the message.
 _BACKTRACE = "Stack backtrace:"
 
 
 class TractSession:
-    """A model that tract has made a plan of."""
+    """A model that tract has compiled to a plan."""
 
     runnable = True
 
@@ -52,14 +52,14 @@ class TractSession:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
-            found = self._plan.run([feeds[name] for name in self._inputs])
-            return [_array(tensor) for tensor in found]
+            tensors = self._plan.run([feeds[name] for name in self._inputs])
+            return [_array(tensor) for tensor in tensors]
         except Exception as error:
             raise _translated(error, self._model, loading=False) from None
 
 
 def _array(tensor: Any) -> Array:
-    """What tract gives; sizes, which ONNX has in int64, have a type of their own, which its Python API cannot name."""
+    """Return a result of tract; sizes, int64 in ONNX, have a type of their own that its Python API cannot name."""
     import tract
 
     try:
@@ -71,17 +71,17 @@ def _array(tensor: Any) -> Array:
 
 
 class TractBackend:
-    """tract with its own optimisations."""
+    """tract with its optimisations."""
 
     name, device = "tract", "cpu"
 
     def __init__(self) -> None:
         self.version: str = installed_version(_DISTRIBUTION)
-        # Rust takes 60 ms to write a backtrace, which leaves no place for what failed in the words of a crash.
+        # A backtrace takes 60 ms and would displace the error message at the end of a crash's log.
         os.environ["RUST_BACKTRACE"] = "0"
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype that it takes is kept."""
+        """Return None, since every dtype that it takes is kept."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> TractSession:
@@ -99,7 +99,7 @@ class TractBackend:
 
 
 def _translated(error: Exception, model: onnx.ModelProto, *, loading: bool) -> Exception:
-    """The exception of our protocol for one of tract's."""
+    """Return the exception of our interface for one of tract's."""
     message = " ".join(str(error).partition(_BACKTRACE)[0].split())
     nodes: Sequence[str] = node_names.known((match["name"] for match in _NODES.finditer(message)), model)
     if _WITHOUT_BFLOAT16 in message:

@@ -1,7 +1,7 @@
-"""TensorRT and TensorRT-RTX, which share one API: the entries, and building engines.
+"""TensorRT and TensorRT-RTX, which share an API: entries, and building engines.
 
-What differs between TensorRT 8.6, 10, 11 and RTX is asked of the module, never of its version.
-Running an engine is in `trt_execution`.
+Differences between TensorRT 8.6, 10, 11 and RTX are detected by the module's attributes, never by its version.
+`trt_execution` runs engines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from harness.run.backend import (
     try_negating,
 )
 
-#: 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
+#: The builder's optimisation level, 0 (fastest build) to 5. Level 0 builds a one-operator engine in about 10 ms.
 LEVEL_VARIABLE = "HARNESS_TRT_OPTIMIZATION_LEVEL"
 
 _MODULES = {"trt": ("tensorrt",), "trt-rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings")}
@@ -42,11 +42,11 @@ _PACKAGES = {
     "trt": ("tensorrt", "tensorrt-cu13", "tensorrt-cu12"),
     "trt-rtx": ("tensorrt-rtx", "tensorrt-rtx-cu13-bindings", "tensorrt-rtx-cu12-bindings"),
 }
-#: Of these a run records the versions.
+#: Packages whose versions a run records.
 _RUNTIMES = {"trt": ("tensorrt",), "trt-rtx": ("tensorrt-rtx-cu13-libs",)}
 _INSTALL = {"trt": "pip install '.[trt]'", "trt-rtx": "pip install '.[trt-rtx]'"}
 
-#: Codes say INVALID_NODE of right models that merely exceed what TensorRT can do.
+#: Some right models that exceed TensorRT's capabilities get the code INVALID_NODE; their messages match this.
 _LIMIT = re.compile(
     r"Plugin not found|MAX_DIMS|Parameter check failed|unsupported|n[o']t support|exceeds the maximum"
     r"|Could not find any implementation|not implemented",
@@ -55,7 +55,7 @@ _LIMIT = re.compile(
 
 
 class BuiltEngine:
-    """An engine that cannot be run here.
+    """An engine that cannot run here.
 
     Attributes:
         plan_bytes: Size of the serialised engine in bytes.
@@ -68,10 +68,10 @@ class BuiltEngine:
         self._reason = reason
 
     def run(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Never possible.
+        """Fail, since the engine cannot run here.
 
         Raises:
-            BackendFailure: always, with what is missing.
+            BackendFailure: Always, with what is missing.
         """
         raise BackendFailure(f"the engine was built and cannot run here: {self._reason}")
 
@@ -80,7 +80,7 @@ class TrtBackend:
     """One of the two TensorRT modules.
 
     Attributes:
-        build_only: Why engines are built and not run on this machine; None where they run.
+        build_only: Why engines are only built on this machine; None if they also run.
     """
 
     device = "cuda"
@@ -89,9 +89,9 @@ class TrtBackend:
         """Start the builder.
 
         Args:
-            name: The backend's.
+            name: The backend's name.
             module: The Python module of the runtime.
-            build_only: Why nothing can be run here, None where a GPU and PyTorch with CUDA are there.
+            build_only: Why nothing can run here; None with a GPU and a PyTorch that supports CUDA.
             level: TensorRT's builder optimisation level, 0 to 5.
         """
         self.name = name
@@ -102,8 +102,8 @@ class TrtBackend:
         self._level = level
         self.version: str = self._trt.__version__
         self._logger = trt_execution.make_logger(self._trt)
-        # Errors reach the logger as long as no IErrorRecorder is set. None is: with one written in
-        # Python, freeing a network ends the process (seen with TensorRT-RTX 1.7).
+        # Errors reach the logger as long as no IErrorRecorder is set. One written in Python would end the process when
+        # a network is freed (seen with TensorRT-RTX 1.7).
         self._builder = self._trt.Builder(self._logger)
         self._runtime: Any = None
         self._accepted: dict[int, bool] = {}
@@ -113,7 +113,7 @@ class TrtBackend:
             self._runtime = self._trt.Runtime(self._logger)
 
     def narrows(self, dtype: str) -> str | None:
-        """The parser reads float64 as float32, and int64 as int32 where TensorRT has no int64."""
+        """Return float32 for float64, and int32 for int64 if TensorRT has no int64: so the parser reads them."""
         if dtype == "int64" and not hasattr(self._trt.DataType, "INT64"):
             return "int32"
         return "float32" if dtype == "float64" else None
@@ -121,14 +121,14 @@ class TrtBackend:
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
         """See :meth:`harness.run.backend.Backend.load`."""
         self._logger.errors.clear()
-        # The parser and the builder use the network without owning it: it must outlive both.
+        # The parser and the builder use the network without owning it, so it must outlive both.
         network = self._builder.create_network(self._network_flags())
         parser = self._trt.OnnxParser(network, self._logger)
         if not parser.parse(model.SerializeToString()):
             raise self._parse_error(parser, model)
-        # By position: an input that is also an output gets another name in the network.
+        # Matched by position, since an input that is also an output gets another name in the network.
         inputs = {value.name: network.get_input(i) for i, value in enumerate(graph_inputs(model))}
-        config = self._configured(inputs, shapes or {}, model)
+        config = self._make_config(inputs, shapes or {}, model)
         plan = self._builder.build_serialized_network(network, config)
         if plan is None:
             raise self._build_error(model)
@@ -146,10 +146,10 @@ class TrtBackend:
         )
 
     def try_running(self) -> None:
-        """Run a model of one node, to learn whether this GPU is one that the runtime supports.
+        """Run a model of one node to find out whether the runtime supports this GPU.
 
         Raises:
-            Exception: it is not.
+            Exception: It does not.
         """
         (output,) = try_negating(self.load(negation(), None))
         if output.tolist() != [-1.0]:
@@ -160,13 +160,13 @@ class TrtBackend:
         kind = flags.STRONGLY_TYPED if hasattr(flags, "STRONGLY_TYPED") else flags.EXPLICIT_BATCH
         return 1 << int(kind)
 
-    def _configured(self, inputs: Mapping[str, Any], shapes: Mapping[str, ShapeRange], model: onnx.ModelProto) -> Any:
-        """The builder's configuration, with an optimisation profile where an input is dynamic."""
+    def _make_config(self, inputs: Mapping[str, Any], shapes: Mapping[str, ShapeRange], model: onnx.ModelProto) -> Any:
+        """Return the builder's configuration, with an optimisation profile if an input is dynamic."""
         config = self._builder.create_builder_config()
         if hasattr(config, "builder_optimization_level"):
             config.builder_optimization_level = self._level
         flags = self._trt.BuilderFlag
-        # TF32 would be judged as a wrong float32 result, and x - x = 0 as a wrong NaN.
+        # TF32 would look like a wrong float32 result, and x - x = 0 like a lost NaN.
         if hasattr(flags, "TF32"):
             config.clear_flag(flags.TF32)
         if hasattr(flags, "STRICT_NANS"):
@@ -196,23 +196,23 @@ class TrtBackend:
             raise BackendFailure(f"the optimisation profile was rejected: {self._logged()}")
 
     def _parse_error(self, parser: Any, model: onnx.ModelProto) -> Exception:
-        """What the parser reports, node by node.
+        """Return the exception for the parser's errors, node by node.
 
-        Unsupported nodes come alone even where others are invalid: once they are dropped, the next
-        attempt reports the rest.
+        Unsupported nodes are reported alone even if others are invalid: once they are dropped, the next attempt reports
+        the rest.
         """
         errors = [parser.get_error(index) for index in range(parser.num_errors)]
         unsupported: dict[str, str] = {}
         invalid: dict[str, str] = {}
         messages: dict[bool, list[str]] = {True: [], False: []}
         for error in errors:
-            message = self._described(error)
+            message = self._describe(error)
             limit = error.code().name.startswith("UNSUPPORTED") or _LIMIT.search(message) is not None
             messages[limit].append(message)
             for name in self._guilty(error, model):
                 (unsupported if limit else invalid)[name] = message
-        said = messages[True] or messages[False]
-        everything = "; ".join(dict.fromkeys(said)) if said else self._logged()
+        relevant = messages[True] or messages[False]
+        everything = "; ".join(dict.fromkeys(relevant)) if relevant else self._logged()
         if _cuda.is_sticky(everything):
             return DeviceLost(everything)
         if messages[True]:
@@ -221,16 +221,16 @@ class TrtBackend:
             return InvalidModel(everything, tuple(invalid), invalid)
         return BackendFailure(everything, tuple(invalid), invalid)
 
-    def _described(self, error: Any) -> str:
+    def _describe(self, error: Any) -> str:
         lines = error.desc().strip().splitlines()
         if self.build_only is not None:
-            # The parser asks the driver while it reports, and adds that there is none.
+            # While it reports, the parser calls the driver and adds that there is none.
             lines = [line for line in lines if "catchCudaError" not in line] or lines
         operator = error.node_operator() if hasattr(error, "node_operator") else ""
         return ": ".join(part for part in (error.code().name, operator, "\n".join(lines)) if part)
 
     def _guilty(self, error: Any, model: onnx.ModelProto) -> tuple[str, ...]:
-        """Names of the nodes that one parser error is about."""
+        """Return the names of the nodes that a parser error is about."""
         nodes = model.graph.node
         index = error.node()
         in_function = hasattr(error, "local_function_stack") and error.local_function_stack()
@@ -238,11 +238,11 @@ class TrtBackend:
             return (nodes[index].name,) if nodes[index].name else ()
         if index >= 0:
             return _messages.known([error.node_name()], model) if hasattr(error, "node_name") else ()
-        # An error of no node is about an input or an initialiser: about those that TensorRT cannot hold.
+        # An error without a node is about inputs or initialisers that TensorRT cannot represent.
         return _messages.consumers(model, self._unacceptable(model))
 
     def _unacceptable(self, model: onnx.ModelProto) -> Iterable[str]:
-        """Inputs and initialisers whose element type or rank TensorRT does not have."""
+        """Yield inputs and initialisers whose element type or rank TensorRT lacks."""
         most = getattr(self._trt.Dims, "MAX_DIMS", 8)
         for value in model.graph.input:
             kind = value.type.tensor_type
@@ -253,7 +253,7 @@ class TrtBackend:
                 yield tensor.name
 
     def _accepts(self, element: int) -> bool:
-        """Whether the parser takes inputs of that ONNX element type; asked of it once."""
+        """Whether the parser accepts inputs of an ONNX element type; each type is tried once."""
         if element not in self._accepted:
             value = helper.make_tensor_value_info("x", element, [1])
             graph = helper.make_graph([], "probe", [value], [value])
@@ -282,7 +282,7 @@ def _probe(name: str) -> Unavailable | None:
     module = _module(name)
     if module is None:
         return Unavailable(reason=f"{_MODULES[name][0]} is not installed", install=_INSTALL[name])
-    if name == "trt" and (unavailable := _cuda.without_gpu()):
+    if name == "trt" and (unavailable := _cuda.probe_gpu()):
         return unavailable
     if name == "trt" and (problem := _cuda.missing_torch_cuda()):
         return Unavailable(reason=problem, install="pip install torch, from an index with CUDA builds")
@@ -294,10 +294,10 @@ def _probe(name: str) -> Unavailable | None:
 
 
 def _level() -> int:
-    """The optimisation level that the environment asks for, 0 without a wish.
+    """Return the optimisation level from the environment, 0 by default.
 
     Raises:
-        ValueError: it is not one of 0 to 5.
+        ValueError: It is not a number from 0 to 5.
     """
     wish = os.environ.get(LEVEL_VARIABLE, "0")
     if wish not in {"0", "1", "2", "3", "4", "5"}:
@@ -314,7 +314,7 @@ def _create(name: str) -> Backend:
         return backend
     from harness.run import trt_execution
 
-    # TensorRT-RTX knows consumer GPUs only; on any other it still builds.
+    # TensorRT-RTX supports consumer GPUs only; for others it still builds engines.
     backend.build_only = trt_execution.unknown_gpu(importlib.import_module(module))
     try:
         if backend.build_only is None:
@@ -324,14 +324,14 @@ def _create(name: str) -> Backend:
     except Exception as error:
         why = f"this GPU does not run its engines ({error})"
         if name == "trt":
-            # Every case would fail for the same reason, which is not the backend's.
+            # Every case would fail for the same reason, which is not the backend's fault.
             raise RuntimeError(f"{name}: {why}") from error
         backend.build_only = why
     return backend
 
 
 def _snippet(name: str, wanted: RunWanted) -> RunSnippet:
-    """Parsing and building; what an engine computes needs more code than a reader would follow."""
+    """Return code that parses and builds; running an engine would need more code than a reader would follow."""
     module = _module(name) or _MODULES[name][0]
     profile = [
         f"profile.set_shape({graph_input!r}, {low}, {high}, {high})"

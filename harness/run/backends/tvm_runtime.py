@@ -1,7 +1,7 @@
-"""TVM: a tensor compiler, on the CPU.
+"""TVM, a tensor compiler, on the CPU.
 
-1. TVM's importer makes a Relax module of the ONNX model, weights as constants; an open size becomes a variable.
-2. The default pipeline compiles that with LLVM, 5 ms a node.
+1. TVM's importer turns the ONNX model into a Relax module with weights as constants; a dynamic size becomes a variable.
+2. The default pipeline compiles it with LLVM, in 5 ms per node.
 3. TVM's virtual machine runs it on the caller's thread.
 """
 
@@ -31,7 +31,7 @@ from harness.run.backend import (
 )
 
 _PACKAGE = "apache-tvm"
-#: What its importer says of operators that it does not know, and of what it knows in part.
+#: The importer's messages about operators that it does not know, and about those that it knows in part.
 _MISSING = re.compile(r"not supported for frontend ONNX: (?P<operators>[\w, ]+)")
 _UNSUPPORTED = re.compile(
     r"not supported|[Uu]nsupported|not implemented|[Oo]nly [\w ,]*support|requires? a statically known"
@@ -59,12 +59,12 @@ class TvmSession:
         import tvm
 
         try:
-            found = self._run(*(tvm.runtime.tensor(_dense(feeds[name]), self._device) for name in self._inputs))
-            # Of one output it gives the tensor itself.
-            several = not hasattr(found, "numpy") and not isinstance(found, tvm.runtime.ShapeTuple)
-            return [_array(result) for result in (found if several else [found])]
+            output = self._run(*(tvm.runtime.tensor(_dense(feeds[name]), self._device) for name in self._inputs))
+            # A single output is returned without a list.
+            is_list = not hasattr(output, "numpy") and not isinstance(output, tvm.runtime.ShapeTuple)
+            return [_array(result) for result in (output if is_list else [output])]
         except Exception as error:
-            raise BackendFailure(_words(error)) from None
+            raise BackendFailure(_message(error)) from None
 
 
 def _dense(array: Array) -> Array:
@@ -72,7 +72,7 @@ def _dense(array: Array) -> Array:
 
 
 def _array(result: Any) -> Array:
-    """What TVM gives; sizes come as a tuple of their own."""
+    """Return a result of TVM as an array; sizes are tuples there."""
     array: Array = result.numpy() if hasattr(result, "numpy") else np.array(list(result), np.int64)
     return array
 
@@ -84,13 +84,13 @@ class TvmBackend:
 
     def __init__(self) -> None:
         self.version: str = installed_version(_PACKAGE)
-        # Read when it first runs something.
+        # TVM reads this when it first runs something.
         os.environ.setdefault("TVM_NUM_THREADS", "1")
-        # An installation that is broken, as with the typing_extensions that LiteRT wants, is no failure of a case.
+        # Imported here, so that a broken installation (as with LiteRT's version of typing_extensions) fails no case.
         importlib.import_module("tvm.relax.frontend.onnx")
 
     def narrows(self, dtype: str) -> str | None:
-        """Every dtype that it takes is kept."""
+        """Return None, since every dtype that it takes is kept."""
         return None
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> TvmSession:
@@ -106,20 +106,20 @@ class TvmBackend:
 
 
 def _translated(error: Exception, model: onnx.ModelProto) -> Exception:
-    """The exception of our protocol for one of the importer's or the compiler's."""
-    words = _words(error)
-    missing = _MISSING.search(words)
+    """Return the exception of our interface for one of the importer's or the compiler's."""
+    message = _message(error)
+    missing = _MISSING.search(message)
     if missing:
-        # It does not look at domains.
+        # The importer ignores domains.
         operators = missing["operators"].split(", ")
-        return UnsupportedModel(words, [node.name for node in model.graph.node if node.op_type in operators])
-    nodes = node_names.known(_imported(error), model)
-    unsupported = isinstance(error, NotImplementedError) or _UNSUPPORTED.search(words)
-    return UnsupportedModel(words, nodes) if unsupported else BackendFailure(words, nodes)
+        return UnsupportedModel(message, [node.name for node in model.graph.node if node.op_type in operators])
+    nodes = node_names.known(_current_nodes(error), model)
+    unsupported = isinstance(error, NotImplementedError) or _UNSUPPORTED.search(message)
+    return UnsupportedModel(message, nodes) if unsupported else BackendFailure(message, nodes)
 
 
-def _imported(error: Exception) -> Iterator[str]:
-    """Names of the nodes that the importer was at: its message has none."""
+def _current_nodes(error: Exception) -> Iterator[str]:
+    """Yield the nodes that the importer was converting, from the stack, since its message does not name them."""
     frame = error.__traceback__
     while frame is not None:
         node = frame.tb_frame.f_locals.get("node")
@@ -128,7 +128,7 @@ def _imported(error: Exception) -> Iterator[str]:
         frame = frame.tb_next
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not _STACK.match(line)]
     return f"{type(error).__name__}: {lines[0] if lines else ''}".rstrip(": ")
 

@@ -1,6 +1,6 @@
-"""What an installed pytest loads in every project. It stays idle unless the command line names the harness.
+"""The plug-in that pytest loads in every project. It stays idle unless the command line names the harness.
 
-An entry point of group ``pytest11``, installed as a package beside ``harness``. Other projects do not notice:
+The installed package has an entry point in group ``pytest11`` next to ``harness``. Other projects do not notice:
 it adds no options and imports no PyTorch. A project with a folder ``harness`` of its own keeps that name.
 """
 
@@ -37,9 +37,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
             early_config.pluginmanager.register(_plugin(), "conformance")
             return
         if argument == _NAME and not (directory / _NAME).exists() and not _is_value(parser, args, place):
-            raise pytest.UsageError(
-                f"there is no directory {_NAME} here: `conformance run` takes the same options anywhere"
-            )
+            raise pytest.UsageError(f"this directory has no {_NAME}: `conformance run` takes the same options anywhere")
 
 
 def _plugin() -> ModuleType:
@@ -93,7 +91,7 @@ def _names_harness(argument: str, directory: Path, *, by_name: bool) -> bool:
 
 
 def _homes() -> list[Path]:
-    """Where Python finds the harness; nowhere if another project's package hides it."""
+    """Return the folders where Python finds the harness; empty if another project's package hides it."""
     spec = find_spec(_NAME)
     places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
     return [place.resolve() for place in places if (place / "app" / "plugin.py").is_file()]
