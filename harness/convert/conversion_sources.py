@@ -1,7 +1,7 @@
-"""Which conversion function translates an overload, read from the exporters' source.
+"""Find the conversion function of an overload in the exporters' source files.
 
-Nothing of them is imported, which would take seconds: a report that names functions stays quick. What is
-read is what registers a function: the decorators above it.
+No exporter is imported, which would take seconds: a report that names functions stays quick. The decorators
+above a function register it, so this module reads those.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ def function_at(file: str, function: str) -> ConversionFunction | None:
 
 @cache
 def conversion_functions(converter: str, *, is_complex: bool = False) -> Mapping[str, ConversionFunction]:
-    """What a converter translates without taking it apart → the function that does.
+    """Return the operators that a converter translates whole, without decomposing them, with their functions.
 
-    Nothing is known of a converter that is another's, or not installed.
+    The result is empty for a converter that uses another's functions, or that is not installed.
 
-    The keys are dotted overloads, as ``aten.add.Tensor``, or packets where a function has all overloads.
+    The keys are dotted overloads, as ``aten.add.Tensor``, or packets if a function covers all overloads.
 
     Args:
-        is_complex: Of calls that have complex tensors. Many operators have a second function for them.
+        is_complex: Whether the calls have complex tensors. Many operators have a second function for them.
     """
     real, complex_ = _functions(converter)
     return {**real, **complex_} if is_complex else {**complex_, **real}
@@ -86,7 +86,7 @@ def conversion_functions(converter: str, *, is_complex: bool = False) -> Mapping
 def _functions(
     converter: str,
 ) -> tuple[Mapping[str, ConversionFunction], Mapping[str, ConversionFunction]]:
-    """Those for real numbers, and those for complex ones."""
+    """Return the functions for real numbers, and those for complex numbers."""
     found: dict[str, ConversionFunction] = {}
     is_complex: dict[str, ConversionFunction] = {}
     for library, folder in SOURCES.get(converter, ()):
@@ -117,7 +117,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _registered(text: str) -> Iterator[tuple[str, str]]:
-    """What stands above each function that has decorators, and its name."""
+    """Yield the lines above each function that has decorators, and its name."""
     above: list[str] = []
     for line in text.splitlines():
         if line.startswith("@") or (above and line[:1] in (" ", ")", "#")):

@@ -1,4 +1,4 @@
-"""What a converter is: a callable with example inputs in, an ONNX model or another artefact out.
+"""The protocol of converters: a callable with example inputs in, an ONNX model or another artefact out.
 
 A converter is one file in this package that calls :func:`register` at import. It knows nothing of
 invocations or batches: the program that it gets may hold one operator call or two hundred.
@@ -42,9 +42,9 @@ class ModelCall:
 
     Attributes:
         program: The user's module, or the program that a ``.pt2`` file holds.
-        arguments: Positional ones of a module; none for a program, which has its own.
+        arguments: Positional arguments of a module; empty for a program, which has its own.
         keywords: Keyword arguments of a module.
-        dynamic_shapes: As `torch.onnx.export` takes them; None for a static export and for a program.
+        dynamic_shapes: The argument of `torch.onnx.export`; None for a static export and for a program.
     """
 
     program: torch.nn.Module | torch.export.ExportedProgram
@@ -166,7 +166,7 @@ class Converter(Protocol):
 
 
 class FastLaneTrust(Protocol):
-    """How far a converter's fast lane is believed; see `harness.convert.fast.trust.Trust`."""
+    """The record of which operators a converter's fast lane may export; see `harness.convert.fast.trust.Trust`."""
 
     notes: list[str]
 
@@ -192,7 +192,7 @@ class HasFastLane(Protocol):
 
     @property
     def trust(self) -> FastLaneTrust | None:
-        """How far the fast lane is believed; None where there is none."""
+        """Return the record of trust in the fast lane; None if the converter has no fast lane."""
 
     def public(self) -> Converter:
         """The same converter by its public call alone."""
@@ -235,7 +235,7 @@ class HasProgram(Protocol):
     """
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
-        """As `Converter.convert`, with the graph."""
+        """Convert as `Converter.convert` does, and return the model with the PyTorch graph."""
 
 
 #: The first that PyTorch's exporters ever emitted.
@@ -243,7 +243,7 @@ FIRST_OPSET = 7
 
 
 def known_opsets() -> range:
-    """All that the installed onnx package knows."""
+    """Return all opsets that the installed onnx package knows."""
     return range(FIRST_OPSET, onnx.defs.onnx_opset_version() + 1)
 
 
@@ -252,30 +252,30 @@ class ConverterEntry:
     """A registered converter before anything of it is imported or started.
 
     Attributes:
-        name: As written after ``--converter``.
-        probe: Returns None where the converter can run here, else why not.
+        name: The name after ``--converter``.
+        probe: Returns None if the converter can run on this machine, otherwise the reason why it cannot.
         create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
             between exports; a converter without such a difference ignores it.
-        default: The converter of a plain ``pytest harness``.
-        create_with_rules: Starts it with conversion functions of the user's; None where it takes none. What
-            it starts calls `RuleBook.start` at the beginning of each export.
-        snippet: Code that exports without the harness, for scripts that reproduce a defect; None where there
-            is none.
-        tracker: Where its bugs are reported, a GitHub repository: ``pytorch/pytorch``.
-        issue_form: What that tracker asks for, as in `harness.run.backend.BackendEntry`.
-        decomposes: Whether it takes an operator without a conversion of its own apart, as PyTorch decomposes
-            it, and converts the parts.
+        default: Whether it is the converter of a plain ``pytest harness``.
+        create_with_rules: Starts it with the user's conversion functions; None if it takes none. The started
+            converter calls `RuleBook.start` at the beginning of each export.
+        snippet: Code that exports without the harness, for scripts that reproduce a defect; None if there is no
+            such code.
+        tracker: The GitHub repository that takes its bug reports: ``pytorch/pytorch``.
+        issue_form: The fields of that tracker's form, as in `harness.run.backend.BackendEntry`.
+        decomposes: Whether it decomposes an operator that it has no conversion for, as PyTorch does, and converts
+            the parts.
         witness: Place among the converters that are asked about another's failure, the lowest first; None for
-            one that is not asked.
-        conversions: The converter's own conversion functions for an overload, a line each, none for none;
-            None where it cannot tell.
-        opsets: Those that it can be asked for; none where it makes no ONNX models.
-        notes: What a person should know of its exports on this installation, a line each. Asked in a worker
-            process when the converter is started.
+            a converter that is not asked.
+        conversions: Returns the converter's own conversion functions for an overload, a line each; None if it
+            cannot tell.
+        opsets: The opsets that it can emit; empty if it makes no ONNX models.
+        notes: Returns warnings about its exports on this installation, a line each. Called in a worker process
+            when the converter is started.
         makes: The kind of artefact (`harness.run.artefact`).
         captures: Whether it begins with `torch.export`, whose refusals are PyTorch's.
-        together: How many calls it converts at once at most; None for as many as the user says. Few where a call costs
-            about as much in company, since all are converted again where one fails.
+        together: Maximum number of calls that it converts at once; None for as many as the user says. The number is
+            small if a call costs about as much in company, since all are converted again if one fails.
     """
 
     name: str
@@ -300,15 +300,15 @@ class ConverterEntry:
 
 @dataclass(frozen=True)
 class PartialResult:
-    """What became of some calls of a program.
+    """The result for some calls of a program.
 
     Attributes:
-        calls: Their places in the program.
-        model: Of all of them; it may have outputs of other calls, too, which mean nothing.
-        failure: What the export of each of them by itself fails with. Where there is neither, they are still
-            to be exported as a program of their own.
-        differs_alone: Whether the model may have what that of one call has not: names of other sizes, and
-            copies of a constant that several return.
+        calls: Places of the calls in the program.
+        model: The model of all of them; it may have outputs of other calls, too, which mean nothing.
+        failure: The error of exporting each of them by itself. If both are None, the calls still have to be exported
+            as a program of their own.
+        differs_alone: Whether the model may differ from the export of a single call: in names for other sizes, and
+            in copies of a constant that several calls return.
     """
 
     calls: tuple[int, ...]
@@ -327,12 +327,11 @@ class ConvertsParts(Protocol):
         """Export a program of `harness.convert.operator_calls.OperatorCalls`.
 
         Args:
-            request: Of the whole program.
-            begin: Called before anything is done that may take long or kill the process, with the calls that
-                are concerned.
+            request: The request for the whole program.
+            begin: Called with the calls concerned before any step that may take long or kill the process.
 
         Returns:
-            What becomes of each call; None where this program must be exported as a whole.
+            The result of each call; None if this program must be exported as a whole.
         """
 
 

@@ -1,4 +1,4 @@
-"""What the words of exporters and of the ONNX checker name: the only reader of such text.
+"""Facts named in the messages of exporters and of the ONNX checker: this module alone reads such text.
 
 The texts are PyTorch's, onnxscript's and onnx's; a new version may word them in another way. Each pattern has
 an example in ``tests/convert/test_exporter_messages.py``.
@@ -87,7 +87,7 @@ def raising_line(message: str) -> str:
 
 
 def _differing(inferred: str | None, declared: str | None, size: str | None, right: str | None) -> str:
-    """How a shape differs from the declared one: too few or too many dimensions, or in one of them."""
+    """Return how a shape differs from the declared one: in the number of dimensions or in a size."""
     if inferred and declared:
         return "few" if int(inferred) < int(declared) else "many"
     return EMPTY if size == "0" and right != "0" else SIZE
@@ -144,8 +144,8 @@ def common_words(signature: str) -> str:
     return generalize_dimensions(words)
 
 
-#: Messages that say how a conversion ended and nothing of what is wrong: of two operators that end so,
-#: each has its own defect.
+#: Messages about the end of a conversion that leave out its cause: two operators that end so have different
+#: defects.
 _GENERIC = re.compile(
     r"""
     Inferred\ shape\ and\ existing\ shape\ differ | data-dependent\ expression | PendingUnbackedSymbolNotFound
@@ -158,7 +158,7 @@ _GENERIC = re.compile(
 
 
 def is_generic(words: str) -> bool:
-    """Whether normalised words say how a conversion ended and nothing of what is wrong."""
+    """Return whether a normalised message tells only that a conversion ended, and not why."""
     return _GENERIC.search(words) is not None
 
 
@@ -179,7 +179,7 @@ _UNFIT = re.compile(
     r"|.*\[ShapeInferenceError\] (?:Negative dimension value|Mismatch between the sum|Last dimension of)"
     r"|.*\(op_type:Reshape\)|FAIL: Reshape \[ShapeInferenceError\]|FAIL: running Reshape: "
 )
-#: An axis of a tensor without dimensions, or a window beside those of a single sample.
+#: An axis of a tensor without dimensions, or a window for a tensor without a batch dimension.
 _RANKLESS = re.compile(
     r"axis'? must be in \[-rank|Unexpected axis value|Input tensor must have at least"
     r"|IsAxisInRange|operator on a scalar|Input dimension cannot be less than|Input rank must be >="

@@ -10,13 +10,13 @@ from harness.generate.operator_family import family_name, packet_of
 
 
 def own_function(converter: str, overload: str, *, is_complex: bool = False) -> ConversionFunction | None:
-    """Return what a converter translates an overload with, without taking it apart; None where nothing is known.
+    """Return the function with which a converter translates an overload whole; None if no function is known.
 
     An operator may be registered under the name that it shares with its aliases.
 
     Args:
         converter: Its name.
-        overload: As ``aten.add.Tensor``.
+        overload: Dotted name, as ``aten.add.Tensor``.
         is_complex: Whether the call has complex tensors.
     """
     packet, _, kind = overload.rpartition(".")
@@ -26,11 +26,11 @@ def own_function(converter: str, overload: str, *, is_complex: bool = False) -> 
 
 
 def function_named(converter: str, name: str) -> ConversionFunction | None:
-    """Return a conversion function by its own name; None where the converter has none."""
-    return _by_name(converter).get(name)
+    """Return a conversion function by its own name; None if the converter lacks it."""
+    return _functions_by_name(converter).get(name)
 
 
 @cache
-def _by_name(converter: str) -> Mapping[str, ConversionFunction]:
+def _functions_by_name(converter: str) -> Mapping[str, ConversionFunction]:
     both = (conversion_functions(converter, is_complex=some) for some in (False, True))
     return {function.name: function for functions in both for function in functions.values()}

@@ -1,4 +1,4 @@
-"""What the custom exporter of experimental-experiment and its successor yobx have in common.
+"""The code shared by the custom exporter of experimental-experiment and by its successor yobx.
 
 Both capture with `torch.export`, walk through the graph and call a conversion function per operator with a
 `GraphBuilder`. Neither is imported before it converts.
@@ -33,16 +33,16 @@ _LONGEST = 500
 
 @dataclass(frozen=True, kw_only=True)
 class Exporter:
-    """One of the two.
+    """One of the two exporters.
 
     Attributes:
-        name: As written after ``--converter``.
-        package: That is imported.
-        interpreter: Module of it that has ``to_onnx`` and ``Dispatcher``.
+        name: The name after ``--converter``.
+        package: The package to import.
+        interpreter: Its module that has ``to_onnx`` and ``Dispatcher``.
         needs: Other packages that it imports.
-        distribution: Name of what is installed.
-        install: What the user types to get it.
-        model: What follows a call of ``to_onnx`` to come to the `onnx.ModelProto`.
+        distribution: Name of the installed distribution.
+        install: The command that installs it.
+        model: The expression that turns the result of ``to_onnx`` into an `onnx.ModelProto`.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Exporter:
         return None
 
     def version(self) -> str:
-        """Of the package, installed or a mere checkout, and of PyTorch."""
+        """Return the versions of the package, installed or a mere checkout, and of PyTorch."""
         own = installed_version(self.distribution)
         if own == "unknown":
             # A clone on the path.
@@ -100,9 +100,9 @@ class GraphBuilderConverter:
     """Exports with one of the two.
 
     Args:
-        exporter: Which.
-        public_api: Without effect: nothing is kept between calls.
-        book: Conversion functions in place of the exporter's.
+        exporter: The exporter.
+        public_api: Has no effect: nothing is kept between calls.
+        book: Conversion functions that replace the exporter's.
     """
 
     def __init__(self, exporter: Exporter, public_api: bool, book: RuleBook | None = None) -> None:
@@ -112,7 +112,7 @@ class GraphBuilderConverter:
         self._optimize = True
         with quiet():
             self._module: Any = importlib.import_module(exporter.interpreter)
-        self._dispatcher = self._module.Dispatcher(_by_key(book)) if book else None
+        self._dispatcher = self._module.Dispatcher(_rules_by_key(book)) if book else None
 
     def unoptimised(self) -> GraphBuilderConverter:
         """See `harness.convert.converter.HasUnoptimised`."""
@@ -150,8 +150,8 @@ class GraphBuilderConverter:
         return isinstance(error, AssertionError) and any(words in said for words in _REFUSALS)
 
 
-def _by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
-    """The rules by the names that a dispatcher looks functions up under: ``celu_default``."""
+def _rules_by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:
+    """Return the rules by the names with which a dispatcher looks functions up: ``celu_default``."""
     return {name.removeprefix("aten.").replace(".", "_"): function for name, function in book.functions().items()}
 
 

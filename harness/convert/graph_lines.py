@@ -1,4 +1,4 @@
-"""What a model computes as lines of text, so that two exports of the same calls can be compared."""
+"""The computation of a model as lines of text, so that two exports of the same calls can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which lines of a converter's source emitted the nodes of a graph.
+"""Find the lines of a converter's source that emitted the nodes of a graph.
 
 Nodes are made while the conversion functions run, so the stack at that moment names the lines. To record them costs a
 few percent of an export.
@@ -34,7 +34,7 @@ from harness.core.text import error_chain
 #: Where a node's lines are kept on their way to the model: in metadata in onnx_ir, and in TorchScript their
 #: number in an attribute whose name the checker of ONNX leaves alone.
 _KEY = "__emission"
-#: What the exporter writes beside each node: the PyTorch node that it is a part of.
+#: Metadata that the exporter writes for each node: the PyTorch node that it is a part of.
 _OF_NODE = "pkg.torch.onnx.fx_node"
 
 #: Whether a function of onnxscript's is run where it is called, rather than built beforehand.
@@ -68,8 +68,8 @@ class EmittedGraph:
         lines: Per node of the graph, the lines of conversion functions on the stack when it was made, the
             innermost first; behind these the lines of the decomposition that made its PyTorch node. None for
             a node of unknown origin.
-        of_node: Per node of the graph, the name of the PyTorch node that it is a part of; "" where unknown.
-        program: The PyTorch graph that was translated; None where the converter does not tell.
+        of_node: Per node of the graph, the name of the PyTorch node that it is a part of; "" if unknown.
+        program: The translated PyTorch graph; None if the converter does not tell.
     """
 
     model: onnx.ModelProto
@@ -204,21 +204,21 @@ def executed_lines(notice: Callable[[CodeLine, str], None]) -> Iterator[None]:
     It gets the line, and the name of the PyTorch node that is being translated; "" for none.
     """
 
-    def of_call(frame: FrameType, event: str, argument: object) -> Any:
+    def trace_call(frame: FrameType, event: str, argument: object) -> Any:
         if not _is_in(frame, CONVERSION_MODULES):
             return None
         node = _translated_node(frame)
 
-        def of_line(frame: FrameType, event: str, argument: object) -> Any:
+        def trace_line(frame: FrameType, event: str, argument: object) -> Any:
             if event == "line":
                 line = CodeLine(frame.f_code.co_filename, frame.f_lineno, _function(frame))
                 notice(line, node)
-            return of_line
+            return trace_line
 
-        return of_line
+        return trace_line
 
     before = sys.gettrace()
-    sys.settrace(of_call)
+    sys.settrace(trace_call)
     try:
         yield
     finally:

@@ -68,7 +68,7 @@ def quiet() -> Iterator[None]:
 def hide_gpus() -> Iterator[None]:
     """Hide GPUs from PyTorch, which would start CUDA's driver to look for them."""
     no_gpu = patch.multiple(torch.cuda, is_available=lambda: False, device_count=lambda: 0)
-    # A fake mode that is told of no GPU looks for devices by itself.
+    # Without a GPU, a fake mode still looks for devices by itself.
     with no_gpu, patch.object(torch._C, "_ensureCUDADeviceGuardSet", lambda: None, create=True):
         yield
 
@@ -79,10 +79,10 @@ class PrivatePartMissing(LookupError):
 
 @dataclass(frozen=True)
 class PrivatePart:
-    """Something in a private module.
+    """An object in a private module.
 
     Attributes:
-        module: Where it is.
+        module: Name of the module.
         path: Its name there, with dots for an attribute of a class.
         form: Parameters of a function, as `_parameters` writes them; else the name of a type.
     """
@@ -102,7 +102,7 @@ class PrivatePart:
         return found
 
     def change(self) -> str:
-        """How it differs from what the harness knows; "" where it does not."""
+        """Return how it differs from the form that the harness knows; "" if it does not."""
         try:
             found = self.find()
         except PrivatePartMissing as missing:
@@ -307,7 +307,7 @@ def part(name: str) -> Any:
 
 
 def changes() -> tuple[str, ...]:
-    """How the private parts differ from what the harness knows: a clause each, none where nothing does."""
+    """Return how the private parts differ from the forms that the harness knows: a clause for each change."""
     found = [change for known in PARTS.values() if (change := known.change())]
     return tuple(found or _field_changes())
 
@@ -327,7 +327,7 @@ class Patch:
     Attributes:
         owner: The module or the class that holds it.
         attribute: Its name there.
-        original: What it is while nothing is replaced.
+        original: The object before the replacement.
     """
 
     owner: Any
@@ -347,7 +347,7 @@ class Patch:
 
 @cache
 def replaceable(name: str) -> Patch:
-    """How the part that `PARTS` calls `name` is replaced; raises as `part` does."""
+    """Return the patch for the part that `PARTS` calls `name`; raises as `part` does."""
     part(name)
     known = PARTS[name]
     path, _, attribute = known.path.rpartition(".")
@@ -363,7 +363,7 @@ def preserved_composites() -> frozenset[Any]:
 
 
 def node_name(graph: torch.fx.Graph, target: OpOverload) -> str:
-    """What `torch.export` calls the first node of an operator: ``and_`` for ``aten.__and__.Tensor``."""
+    """Return the name that `torch.export` gives the first node of an operator: ``and_`` for ``aten.__and__.Tensor``."""
     return graph._target_to_str(target.overloadpacket.__name__)
 
 
@@ -438,7 +438,7 @@ def script_symbolics() -> Any:
 
 
 def script_node_creation() -> Patch | None:
-    """The function that makes nodes in a TorchScript export; None where PyTorch has it in another form."""
+    """Return the patch of the function that makes nodes in a TorchScript export; None if PyTorch changed its form."""
     known = PrivatePart(
         f"{_SCRIPTING}.jit_utils",
         "_create_node",

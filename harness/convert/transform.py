@@ -1,4 +1,4 @@
-"""What a transform is: an ONNX model in, another ONNX model out, between conversion and the checker.
+"""The protocol of transforms: an ONNX model in, another ONNX model out, between conversion and the checker.
 
 A transform is one file in `harness.convert.transforms`, or a module under the entry point `harness.transforms`, which
 calls `register` at import. Users write it behind a converter: ``--converter dynamo+NAME``.
@@ -24,10 +24,10 @@ class TransformEntry:
     """A registered transform.
 
     Attributes:
-        name: As written behind a converter's name and a ``+``.
-        probe: Returns None where the transform can run here, else why not.
-        apply: Returns the transformed model; what it raises is an error at the stage ``convert``.
-        version: The version of the package that transforms.
+        name: The name after a converter's name and a ``+``.
+        probe: Returns None if the transform can run on this machine, otherwise the reason why it cannot.
+        apply: Returns the transformed model; an exception is an error at the stage ``convert``.
+        version: Returns the version of the package that transforms.
         precision: The floating dtype that the transformed model computes in: results are judged by its tolerance. ""
             for a transform that changes no dtype.
         default: Always False: a run that names no transform has none.
@@ -73,7 +73,7 @@ class TransformingConverter:
 
     Args:
         converter: The converter, which makes ONNX models.
-        transforms: What is applied to each model, in order.
+        transforms: The transforms to apply to each model, in order.
     """
 
     def __init__(self, converter: Converter, transforms: Sequence[TransformEntry]) -> None:

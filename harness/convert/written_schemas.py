@@ -1,4 +1,4 @@
-"""What PyTorch's list of native functions says of an overload, read as text.
+"""Facts about overloads from PyTorch's list of native functions, read as text.
 
 Reports on a record ask; importing PyTorch for them would take seconds.
 """
@@ -24,11 +24,11 @@ def takes_numbers(overload: str) -> bool:
     Returns:
         False, too, where PyTorch is not installed or does not know the overload.
     """
-    return overload in _with_numbers()
+    return overload in _overloads_taking_numbers()
 
 
 @cache
-def _with_numbers() -> frozenset[str]:
+def _overloads_taking_numbers() -> frozenset[str]:
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         return frozenset()

@@ -171,7 +171,7 @@ def _unheard(said: object) -> None:
 
 def _start(name: str, public_api: bool, rules: tuple[str, ...], transforms: tuple[str, ...]) -> StartedConverter:
     entry = find_converter(name)
-    book = RuleBook.for_converter(rules, name)
+    book = RuleBook.load(rules, name)
     if not book.rules or entry.create_with_rules is None:
         started: StartedConverter = entry.create(public_api), None
     else:

@@ -1,4 +1,4 @@
-"""The graphs and scripts that are written beside a run for its pages.
+"""Make the graphs and scripts that a run's pages show.
 
 Which exports and which failures of a run are worth it is chosen here. Each is made in a process that an operator may
 take down.
@@ -134,12 +134,12 @@ def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list
         count = sum(1 for _ in rows)
         if overloads is None or name in overloads:
             mine = [minimal for minimal in minimals if minimal.overload == name]
-            found += _of_operator(table.slice(start, count), mine)
+            found += _select_failures(table.slice(start, count), mine)
         start += count
     return found
 
 
-def _of_operator(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdict]:
+def _select_failures(rows: pa.Table, minimals: Sequence[Minimal]) -> Iterator[Verdict]:
     places: dict[tuple[str, str, str], int] = {}
     columns = (rows[name].to_pylist() for name in ("case_id", "converter", "backend"))
     for number, key in enumerate(zip(*columns, strict=True)):
@@ -168,7 +168,7 @@ _LENGTH = 20_000
 
 @dataclass
 class Written:
-    """How many were written, and what could not be made → why, in a line."""
+    """Counts of the written graphs and scripts, and the reason for each that could not be made, in a line."""
 
     graphs: int = 0
     scripts: int = 0
@@ -186,10 +186,10 @@ def write_evidence(
     """Write ``graphs.jsonl`` and ``scripts.jsonl`` of a run; what is there already is not made again.
 
     Args:
-        overloads: Only these operators; None for all.
-        again: Make also what is there.
+        overloads: The only operators to write for; None for all.
+        again: Whether to make existing graphs and scripts again.
         timeout: Seconds for each.
-        progress: Called with a label of what is made next.
+        progress: Called with a label before each.
 
     Raises:
         ResultsError: the run cannot be read, or its directory not written.
@@ -231,7 +231,7 @@ def _made(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> R | None:
-    """What the function makes in the process; None where it fails, dies or hangs, which is noted."""
+    """Call the function in the process; return None, and note the error, if it fails, dies or hangs."""
     try:
         return process.call(function, *args, **kwargs)
     except Exception as error:
@@ -258,7 +258,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):
         del value.metadata_props[:]
     del model.metadata_props[:], model.graph.metadata_props[:]
-    text = _with_places(onnx.printer.to_text(model), graph)
+    text = _annotate_nodes(onnx.printer.to_text(model), graph)
     return Graph(
         overload=wanted.overload,
         converter=wanted.converter,
@@ -270,8 +270,8 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     )
 
 
-def _with_places(text: str, graph: EmittedGraph) -> str:
-    """The text of a model with the line of the converter behind each node, where nodes are told apart."""
+def _annotate_nodes(text: str, graph: EmittedGraph) -> str:
+    """Return the text of a model with the line of the converter after each node, if nodes can be told apart."""
     lines = text.splitlines()
     of_nodes = [i for i, line in enumerate(lines) if _NODE.match(line)]
     if len(of_nodes) != len(graph.lines):

@@ -1,10 +1,6 @@
-"""An operator call as Python source.
+"""Write an operator call as Python source that a person can read: its tensors, its arguments, and a module.
 
-Tensors and arguments as Python source that a person can read, bit for bit what they stand for.
-
-NaN payloads are the exception: every NaN is ``nan``.
-
-An invocation as source: a module that makes the call, and names for its tensors.
+The source stands for the same values bit for bit. NaN payloads are the exception: every NaN is ``nan``.
 """
 
 from __future__ import annotations
@@ -45,13 +41,13 @@ def number(value: bool | int | float | complex) -> str:
 
 
 def uses_inf_or_nan(source: str) -> tuple[str, ...]:
-    """Which of the names ``inf`` and ``nan`` occur in `source`."""
+    """Return the names among ``inf`` and ``nan`` that occur in `source`."""
     words = set(re.findall(r"\w+", source))
     return tuple(name for name in ("inf", "nan") if name in words)
 
 
 def _rounded(value: float, dtype: str) -> float:
-    """What PyTorch keeps of a Python float: the narrow types are reached through float32."""
+    """Round a Python float as PyTorch does: it reaches the narrow types through float32."""
     with np.errstate(all="ignore"):
         if dtype == "float64":
             return value
@@ -211,11 +207,11 @@ class CallSource:
 
     @property
     def picks(self) -> str:
-        """What of the result of the call is returned, as an expression over ``out``; "" for all of it.
+        """Return the expression over ``out`` for the part of the result that is returned; "" for all of it.
 
         Raises:
             NothingToCompare: no output is a tensor.
-            Exception: PyTorch's own, where it rejects the call.
+            Exception: PyTorch's own, if it rejects the call.
         """
         result = self._result
         parts = result if isinstance(result, list | tuple) else [result]
@@ -246,7 +242,7 @@ class CallSource:
 
     @property
     def eager_inputs(self) -> str:
-        """What `fed` calls the dict of the tensors that PyTorch takes."""
+        """Return the name in `fed` of the dict of tensors that PyTorch takes."""
         return "eager_inputs" if self.takes_complex else "inputs"
 
     @property
@@ -268,7 +264,7 @@ class CallSource:
 
     @property
     def output_dtypes(self) -> tuple[str, ...]:
-        """Of each tensor that the module returns, as PyTorch prints it without ``torch.``."""
+        """Return the dtype of each tensor that the module returns, as PyTorch prints it without ``torch.``."""
         return tuple(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
 
     def module(self) -> list[str]:
@@ -315,7 +311,7 @@ class ProgramSource(CallSource):
 
     @property
     def picks(self) -> str:
-        """Nothing: a program returns tensors only."""
+        """Return "": a program returns tensors only."""
         return ""
 
     @property
@@ -371,7 +367,7 @@ def _widened_text(weight: Weight) -> str:
 
 
 def source_of(invocation: Invocation) -> CallSource:
-    """How an invocation is written down."""
+    """Return the source of an invocation."""
     return ProgramSource(invocation) if is_program(invocation) else CallSource(invocation)
 
 

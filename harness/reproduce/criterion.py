@@ -1,7 +1,7 @@
-"""What a script compares, in plain PyTorch: it must find a defect wherever `harness.compare.comparison` does.
+"""The comparison in a script, in plain PyTorch: it must find every defect that `harness.compare.comparison` does.
 
-What a script accepts the harness accepts too, so that it fails as long as the defect is there. The reverse
-holds but for operators with several right answers that are hard to state: there a script asks for PyTorch's.
+The harness accepts all results that a script accepts, so that the script fails as long as the defect is there. The
+reverse holds except for operators with several right answers that are hard to state: there a script asks for PyTorch's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness.pipeline.reference import Reference
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.failure import ReproducibleFailure
 
-#: The rule of `harness.compare`, short of what is summed up in another order and overflows meanwhile.
+#: The rule of `harness.compare`, except for sums that overflow in another order.
 _NEAR = '''\
 def near(got, expected, truth, terms, rtol, atol):
     """Which elements are close to PyTorch's, or as close to float64's as that is."""
@@ -50,12 +50,12 @@ def distance(ours, theirs):
 
 @dataclass(frozen=True)
 class Criterion:
-    """How a script tells right from wrong.
+    """The code with which a script tells right from wrong.
 
     Attributes:
         helpers: Lines of functions that come before everything else.
-        lines: Over ``outputs`` and ``expected``, lists of tensors; an `AssertionError` where it is wrong.
-        runs: How often to run both; above 1 the tensors of all runs are stacked.
+        lines: Lines over ``outputs`` and ``expected``, lists of tensors; they raise `AssertionError` for a wrong one.
+        runs: Number of runs of both; if it is above 1 the tensors of all runs are stacked.
     """
 
     helpers: tuple[str, ...]
@@ -165,7 +165,7 @@ def _index(undefined: Mask | None) -> str:
 
 
 def named_output(failure: ReproducibleFailure) -> int | None:
-    """The first output that is wrong; None where none were compared, or the record is of an earlier version."""
+    """Return the first wrong output; None if no outputs were compared, or if an earlier version wrote the record."""
     found = failure.diagnosis.difference if failure.diagnosis else None
     return found.output if found else None
 
@@ -180,7 +180,7 @@ def explained(tolerance: Tolerance, dtype: str) -> list[str]:
 
 
 def tolerance_for(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
-    """How far from PyTorch's an output may be.
+    """Return the allowed difference between an output and PyTorch's.
 
     Args:
         ruled: Whether the operator case has a rule of its own for the output.

@@ -1,7 +1,4 @@
-"""Which recorded failure a script is to show, with all that it takes to write it.
-
-What a failure is in one line: for a script, and as a tracker's maintainers title it.
-"""
+"""A recorded failure with everything that its script needs, and its title for a script and for a tracker."""
 
 from __future__ import annotations
 
@@ -35,12 +32,12 @@ from harness.run.backend import BACKENDS, REFERENCE
 
 
 def opset_asked(converter: str, overload: str, recorded: object) -> int | None:
-    """The opset that a run asked of a converter for an operator; None for the converter's own.
+    """Return the opset that a run asked of a converter for an operator; None for the converter's own.
 
     Args:
-        converter: Its name, which may have the opset.
-        overload: Of the operator, which may be one that ONNX got in an opset.
-        recorded: What ``run.json`` has of the option.
+        converter: Its name, which may include the opset.
+        overload: The operator, which may be one that ONNX got in an opset.
+        recorded: The value of the option in ``run.json``.
     """
     case, named = load_cases().get(overload), Route.parse(converter).opset
     if named is not None or isinstance(recorded, int):
@@ -50,25 +47,25 @@ def opset_asked(converter: str, overload: str, recorded: object) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproducibleFailure:
-    """One failure with one converter and one backend; what is not said here is as in a `Verdict`.
+    """One failure with one converter and one backend; all other attributes are those of a `Verdict`.
 
     Attributes:
-        case_id: Of the recorded case; a shrunk failure has that of the case it was shrunk from.
-        exported: What was exported; the same as what was run for a static export.
+        case_id: Id of the recorded case; a shrunk failure has the id of the case it was shrunk from.
+        exported: The exported invocation; the same as the one that was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
-        diagnosis: Whose defect it is, and why; None in a record of an earlier version.
+        diagnosis: The component to blame, with the evidence; None in a record of an earlier version.
         cause: Its root cause; None in a record of an earlier version.
-        evidence: Why, in words; "" until `harness.present` sets it.
-        wrong: What the guilty part does, in words: ``ignores `alpha```; "" until `harness.present` sets it.
-        opset: That was asked for; None for the converter's default.
+        evidence: The evidence in words; "" until `harness.present` sets it.
+        wrong: The fault of the guilty part, in words: ``ignores `alpha```; "" until `harness.present` sets it.
+        opset: The opset that was asked for; None for the converter's default.
         timeout: Seconds that a step was given.
         minimal: Whether the invocation is a shrunk one.
-        matters: What the failure depends on, as shrinking found out.
+        matters: The properties that the failure depends on, as shrinking found out.
         versions: Package → version, of the run.
-        system: Of the run's machine, as ``run.json`` has it.
-        rule: Of the user's conversion functions, those that took part; "" without any.
-        rule_files: Where the run had its rules from.
-        known: Entries of the list of known defects that match.
+        system: The run's machine, as in ``run.json``.
+        rule: The user's conversion functions that took part; "" if none did.
+        rule_files: The files of the run's rules.
+        known: Matching entries of the list of known defects.
     """
 
     case_id: str
@@ -103,7 +100,7 @@ class ReproducibleFailure:
         return self.diagnosis.rule if self.diagnosis else ""
 
     @property
-    def of_rule(self) -> bool:
+    def is_in_rule(self) -> bool:
         """Whether the defect is in a conversion function of the user's."""
         return bool(self.rule) and self.blame in ("converter", "unknown", "")
 
@@ -171,7 +168,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         outcome=found.outcome,
         blame=found.blame,
         diagnosis=Diagnosis.from_row(vars(found)),
-        # One element that is left says less of what is wrong than the case that was drawn.
+        # A single remaining element shows less of the fault than the case that was drawn.
         cause=root_cause(vars(row)) if row.fault else None,
         evidence=found.evidence,
         signature=found.signature,
@@ -201,7 +198,7 @@ def _failing(rows: list[Verdict], converter: str | None, backend: str | None) ->
 
 
 def _exported_together(results_dir: Path, row: Verdict) -> list[Invocation]:
-    """What ran on the export of `row`: the sizes that differ among these were left dynamic."""
+    """Return the invocations that ran on the export of `row`: the sizes in which these differ were left dynamic."""
     exported, converter = pc.field("exported_invocation"), pc.field("converter")
     same = (exported == row.exported_invocation) & (converter == row.converter)
     texts = store.read(results_dir, ["invocation"], same)["invocation"].to_pylist()
@@ -267,7 +264,7 @@ def _problem(failure: ReproducibleFailure) -> str:
 
 
 def wrong_result(failure: ReproducibleFailure) -> str:
-    """What is wrong with the result: ``wrong values``, ``a wrong shape``, ``subnormals flushed to zero``."""
+    """Describe the wrong result: ``wrong values``, ``a wrong shape``, ``subnormals flushed to zero``."""
     kind = failure.signature or "values"
     if kind in (FLUSHED, OVERFLOW):
         return kind
@@ -275,13 +272,13 @@ def wrong_result(failure: ReproducibleFailure) -> str:
 
 
 def fault(failure: ReproducibleFailure) -> str:
-    """What the guilty part does: ``gives wrong values``, ``flushes subnormals to zero``."""
+    """Describe the fault of the guilty part: ``gives wrong values``, ``flushes subnormals to zero``."""
     known = {FLUSHED: "flushes subnormals to zero", OVERFLOW: "overflows to infinity"}
     return failure.wrong or known.get(failure.signature, f"gives {wrong_result(failure)}")
 
 
 def _ends(failure: ReproducibleFailure) -> str:
-    """What a conversion function of the user's does: ``gives wrong values``, ``fails``."""
+    """Describe the fault of the user's conversion function: ``gives wrong values``, ``fails``."""
     return fault(failure) if failure.outcome is Outcome.MISMATCH else _ENDS[failure.outcome]
 
 
@@ -297,16 +294,16 @@ def backend_name(name: str) -> str:
 
 
 def title_for(failure: ReproducibleFailure, tracker: str, model: onnx.ModelProto | None) -> str:
-    """As the maintainers of a tracker title an issue.
+    """Return a title in the manner of a tracker's maintainers.
 
     Args:
         tracker: A GitHub repository.
-        model: What the call was exported as, if that is known.
+        model: The exported model, if it is known.
     """
     if failure.blame == "spec":
         what = wrong_result(failure).removeprefix("wrong ")
         return f"Specification of {_operators(failure, model)} leaves {what} open"
-    if failure.of_rule:
+    if failure.is_in_rule:
         return f"{failure.rule} {_ends(failure)} for {failure.invocation.dtype}"
     if failure.blame == "pytorch":
         operator = packet(failure.invocation.overload).removeprefix("aten.")
@@ -317,7 +314,7 @@ def title_for(failure: ReproducibleFailure, tracker: str, model: onnx.ModelProto
 
 
 def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
-    """For an exporter's tracker: ``[ONNX] celu computes float64 in float32``."""
+    """Return a title for an exporter's tracker: ``[ONNX] celu computes float64 in float32``."""
     operator = packet(failure.invocation.overload).removeprefix("aten.")
     dtype = failure.invocation.dtype
     legacy = " with dynamo=False" if "dynamo=False" in converter_name(failure.converter) else ""
@@ -336,7 +333,7 @@ def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -
 
 
 def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
-    """For a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
+    """Return a title for a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
     what = _operators(failure, model)
     where = "in the reference evaluator" if failure.backend == REFERENCE else "on CPU"
     where = "on CUDA" if "cuda" in failure.backend else where

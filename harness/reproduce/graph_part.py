@@ -49,24 +49,24 @@ Fails: TypeAlias = "Callable[[onnx.ModelProto, Feeds], bool]"
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPart:
-    """A graph that fails, with what it is fed.
+    """A graph that fails, with its inputs.
 
     Attributes:
         name: The name of the model or file that it is a part of.
         backend: The name of the backend that it fails in.
-        model: Serialised.
+        model: The serialised model.
         inputs: Name → array.
         stage: ``load``, ``run`` or ``compare``.
-        message: What the runtime says, or in what the result is wrong.
+        message: The runtime's message, or a description of the wrong result.
         ends_process: Whether the runtime crashes, or does not answer.
-        expected: The right outputs; none where the runtime refuses the graph.
-        output: Index of a wrong output, where results are wrong.
-        element: The first wrong element; None where the shape or the dtype is wrong.
-        allowed: How far a number may be from the right one.
+        expected: The right outputs; empty if the runtime refuses the graph.
+        output: Index of a wrong output, if results are wrong.
+        element: The first wrong element; None if the shape or the dtype is wrong.
+        allowed: Largest allowed difference between a number and the right one.
         passes: Optimisations of the runtime without which it is right; `optimiser` says whether leaving out all
             of them helps.
-        exporter: Whether it is the exporter's optimiser that breaks the graph, instead of the runtime's.
-        nodes: Of the whole graph.
+        exporter: Whether the exporter's optimiser breaks the graph, instead of the runtime's.
+        nodes: Number of nodes of the whole graph.
     """
 
     name: str = ""
@@ -120,7 +120,7 @@ class PartTask:
 
 
 def find_part(task: PartTask, supervisor: Supervisor) -> GraphPart | None:
-    """Return the smallest part that fails; None where none was found, or looking for it ended the process.
+    """Return the smallest part that fails; None if there is none, or if the search ended the process.
 
     Raises:
         ModelProblem: the model cannot be exported again.
@@ -176,7 +176,7 @@ class _Search:
         return plain_form(self.backend)
 
     def smallest(self, model: onnx.ModelProto, feeds: Feeds) -> GraphPart | None:
-        """Return the smallest part that fails; None where the graph does not fail once it is put together again."""
+        """Return the smallest part that fails; None if the graph does not fail once it is put together again."""
         graph = in_steps(model)
         self.alive()
         if not self.task.optimiser:
@@ -194,7 +194,7 @@ class _Search:
         chosen = fewest(known, lambda steps: fails(*cut.part(steps)))
         if not chosen:
             return None
-        part = self._failure(*with_plain_numbers(*cut.part(chosen), fails))
+        part = self._failure(*use_plain_numbers(*cut.part(chosen), fails))
         if part is None:
             return None
         by_optimiser = bool(self.task.optimiser)
@@ -203,7 +203,7 @@ class _Search:
         return _renamed(replace(part, nodes=len(graph.steps)))
 
     def _failure(self, model: onnx.ModelProto, feeds: Feeds) -> GraphPart | None:
-        """Return how a part fails; None where it does not, or where it also fails without the guilty optimiser."""
+        """Return how a part fails; None if it does not, or if it also fails without the guilty optimiser."""
         self.alive()
         structure = GraphStructure(model)
         arrays = [feeds[name] for name in structure.input_names]
@@ -233,7 +233,7 @@ class _Search:
             message=run.comparison.message,
             expected=reference.expected,
         )
-        return _with_first_wrong(part, run.outputs, [reference.allowed(i) for i in range(len(reference.expected))])
+        return _locate_error(part, run.outputs, [reference.allowed(i) for i in range(len(reference.expected))])
 
     def _node_alone(self, definition: Definition, nodes: int) -> GraphPart | None:
         """Return a node that the runtime refuses, or computes in another way than its definition says."""
@@ -251,16 +251,16 @@ class _Search:
         def fails(model: onnx.ModelProto, feeds: Feeds) -> bool:
             return failure(model, feeds) is not None
 
-        part = failure(*with_plain_numbers(definition.model, definition.fed, fails))
+        part = failure(*use_plain_numbers(definition.model, definition.fed, fails))
         return None if part is None else replace(part, nodes=nodes)
 
 
-#: What the run of a part is called; nobody sees it.
+#: The name of the run of a part; it is never shown.
 _PART = Invocation(f"{MODEL}part", ())
 
 
-def _with_first_wrong(part: GraphPart, outputs: Sequence[Array], allowed: Sequence[Array]) -> GraphPart:
-    """Return a part with its first wrong output and element, and how far that may be off."""
+def _locate_error(part: GraphPart, outputs: Sequence[Array], allowed: Sequence[Array]) -> GraphPart:
+    """Return a part with its first wrong output and element, and the allowed difference there."""
     for i, (expected, got) in enumerate(zip(part.expected, outputs, strict=False)):
         if expected.shape != got.shape or expected.dtype != got.dtype:
             return replace(part, output=i)
@@ -279,7 +279,7 @@ def _wrong_node(content: bytes, feeds: Feeds, fault: WrongStep) -> GraphPart:
             return replace(part, output=i)
         if wrong.any():
             place = tuple(int(n) for n in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
-            # Less than the half of what is wrong is allowed.
+            # The allowed difference must be less than the error, so that the part still fails.
             apart = float(distance(got, right)[place])
             return replace(part, output=i, element=place, allowed=apart / 2 if np.isfinite(apart) else 0.0)
     return part
@@ -326,7 +326,7 @@ class _Cut:
         return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
 
     def _leaving(self, chosen: Sequence[NodeStep], made: Sequence[str]) -> list[str]:
-        """What is read elsewhere; all that is not read here where nothing is."""
+        """Return the values that other steps read; if they read none, all values that these steps do not read."""
         inside = {step.index for step in chosen}
         read_elsewhere = {name for step in self.graph.steps if step.index not in inside for name in step.inputs}
         read_elsewhere |= {output.name for output in self.graph.model.graph.output}
@@ -335,8 +335,8 @@ class _Cut:
         return leaving or [name for name in made if name not in read_here]
 
 
-def with_plain_numbers(model: onnx.ModelProto, inputs: Feeds, fails: Fails) -> tuple[onnx.ModelProto, Feeds]:
-    """With numbers of a pattern that a line of code makes, all at once or one array after the other."""
+def use_plain_numbers(model: onnx.ModelProto, inputs: Feeds, fails: Fails) -> tuple[onnx.ModelProto, Feeds]:
+    """Replace numbers by a pattern that a line of code makes, in all arrays at once or in one after the other."""
     weights = [tensor.name for tensor in model.graph.initializer]
     for names in ((*inputs, *weights), *((name,) for name in (*inputs, *weights))):
         tried = _patterned(model, inputs, frozenset(names))
@@ -368,7 +368,7 @@ def pattern(array: Array) -> Array:
 
 
 def _renamed(part: GraphPart) -> GraphPart:
-    """With short names in place of an exporter's: ``x0`` for inputs, ``w0`` for weights, ``y0`` for outputs."""
+    """Replace an exporter's names by short ones: ``x0`` for inputs, ``w0`` for weights, ``y0`` for outputs."""
     model = part.proto
     graph = model.graph
     names = {value.name: f"x{i}" for i, value in enumerate(graph.input)}

@@ -36,10 +36,10 @@ _PROCESSORS = {"x86_64": "X64", "AMD64": "X64", "aarch64": "ARM64", "arm64": "AR
 
 
 class BugReport(ABC):
-    """What a bug report says, whatever its form; `FIELDS` names what a tracker's form may ask for.
+    """The contents of a bug report in any form; `FIELDS` names the fields that a tracker's form may ask for.
 
     Attributes:
-        script: Shows the defect by itself.
+        script: Code that shows the defect by itself.
     """
 
     FIELDS: ClassVar = (
@@ -52,7 +52,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """As the maintainers of its tracker title an issue."""
+        """Return a title in the manner of the tracker's maintainers."""
 
     @property
     @abstractmethod
@@ -67,7 +67,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def backend_version(self) -> str:
-        """Of the runtime."""
+        """Return the version of the runtime."""
 
     @property
     @abstractmethod
@@ -82,22 +82,22 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def summary(self) -> str:
-        """What happens, in a few sentences."""
+        """Describe the failure in a few sentences."""
 
     @property
     @abstractmethod
     def expected(self) -> str:
-        """What should have happened."""
+        """Describe the right result."""
 
     @property
     @abstractmethod
     def actual(self) -> str:
-        """What happened instead."""
+        """Describe the actual result."""
 
     @property
     @abstractmethod
     def diagnosis(self) -> str:
-        """Where the defect is, and what says so."""
+        """Describe the place of the defect, with the evidence."""
 
     @property
     @abstractmethod
@@ -107,7 +107,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def is_about_conversion(self) -> str:
-        """As the form of ONNX's tracker has it."""
+        """Return the answer for the form of ONNX's tracker."""
 
     @property
     def known(self) -> tuple[KnownIssue, ...]:
@@ -115,13 +115,13 @@ class BugReport(ABC):
         return ()
 
     @property
-    def of_runtime(self) -> bool:
+    def is_model_only(self) -> bool:
         """Whether the script shows the defect in a model, without PyTorch."""
         return "import torch" not in self.script
 
     @property
     def versions(self) -> str:
-        """As PyTorch's ``collect_env`` prints them, without what a record does not know."""
+        """Return the versions in the format of PyTorch's ``collect_env``, as far as the record knows them."""
         torch = self.installed.get("torch", "")
         build = torch.partition("+")[2]
         numbers = re.fullmatch(r"cu(\d+)(\d)", build)
@@ -141,7 +141,9 @@ class BugReport(ABC):
     @property
     def _packages(self) -> list[str]:
         """``[pip3] onnx==1.23.2`` of all that takes part in the script."""
-        wanted = (_RUNNING if self.of_runtime else _TELLING) | set(BACKENDS.find(self.backend)[0].distributions or ())
+        wanted = (_RUNNING if self.is_model_only else _TELLING) | set(
+            BACKENDS.find(self.backend)[0].distributions or ()
+        )
         told = {name: version for name, version in self.installed.items() if name in wanted}
         return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
 
@@ -167,9 +169,9 @@ class CallReport(BugReport):
     """A report on one call.
 
     Attributes:
-        checked: How the stand-alone script ended here; None where it was not run.
-        graph: The exported model in ONNX's text format; "" where there is none.
-        lines: Of the converter's source, those that may cause the failure, the likeliest first.
+        checked: The result of the stand-alone script on this machine; None if it was not run.
+        graph: The exported model in ONNX's text format; "" if there is none.
+        lines: Lines of the converter's source that may cause the failure, the likeliest first.
     """
 
     failure: ReproducibleFailure
@@ -200,18 +202,18 @@ class CallReport(BugReport):
 
     @property
     def title(self) -> str:
-        """As the maintainers of its tracker title an issue."""
+        """Return a title in the manner of the tracker's maintainers."""
         return title_for(self.failure, tracker_of(self.failure), self.model_proto)
 
     @property
     def summary(self) -> str:
-        """What happens, in a few sentences."""
+        """Describe the failure in a few sentences."""
         failure = self.failure
         call, runtime = f"`{failure.invocation}`", backend_name(failure.backend)
         export = f"`{converter_name(failure.converter)}`"
         if failure.outcome is Outcome.MISMATCH:
             result = f"{fault(failure)}: {_shown_difference(failure)}."
-            if self.of_runtime:
+            if self.is_model_only:
                 version = failure.versions.get("torch", "")
                 by = f"{export} of PyTorch {version}".rstrip()
                 begin = runtime[0].upper() + runtime[1:]
@@ -228,9 +230,9 @@ class CallReport(BugReport):
 
     @property
     def expected(self) -> str:
-        """What should have happened."""
+        """Describe the right result."""
         if self.failure.outcome is Outcome.MISMATCH:
-            verb = "contains" if self.of_runtime else "computes"
+            verb = "contains" if self.is_model_only else "computes"
             return f"The result of PyTorch eager, which the script {verb}."
         return {
             Stage.CONVERT: "An exported model.",
@@ -239,16 +241,17 @@ class CallReport(BugReport):
 
     @property
     def actual(self) -> str:
-        """What the script prints, or what was recorded."""
+        """Return the script's output, or the recorded message."""
         said = self.checked.output if self.checked is not None else self.failure.message
         return fenced(said.strip())
 
     @property
     def diagnosis(self) -> str:
-        """Where the defect is, and what says so."""
+        """Describe the place of the defect, with the evidence."""
         failure = self.failure
+        guilty = failure.rule if failure.is_in_rule else converter_name(failure.converter)
         where = {
-            "converter": f"the defect is in `{failure.rule if failure.of_rule else converter_name(failure.converter)}`",
+            "converter": f"the defect is in `{guilty}`",
             "backend": f"the defect is in {backend_name(failure.backend)}",
             "pytorch": "the defect is in PyTorch",
             "spec": "the ONNX specification leaves the result open",
@@ -275,22 +278,22 @@ class CallReport(BugReport):
     @property
     def model(self) -> str:
         """The graph under a heading; nothing where the script has it."""
-        there = self.graph and not self.of_runtime
+        there = self.graph and not self.is_model_only
         return f"The exported model:\n\n{fenced(self.graph.strip())}\n" if there else ""
 
     @cached_property
     def model_proto(self) -> onnx.ModelProto | None:
-        """The exported model; None where there is none, or where its text cannot be read back."""
+        """Return the exported model; None if there is none, or if its text cannot be parsed."""
         return model_of(self.graph)
 
     @property
     def is_about_conversion(self) -> str:
-        """As the form of ONNX's tracker has it."""
+        """Return the answer for the form of ONNX's tracker."""
         return "Yes" if self.failure.stage in (Stage.CONVERT, Stage.CHECK) else "No"
 
     @property
     def backend_version(self) -> str:
-        """Of the runtime."""
+        """Return the version of the runtime."""
         return self.failure.backend_version
 
     @property
@@ -313,7 +316,7 @@ def tracker_of(failure: ReproducibleFailure) -> str:
     Where the blame is unknown it is the one of the stage at which the case ended.
     """
     converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
-    if failure.of_rule:
+    if failure.is_in_rule:
         return ""
     if failure.blame == "pytorch":
         return "pytorch/pytorch"
@@ -368,16 +371,16 @@ def _form(backend: str, tracker: str) -> Mapping[str, str]:
 
 
 def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tuple[Suspect, ...] = ()) -> CallReport:
-    """The report for a failure.
+    """Write the report for a failure.
 
-    A runtime's defect is shown by a script without PyTorch, where there is one that shows it.
+    A script without PyTorch shows a runtime's defect, if such a script can.
 
     Args:
         check: Whether to run the script.
-        lines: Of the converter's source, those that may cause the failure.
+        lines: Lines of the converter's source that may cause the failure.
 
     Raises:
-        NoScript: there is no script for the failure.
+        NoScript: no script can show the failure.
     """
     graph = ""
     if failure.stage is not Stage.CONVERT:

@@ -1,7 +1,7 @@
-"""What a minimal case's failure depends on: each of its properties is taken away alone.
+"""Find the properties that a minimal case's failure depends on: each is taken away alone.
 
-A property matters where the case passes without it. One whose loss gives another failure, or a call that
-PyTorch rejects, is not spoken of.
+A property matters if the case passes without it. If its loss gives another failure, or a call that PyTorch rejects,
+it is not mentioned.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from harness.reproduce.reductions import (
     everywhere_in,
     literal,
     numbers,
-    of_tensor,
     plainer_arguments,
-    with_numbers,
+    replace_numbers,
+    tensor_spec,
 )
 from harness.reproduce.shrinker import Test
 
@@ -68,7 +68,7 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
     """Optional arguments without which the case passes."""
     optional = reductions.optional_arguments(subject.invocation.overload)
     given = [(n, a) for n, a in subject.invocation.arguments if n in optional]
-    without = [subject.changed(partial(reductions.without_argument, name=n)) for n, _ in given]
+    without = [subject.changed(partial(reductions.omit_argument, name=n)) for n, _ in given]
     passing = test.passing([s for s in without if s is not None])
     for (name, argument), omitted in zip(given, without, strict=True):
         if omitted is None or omitted.key not in passing:
@@ -81,7 +81,7 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
             # The default is known to pass.
             plain = (n for n in alternatives(name) if n not in (argument, optional[name]))
             others = [type(argument)(n) for n in plain][:5]
-        tried = _with_others(subject, name, others)
+        tried = _replace_argument(subject, name, others)
         failing = {s.key for s in test.failing([s for _, s in tried])}
         spared = test.passing([s for _, s in tried])
         alike = [describe(a) for a, s in tried if s.key in failing][:2]
@@ -91,9 +91,9 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
         yield f"fails only with {name}={describe(argument)}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _with_others(subject: Replayed, name: str, others: Sequence[Argument]) -> list[tuple[Argument, Replayed]]:
-    """`subject` with each other value of an argument that it can have."""
-    changed = [(o, subject.changed(partial(reductions.with_argument, name=name, argument=o))) for o in others]
+def _replace_argument(subject: Replayed, name: str, others: Sequence[Argument]) -> list[tuple[Argument, Replayed]]:
+    """Return `subject` with each other value of an argument that it can have."""
+    changed = [(o, subject.changed(partial(reductions.replace_argument, name=name, argument=o))) for o in others]
     return [(other, s) for other, s in changed if s is not None]
 
 
@@ -108,7 +108,7 @@ def _required(subject: Replayed, test: Test) -> Iterator[str]:
             others = [type(argument)(n) for n in alternatives(name)[:4] if n != argument]
         elif isinstance(argument, tuple) and not any(isinstance(item, TensorSpec) for item in argument):
             others = list(plainer_arguments(name, argument))[:4]
-        tried = _with_others(subject, name, others)
+        tried = _replace_argument(subject, name, others)
         passing = test.passing([s for _, s in tried])
         unlike = list(dict.fromkeys(describe(o) for o, s in tried if s.key in passing))
         if unlike:
@@ -141,7 +141,7 @@ def _written(invocation: Invocation, path: reductions.Path, after: Sequence[Plai
     # An exported case of other sizes keeps its values: they take no part in its export.
     if spec is None or len(numbers(spec)) != len(after):
         return invocation
-    return reductions.with_tensors(invocation, {path: with_numbers(spec, after)})
+    return reductions.replace_tensors(invocation, {path: replace_numbers(spec, after)})
 
 
 def _is_real(n: PlainNumber) -> bool:
@@ -203,14 +203,14 @@ def _shapes(invocation: Invocation) -> Iterator[_Loss]:
 
 
 def _broadcast(invocation: Invocation) -> Invocation | None:
-    """Every tensor at the size that they broadcast to; None where they do not."""
+    """Expand every tensor to the size that they broadcast to; return None if they do not broadcast."""
     specs = reductions.tensors_of(invocation)
     try:
         whole = torch.broadcast_shapes(*(spec.shape for spec in specs.values()))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
-    return reductions.with_tensors(
-        invocation, {p: of_tensor(build_tensor(s).expand(whole), s.dtype) for p, s in specs.items()}
+    return reductions.replace_tensors(
+        invocation, {p: tensor_spec(build_tensor(s).expand(whole), s.dtype) for p, s in specs.items()}
     )
 
 
@@ -218,7 +218,7 @@ def _broadcast(invocation: Invocation) -> Invocation | None:
 
 
 def _dtypes(subject: Replayed, test: Test) -> Iterator[str]:
-    """In which dtypes the same values fail, where they pass in others."""
+    """Yield the dtypes in which the same values fail, if they pass in others."""
     main = subject.invocation.dtype
     others = [d for d in DTYPES if d != main and d != "bool" and (is_float(d) or not is_float(main))]
     written = subject.changed(partial(reductions.map_tensors, change=literal))

@@ -47,7 +47,7 @@ _SHRINKING = 30.0
 
 
 class InvalidFile(Exception):
-    """A file that ONNX's own rules reject at a node; it is no runtime's defect.
+    """A file that ONNX's own rules reject at a node, so that no runtime is to blame.
 
     Args:
         facts: The facts of the node, and why it is rejected.
@@ -75,13 +75,13 @@ def _whole_file(source: ModelSource, failure: Verdict) -> GraphPart:
 def smallest_of_model(
     units: Sequence[Unit], facts: ModelFacts, directory: Path, supervisor: Supervisor, progress: Progress
 ) -> ReproducibleFailure | GraphPart:
-    """The smallest call or graph that shows the first failure of a model.
+    """Return the smallest call or graph that shows the first failure of a model.
 
     Args:
-        units: As `check_model` takes them, and `facts`.
-        facts: What is known of the model.
-        directory: Where a call that fails alone is recorded.
-        supervisor: As for `check_model`.
+        units: The arguments of `check_model`, as is `facts`.
+        facts: The known facts of the model.
+        directory: Directory to record a call that fails alone.
+        supervisor: The supervisor for `check_model`.
         progress: Called before each step.
 
     Raises:
@@ -161,7 +161,7 @@ def _shrunk(call: Verdict, unit: Unit, directory: Path) -> ReproducibleFailure:
 
 
 def write_part(part: GraphPart, stem: Path) -> tuple[str, tuple[Path, ...]]:
-    """The script, and the files that are written beside it where it cannot hold all.
+    """Write the script of a part, and files for the arrays that it cannot hold.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or NumPy lacks a dtype.
@@ -185,7 +185,7 @@ class PartReport(BugReport):
     Attributes:
         part: The part.
         script: The script that shows it.
-        output: What the script printed here; "" where it was not run.
+        output: The script's output on this machine; "" if it was not run.
     """
 
     part: GraphPart
@@ -209,12 +209,12 @@ class PartReport(BugReport):
 
     @cached_property
     def installed(self) -> Mapping[str, str]:
-        """What is installed here."""
+        """Return the versions of the packages that the backend needs."""
         return installed_versions(BACKENDS.find(self.part.backend)[0].distributions or ())
 
     @property
     def backend_version(self) -> str:
-        """Of what is installed here."""
+        """Return the installed version of the backend."""
         entry, argument = BACKENDS.find(self.part.backend)
         return entry.version(argument)
 
@@ -225,7 +225,7 @@ class PartReport(BugReport):
 
     @property
     def summary(self) -> str:
-        """What happens, and where the graph is from."""
+        """Describe the failure, and the origin of the graph."""
         part, runtime = self.part, backend_name(self.part.backend)
         if part.exporter:
             runtime = f"What onnxscript.optimizer makes of a graph, run by {runtime},"
@@ -235,7 +235,7 @@ class PartReport(BugReport):
 
     @property
     def expected(self) -> str:
-        """What the result is held against."""
+        """Describe the reference for the result."""
         part = self.part
         if part.stage != Stage.COMPARE:
             return "The model is valid ONNX, so it should load and run."
@@ -248,12 +248,12 @@ class PartReport(BugReport):
 
     @property
     def actual(self) -> str:
-        """What the script prints, or what the runtime says."""
+        """Return the script's output, or the runtime's message."""
         return fenced((self.output or self.part.message).strip())
 
     @property
     def diagnosis(self) -> str:
-        """Without which optimisations it is right."""
+        """Name the optimisations without which the result is right."""
         part = self.part
         if not part.optimiser:
             return "Each node is run by itself here: no optimisation of several nodes takes part."
@@ -263,12 +263,12 @@ class PartReport(BugReport):
 
     @property
     def model(self) -> str:
-        """Nothing: the script has it."""
+        """Return "": the script contains the model."""
         return ""
 
     @property
     def is_about_conversion(self) -> str:
-        """As the form of ONNX's tracker has it."""
+        """Return the answer for the form of ONNX's tracker."""
         return "No"
 
 
@@ -288,10 +288,10 @@ def part_title(part: GraphPart) -> str:
         ends = f"cannot be {'loaded' if part.stage == Stage.LOAD else 'run'}"
     dtypes = dict.fromkeys(str(array.dtype) for array in part.inputs.values())
     of = f" for {next(iter(dtypes))}" if dtypes else ""
-    return f"{what} {ends}{of}{_with_optimisations(part)}"
+    return f"{what} {ends}{of}{_describe_optimisations(part)}"
 
 
-def _with_optimisations(part: GraphPart) -> str:
+def _describe_optimisations(part: GraphPart) -> str:
     if not part.optimiser:
         return ""
     named = f" ({', '.join(part.passes)})" if part.passes else ""

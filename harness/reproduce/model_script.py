@@ -43,11 +43,11 @@ _STRUCTURE = ("number of outputs", "dtype", "shape")
 
 
 def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, heading: str) -> str:
-    """The script for a failure of the runtime.
+    """Write the script for a failure of the runtime.
 
     Args:
-        model: What the call was exported as.
-        heading: Its first line.
+        model: The exported model.
+        heading: The script's first line.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or the failure cannot be shown by numbers.
@@ -139,7 +139,7 @@ def _optimised(run: RunSnippet) -> RunSnippet:
 
 
 def _model_source(model: onnx.ModelProto) -> list[str]:
-    """Code that makes a model: its text, and the larger weights beside it."""
+    """Return code that makes a model: its text, and separately the larger weights."""
     small = onnx.ModelProto()
     small.CopyFrom(model)
     del small.graph.initializer[:]
@@ -243,7 +243,7 @@ def _nested(array: Array) -> str:
 
 
 def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference) -> tuple[list[str], list[str]]:
-    """Code that shows ``outputs`` beside what PyTorch gives, and code that compares them."""
+    """Return code that shows ``outputs`` and PyTorch's results, and code that compares them."""
     expected = reference.expected
     if failure.signature in _STRUCTURE:
         if judge.unused_outputs and judge.unused_outputs(reference.arguments):

@@ -52,7 +52,7 @@ def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
     program = unshare_inputs(whole)
     found = {}
     for plainer in _fewer_calls(program, results):
-        pruned = share_inputs(_without_dead_calls(plainer))
+        pruned = share_inputs(_remove_dead_calls(plainer))
         if pruned.calls and pruned.returns and pruned != whole:
             found[pruned.invocation.json] = pruned
     yield from (p.invocation for p in sorted(found.values(), key=lambda p: (len(p.calls), len(p.returns))))
@@ -70,11 +70,11 @@ def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program
                 yield replace(program, returns=(Result(place, output),))
     for place, call in enumerate(program.calls):
         if is_size_operator(call.overload):
-            yield _with_result(program, place, {0: results[place][0]})
+            yield _replace_result(program, place, {0: results[place][0]})
             continue
         outputs = [_spec(tensor) for tensor in results[place]]
         if not _returns(program, place) and all(spec.numel <= _MOST for spec in outputs):
-            yield _with_result(program, place, dict(enumerate(outputs)))
+            yield _replace_result(program, place, dict(enumerate(outputs)))
         if len(outputs) == 1:
             yield from _bypassed(program, place, call, outputs[0], results)
 
@@ -82,7 +82,7 @@ def _fewer_calls(program: Program, results: list[list[Any]]) -> Iterator[Program
 def _bypassed(
     program: Program, place: int, call: Invocation, form: TensorSpec, results: list[list[Any]]
 ) -> Iterator[Program]:
-    """Without a call, its result replaced by something of the same form that it takes."""
+    """Yield the program without a call, whose result becomes one of its own inputs of the same form."""
     for _, argument in call.arguments:
         for part in parts_of(argument):
             if isinstance(part, Result):
@@ -94,11 +94,11 @@ def _bypassed(
             if (taken.shape, taken.dtype) == (form.shape, form.dtype) and not (
                 _returns(program, place) and isinstance(part, TensorSpec)
             ):
-                yield _with_result(program, place, {0: part})
+                yield _replace_result(program, place, {0: part})
 
 
-def _with_result(program: Program, place: int, outputs: dict[int, Argument]) -> Program:
-    """The program with something in place of what a call gives; the call is dead then."""
+def _replace_result(program: Program, place: int, outputs: dict[int, Argument]) -> Program:
+    """Return the program with other values in place of a call's results, so that the call is dead."""
 
     def changed(argument: Argument) -> Argument:
         is_of_call = isinstance(argument, Result) and argument.call == place
@@ -112,8 +112,8 @@ def _returns(program: Program, place: int) -> bool:
     return any(isinstance(value, Result) and value.call == place for value in program.returns)
 
 
-def _without_dead_calls(program: Program) -> Program:
-    """Without the calls that nothing returned depends on."""
+def _remove_dead_calls(program: Program) -> Program:
+    """Return the program without the calls that no returned value depends on."""
     alive = {value.call for value in program.returns if isinstance(value, Result)}
     for place in reversed(range(len(program.calls))):
         if place in alive:
@@ -139,7 +139,7 @@ def _without_dead_calls(program: Program) -> Program:
 
 
 def _plainer_numbers(program: Program) -> Iterator[Program]:
-    """With plain numbers for the values of a recipe, all at once and one tensor after the other."""
+    """Yield programs with plain numbers for the values of a recipe, in all tensors at once and in one by one."""
     plainer: list[Callable[[TensorSpec], TensorSpec]] = [_counted, _halves]
     recipes = [
         part
@@ -150,14 +150,14 @@ def _plainer_numbers(program: Program) -> Iterator[Program]:
     ]
     for chosen in (recipes, *([part] for part in recipes)):
         for make in plainer:
-            yield _with_parts(program, chosen, make)
+            yield _replace_specs(program, chosen, make)
 
 
 def _spec_of(part: TensorSpec | Weight) -> TensorSpec:
     return part.spec if isinstance(part, Weight) else part
 
 
-def _with_parts(
+def _replace_specs(
     program: Program, chosen: Iterable[TensorSpec | Weight], make: Callable[[TensorSpec], TensorSpec]
 ) -> Program:
     wanted = {id(part) for part in chosen}

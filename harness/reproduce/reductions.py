@@ -1,27 +1,16 @@
-"""Smaller and plainer forms of an invocation, which shrinking tries.
+"""Reductions: smaller and plainer forms of an invocation, which shrinking tries, the most effective first.
 
-Where tensors stand among the arguments of an invocation, and how to put others there.
+A reduction is a function, so that reductions that succeed one by one can be combined: it may be applied to another
+invocation than the one it was proposed for, and returns None if it does not apply there.
 
-Which values an operator allows in a tensor: the generator's promise, kept while values get plainer.
+Sizes that belong together shrink together: those at one place counted from the end (broadcasting) or from the
+beginning (batches, channels), and those that are equal, numbers among the arguments included. The values of a tensor
+stay within the domain that the generator promised the operator: a failure on other values would be another failure,
+and no component's fault.
 
-A failure on values that the operator never promised to take would be another failure, and none of anyone's.
-
-Edits of one tensor argument, each giving another `TensorSpec` with its values written out.
-
-Reductions of tensors' sizes and ranks, with the arguments that speak of them.
-
-Sizes that belong together shrink together: those at one place counted from the end (broadcasting) or from
-the beginning (batches, channels), and those that are equal, numbers among the arguments included.
-
-Single reductions of an invocation, the most effective first.
-
-A step is a function, so that those that succeed one by one can be taken together: it may find another
-invocation than the one it was proposed for, and gives None where it no longer applies.
-
-How plain an invocation is: the order in which shrinking goes down, and never up.
-
-Fewest elements first, then fewest arguments given, lowest rank, row-major layout, plainest dtypes, plainest
-numbers. Empty and 0-d tensors are not plainer than a vector of one: they are edge cases of their own.
+Invocations are ordered by plainness, and shrinking never goes up: fewest elements first, then fewest arguments given,
+lowest rank, row-major layout, plainest dtypes, plainest numbers. Empty and 0-d tensors are not plainer than a vector
+of one element: they are edge cases of their own.
 """
 
 from __future__ import annotations
@@ -53,7 +42,7 @@ from harness.core.tensors import build_tensor, overload
 
 #: Argument name, and the place within a list of tensors; None for an argument that is a tensor.
 Path: TypeAlias = tuple[str, "int | None"]
-#: Changes an invocation; None where it does not apply to it.
+#: Changes an invocation; returns None if it does not apply to it.
 Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 
 
@@ -68,8 +57,8 @@ def tensors_of(invocation: Invocation) -> dict[Path, TensorSpec]:
     return found
 
 
-def with_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) -> Invocation:
-    """A copy with other tensors at some places."""
+def replace_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) -> Invocation:
+    """Return a copy with other tensors at some places."""
 
     def change(name: str, argument: Argument) -> Argument:
         if isinstance(argument, tuple):
@@ -85,7 +74,7 @@ def changing(path: Path, change: Callable[[TensorSpec], TensorSpec | None]) -> R
     def rewrite(invocation: Invocation) -> Invocation | None:
         spec = tensors_of(invocation).get(path)
         changed = None if spec is None else change(spec)
-        return None if changed is None else with_tensors(invocation, {path: changed})
+        return None if changed is None else replace_tensors(invocation, {path: changed})
 
     return rewrite
 
@@ -101,13 +90,13 @@ def map_arguments(invocation: Invocation, change: Callable[[str, Argument], Argu
     return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
 
 
-def with_argument(invocation: Invocation, name: str, argument: Argument) -> Invocation:
-    """A copy with another value for an argument that is given."""
+def replace_argument(invocation: Invocation, name: str, argument: Argument) -> Invocation:
+    """Return a copy with another value for an argument that is given."""
     return map_arguments(invocation, lambda n, a: argument if n == name else a)
 
 
-def without_argument(invocation: Invocation, name: str) -> Invocation:
-    """A copy that leaves an argument to its default."""
+def omit_argument(invocation: Invocation, name: str) -> Invocation:
+    """Return a copy that leaves an argument to its default."""
     return replace(invocation, arguments=tuple((n, a) for n, a in invocation.arguments if n != name))
 
 
@@ -123,7 +112,7 @@ Domains: TypeAlias = Mapping[str, tuple[tuple[str | int | float, ...], ...]]
 
 
 def domains_of(invocation: Invocation) -> Domains:
-    """What the recipes of `invocation` promise; literal values promise nothing."""
+    """Return the domains that the recipes of `invocation` promise; literal values promise nothing."""
     return {name: tuple(dict.fromkeys(_domains(argument))) for name, argument in invocation.arguments}
 
 
@@ -164,7 +153,7 @@ def _distinct(dtype: str, numbers: Sequence[Any], *_: Any) -> bool:
 
 
 def _like(dtype: str, numbers: Sequence[Any], mean: float, deviation: float, *rest: float) -> bool:
-    """What a model has there: of its range, zero, or -inf where it has these."""
+    """Return whether numbers look like those of a model: in its range, zero, or -inf if it has these."""
     low, high, _, *minus_infinite = rest
     return all(low <= n <= high or n == 0 or (minus_infinite and n == -math.inf) for n in _real(numbers))
 
@@ -204,15 +193,15 @@ def literal(spec: TensorSpec) -> TensorSpec:
     return replace(spec, values=Literal(tuple(storage.tolist())))
 
 
-def of_tensor(tensor: torch.Tensor, dtype: str) -> TensorSpec:
-    """A row-major tensor of these values."""
+def tensor_spec(tensor: torch.Tensor, dtype: str) -> TensorSpec:
+    """Return a row-major tensor of these values."""
     shape = tuple(tensor.shape)
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(tensor.flatten().tolist())))
 
 
 def contiguous(spec: TensorSpec) -> TensorSpec:
     """The same values in row-major order, without gaps or a beginning left out."""
-    return of_tensor(build_tensor(spec), spec.dtype)
+    return tensor_spec(build_tensor(spec), spec.dtype)
 
 
 def is_plain_layout(spec: TensorSpec) -> bool:
@@ -241,16 +230,18 @@ def keep(spec: TensorSpec, dim: int, indices: Sequence[int]) -> TensorSpec:
     if is_plain_layout(spec) or chosen != list(range(chosen[0], chosen[0] + len(chosen))):
         tensor = build_tensor(spec)
         bits = tensor.view(_SIGNED.get(tensor.dtype, tensor.dtype))
-        return of_tensor(bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype)
+        return tensor_spec(
+            bits.index_select(dim, torch.tensor(chosen, dtype=torch.int64)).view(tensor.dtype), spec.dtype
+        )
     shape = (*spec.shape[:dim], len(chosen), *spec.shape[dim + 1 :])
     return _rebased(literal(spec), shape, spec.strides, chosen[0] * spec.strides[dim])
 
 
-def without_dim(spec: TensorSpec, dim: int) -> TensorSpec:
-    """The first slice along `dim`."""
+def drop_dim(spec: TensorSpec, dim: int) -> TensorSpec:
+    """Return the first slice along `dim`."""
     shape = (*spec.shape[:dim], *spec.shape[dim + 1 :])
     if is_plain_layout(spec):
-        return of_tensor(build_tensor(spec).select(dim, 0), spec.dtype)
+        return tensor_spec(build_tensor(spec).select(dim, 0), spec.dtype)
     return _rebased(literal(spec), shape, (*spec.strides[:dim], *spec.strides[dim + 1 :]), 0)
 
 
@@ -269,11 +260,11 @@ def element(spec: TensorSpec, place: Sequence[int]) -> TensorSpec:
     """One element, given its place in a shape that `spec` broadcasts to, as a vector of one."""
     own = place[len(place) - len(spec.shape) :]
     index = tuple(0 if size == 1 else i for i, size in zip(own, spec.shape, strict=True))
-    return of_tensor(build_tensor(spec)[index].reshape(1), spec.dtype)
+    return tensor_spec(build_tensor(spec)[index].reshape(1), spec.dtype)
 
 
 def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
-    """The same values in another dtype; None where it cannot hold them but for rounding."""
+    """Return the same values in another dtype; None if it cannot hold them except by rounding."""
     before = numbers(spec)
     if any(isinstance(n, complex) for n in before):
         return None
@@ -299,8 +290,8 @@ def numbers(spec: TensorSpec) -> tuple[PlainNumber, ...]:
     return values.values
 
 
-def with_numbers(spec: TensorSpec, values: Sequence[PlainNumber]) -> TensorSpec:
-    """Other values in the same storage."""
+def replace_numbers(spec: TensorSpec, values: Sequence[PlainNumber]) -> TensorSpec:
+    """Return other values in the same storage."""
     return replace(spec, values=Literal(tuple(values)))
 
 
@@ -377,7 +368,7 @@ def shrunk(invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments
         return None
     for path, d in sorted(tied, key=str):
         tensors[path] = keep(tensors[path], d, kept)
-    changed = with_tensors(invocation, tensors)
+    changed = replace_tensors(invocation, tensors)
     if arguments:
         changed = map_arguments(changed, partial(_followed, before=size, after=len(kept)))
     return changed
@@ -394,7 +385,7 @@ def _indexed(invocation: Invocation, tied: Tied, kept: Sequence[int]) -> Invocat
         if not _is_index(spec):
             return spec
         pointed = [n for n in numbers(spec) if isinstance(n, int)]
-        return with_numbers(spec, [place.get(n, min(n, len(kept) - 1)) for n in pointed])
+        return replace_numbers(spec, [place.get(n, min(n, len(kept) - 1)) for n in pointed])
 
     return map_tensors(changed, follow)
 
@@ -409,7 +400,7 @@ def _size(invocation: Invocation, tied: Tied) -> int:
 
 
 def _kept(size: int) -> Iterator[tuple[int, ...]]:
-    """Which places to keep, fewest first."""
+    """Yield the places to keep, fewest first."""
     for i in range(min(size, _PLACES)):
         yield (i,)
     for count in dict.fromkeys((2, 3, 4, size // 4, size // 2, size - 1)):
@@ -468,10 +459,10 @@ def _single_element(invocation: Invocation, place: tuple[int, ...]) -> Invocatio
     shape = _broadcast([spec.shape for spec in tensors.values()])
     if shape is None or len(shape) != len(place) or any(i >= n for i, n in zip(place, shape, strict=True)):
         return None
-    changed = with_tensors(invocation, {path: element(spec, place) for path, spec in tensors.items()})
+    changed = replace_tensors(invocation, {path: element(spec, place) for path, spec in tensors.items()})
     rank = max((len(spec.shape) for spec in tensors.values()), default=0)
     for d in range(rank - 1, 0, -1):
-        changed = _with_dims(changed, d, d + 1)
+        changed = _renumber_dims(changed, d, d + 1)
     return changed
 
 
@@ -510,15 +501,15 @@ def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
     if len(tensors) > 1:
         for path, spec in tensors.items():
             for d in range(len(spec.shape)):
-                yield changing(path, partial(_without_dim, dim=d))
+                yield changing(path, partial(_drop_dim, dim=d))
 
 
-def _without_dim(spec: TensorSpec, dim: int) -> TensorSpec | None:
-    return without_dim(spec, dim) if dim < len(spec.shape) > 1 and spec.shape[dim] else None
+def _drop_dim(spec: TensorSpec, dim: int) -> TensorSpec | None:
+    return drop_dim(spec, dim) if dim < len(spec.shape) > 1 and spec.shape[dim] else None
 
 
 def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) -> Invocation | None:
-    """Without the dimension `place` of every tensor that has it and another.
+    """Drop the dimension `place` of every tensor that has it and another.
 
     It is counted from 0, with `from_end` backwards from the last. With `lists`, lists of a number per
     dimension lose theirs, too.
@@ -531,18 +522,18 @@ def _without(invocation: Invocation, place: int, from_end: bool, lists: bool) ->
         if rank > 1 and 0 <= d < rank:
             if not spec.shape[d]:
                 return None
-            changed[path] = without_dim(spec, d)
+            changed[path] = drop_dim(spec, d)
     if not changed:
         return None
     rank = len(next(iter(tensors.values())).shape)
     d = rank - 1 - place if from_end else place
-    result = with_tensors(invocation, changed)
+    result = replace_tensors(invocation, changed)
     if lists:
         shorter = map_arguments(result, partial(_shorter, rank=rank, dim=d))
         if shorter == result:
             return None
         result = shorter
-    return _with_dims(result, d, rank)
+    return _renumber_dims(result, d, rank)
 
 
 def _shorter(name: str, argument: Argument, rank: int, dim: int) -> Argument:
@@ -555,8 +546,8 @@ def _integers(items: tuple[Argument, ...]) -> TypeGuard[tuple[int, ...]]:
     return all(type(item) is int for item in items)
 
 
-def _with_dims(invocation: Invocation, removed: int, rank: int) -> Invocation:
-    """Arguments that say dimensions of a tensor of `rank` say the same ones after one is `removed`."""
+def _renumber_dims(invocation: Invocation, removed: int, rank: int) -> Invocation:
+    """Change dim arguments of a tensor of `rank` so that they name the same dims after one is `removed`."""
 
     def moved(dim: int) -> int:
         place = dim + rank if dim < 0 else dim
@@ -602,7 +593,7 @@ def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) ->
     """Every optional argument but `kept` left out, and `plain` for the numbers of the others."""
     optional = optional_arguments(invocation.overload)
     for name in optional.keys() - {kept}:
-        invocation = without_argument(invocation, name)
+        invocation = omit_argument(invocation, name)
     if plain is None:
         return invocation
     return map_arguments(invocation, lambda name, a: a if name in optional or is_dim(name) else _all(a, plain))
@@ -622,7 +613,7 @@ def _arguments(invocation: Invocation) -> Iterator[Rewrite]:
     optional = optional_arguments(invocation.overload)
     for name, argument in invocation.arguments:
         if name in optional:
-            yield partial(without_argument, name=name)
+            yield partial(omit_argument, name=name)
         for plainer in plainer_arguments(name, argument):
             yield partial(_replaced, name=name, before=argument, after=plainer)
 
@@ -635,7 +626,7 @@ def _retyped(argument: Argument, plain: int) -> Argument:
 def _replaced(invocation: Invocation, name: str, before: Argument, after: Argument) -> Invocation | None:
     if dict(invocation.arguments).get(name) != before:
         return None
-    return with_argument(invocation, name, after)
+    return replace_argument(invocation, name, after)
 
 
 def plainer_arguments(name: str, argument: Argument) -> Iterator[Argument]:
@@ -714,7 +705,7 @@ def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation
     if not changed:
         return None
     old, new = Enumerated("dtype", before), Enumerated("dtype", after)
-    return map_arguments(with_tensors(invocation, changed), lambda _, argument: new if argument == old else argument)
+    return map_arguments(replace_tensors(invocation, changed), lambda _, argument: new if argument == old else argument)
 
 
 # Values
@@ -733,12 +724,12 @@ def value_steps(invocation: Invocation, domains: Domains) -> Iterator[Rewrite]:
 
 
 def _written(spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[PlainNumber, ...]) -> TensorSpec | None:
-    """Those elements of `after` that differ from `before` in `spec`."""
+    """Write the elements of `after` that differ from `before` into `spec`."""
     now = numbers(spec)
     if len(now) != len(before):
         return None
     triples = zip(now, before, after, strict=True)
-    return with_numbers(spec, [n if a is b else b for n, a, b in triples])
+    return replace_numbers(spec, [n if a is b else b for n, a, b in triples])
 
 
 def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
@@ -845,7 +836,7 @@ def _argument(name: str, argument: Argument) -> float:
 
 
 def number(value: PlainNumber, order: tuple[int, ...]) -> float:
-    """How far a number is from plain: those of `order` first, then integers, halves, decimals, the rest."""
+    """Return the distance of a number from plain: members of `order`, then integers, halves, decimals, the rest."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, complex):

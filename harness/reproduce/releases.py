@@ -136,15 +136,15 @@ class Rerun:
     """The command that is called for each release.
 
     Attributes:
-        words: ``replay`` or, of a model or an ONNX file, ``check``; the case, and the options.
-        cwd: Where.
+        words: ``replay`` or, for a model or an ONNX file, ``check``; the case, and the options.
+        cwd: Working directory.
     """
 
     words: Sequence[str]
     cwd: Path
 
     def verdicts(self, package: str, release: str, directory: Path) -> Verdicts:
-        """What the case comes to with the release in `directory` before the installed one."""
+        """Return the case's verdicts with the release in `directory` instead of the installed one."""
         ours = str(Path(harness.__file__).parents[1])
         path = os.pathsep.join([str(directory), ours, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
         try:
@@ -185,12 +185,12 @@ def _printed_verdicts(printed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path) -> list[str]:
-    """A case that every release runs which works here at all: Relu, in the form of the case in question.
+    """Return the words of a control case that passes with every working release: Relu, in the form of the case.
 
     Args:
         word: The case: an ``.onnx`` file, whose IR version and opsets the control has, or anything else.
         ways: Converters and backends to run it with.
-        directory: Where it is written.
+        directory: Directory to write it to.
     """
     import onnx
 
@@ -211,14 +211,14 @@ def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path)
 
 
 def confirmed_verdicts(rerun: Rerun, word: str, package: str, release: str, installed: Path) -> Verdicts:
-    """What a case comes to with a release; none where not even the control passes with it.
+    """Return a case's verdicts with a release; no verdict if not even the control passes with it.
 
     Args:
-        rerun: How the case is run.
+        rerun: The command that runs the case.
         word: The case.
-        package: Whose release is tried.
+        package: The package whose release is tried.
         release: The version.
-        installed: Where the release is.
+        installed: The directory of the release.
     """
     answer = rerun.verdicts(package, release, installed)
     if answer.missing or answer.passes:
@@ -232,11 +232,11 @@ def confirmed_verdicts(rerun: Rerun, word: str, package: str, release: str, inst
 
 
 def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> Verdicts:
-    """What a command found with a release; none where the release does not go with the others.
+    """Summarise a command's verdicts with a release; no verdict if the release does not fit the other packages.
 
     Args:
         found: Verdicts as the command prints them.
-        package: Whose release was tried.
+        package: The package whose release was tried.
         release: The version.
     """
     if not found:
@@ -264,12 +264,12 @@ def _ended(verdict: dict[str, Any], why: str) -> str:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What became of a case with one release.
+    """The verdicts on a case with one release.
 
     Attributes:
-        said: The outcome and where, per converter and backend, without what varies from run to run; "" where there is
-            none.
-        missing: Why there is no verdict, as one line; "" where there is one.
+        said: The outcome and its stage, per converter and backend, without details that vary from run to run; "" if
+            there is no verdict.
+        missing: The reason for the lack of a verdict, as one line; "" if there is a verdict.
         shown: The outcomes for a person.
         passes: Whether all of them are passes.
         ways: Converter and backend of each.

@@ -28,7 +28,7 @@ from harness.run.backend import BACKENDS
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a script is put together from, line by line."""
+    """The parts of a script, line by line."""
 
     source: CallSource
     inputs: list[str]
@@ -151,7 +151,7 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 
 
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
-    """All that the harness checks of a model, as `harness.pipeline.stages.check_model` does."""
+    """Return all checks that the harness makes of a model, as `harness.pipeline.stages.check_model` does."""
     count, opset = len(parts.source.output_dtypes), []
     if failure.opset is not None:
         opset = [

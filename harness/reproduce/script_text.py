@@ -27,7 +27,7 @@ _STANDARD = ("import io", "import subprocess", "import sys", "from importlib")
 
 
 class NoScript(Exception):
-    """There is no stand-alone code for a failure; the message says why in a line."""
+    """No stand-alone code can show a failure; the message says why in a line."""
 
 
 def caught(steps: Iterable[str], kind: str, message: str) -> list[str]:
@@ -71,7 +71,7 @@ def import_lines(wanted: Iterable[str], code: str) -> list[str]:
 
     Args:
         wanted: Import lines; ``import onnx`` and ``import numpy as np`` are left out where `code` uses neither.
-        code: What they are for.
+        code: The code that needs them.
     """
     lines = list(dict.fromkeys(wanted))
     for line, name in (("import onnx", "onnx"), ("import numpy as np", "np")):
@@ -88,8 +88,8 @@ def assemble(
     """Return a whole script.
 
     Args:
-        heading: What the failure is, the first line of its docstring.
-        note: What comes before the sentence on the exit status; "" for nothing.
+        heading: The first line of its docstring, a description of the failure.
+        note: The text before the sentence on the exit status; "" for none.
         imports: Import lines that its parts may need.
         packages: Packages whose versions it prints.
         parts: Pieces of code, two empty lines apart.
@@ -114,12 +114,12 @@ def assemble(
 
 @dataclass(frozen=True)
 class ScriptResult:
-    """How a script ended.
+    """The end of a script.
 
     Attributes:
-        exit_status: Its own; negative for a signal, None where it did not end in time.
-        output: What it printed.
-        errors: What it wrote to standard error: warnings, tracebacks.
+        exit_status: The exit status; negative for a signal, None if it did not end in time.
+        output: The standard output.
+        errors: The standard error: warnings, tracebacks.
     """
 
     exit_status: int | None

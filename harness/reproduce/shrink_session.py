@@ -1,4 +1,4 @@
-"""Shrink the failures of a recorded run, worst first, and write the minimal cases beside them.
+"""Shrink the failures of a recorded run, worst first, and write the minimal cases into the run.
 
 for minimal in shrink_run(Path("results/RUN"), seconds=60):
     print(minimal.overload, minimal.matters)
@@ -83,7 +83,7 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
         (*_, backend), case = smallest.get(key, (("",), ""))
         if (verdict.case_id, verdict.backend) == (case, backend):
             found.setdefault(key, verdict)
-    return list(_in_turn({key: found[key] for key in smallest}, cases))
+    return list(_sort_for_shrinking({key: found[key] for key in smallest}, cases))
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _size(invocation: str) -> tuple[int, int] | None:
         return None
 
 
-def _in_turn(
+def _sort_for_shrinking(
     smallest: Mapping[tuple[str, ...], Verdict], cases: Mapping[tuple[str, ...], set[str]]
 ) -> Iterator[Verdict]:
     def commonest(key: tuple[str, ...]) -> tuple[int, str, str, str, str]:
@@ -124,7 +124,7 @@ _PART, _MOST, _LEAST = 0.1, 30.0, 2.0
 
 
 def default_seconds(results_dir: Path) -> float:
-    """What a finished run spends on shrinking by default.
+    """Return the seconds that a finished run spends on shrinking by default.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -202,15 +202,15 @@ def shrink_run(
 
     Args:
         results_dir: The run.
-        seconds: In all; one evaluation that is under way is finished.
-        per_failure: At most, for one.
+        seconds: Total time; an evaluation that is under way is finished.
+        per_failure: Maximum seconds for one failure.
         chosen: Failures to shrink, in this order; None for all of the run, worst first.
-        again: Shrink those, too, that are finished already.
+        again: Whether to shrink finished failures, too.
         timeout: Seconds per step of an evaluation.
-        memory_limit: Bytes that the worker process may take.
+        memory_limit: Bytes that the worker process may use.
         rules: Files of the conversion functions that the run tried.
-        corpus: Where the minimal cases are kept for the next run; None for nowhere.
-        on_skipped: Told of each failure that cannot be shrunk, and why.
+        corpus: The corpus that keeps the minimal cases for the next run; None to keep none.
+        on_skipped: Called with each failure that cannot be shrunk, and the reason.
 
     Yields:
         Minimal cases.
@@ -256,7 +256,7 @@ def _tried(failure: Verdict, before: Minimal | None, evaluator: Evaluator) -> Mi
 
 
 def _unit(failure: Verdict, asked: Mapping[str, Any], rules: Sequence[str]) -> Unit:
-    """What the failure is evaluated with: as its run was asked for."""
+    """Return the unit that evaluates the failure with the options of its run."""
     route = replace(
         Route.parse(failure.converter),
         opset=opset_asked(failure.converter, failure.overload, asked.get("opset")),
@@ -332,7 +332,7 @@ def _smallest(
 
 
 def _last_blamed_alike(start: Replayed, test: Test) -> Replayed:
-    """Where on the way from `start` the witnesses begin to blame someone else, found by halving."""
+    """Return the last reduction from `start` with the same blame, found by halving."""
     alike = bisect(test.way, False, key=lambda subject: not test.is_blamed_alike(subject))
     return test.way[alike - 1] if alike else start
 

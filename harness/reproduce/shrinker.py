@@ -1,8 +1,7 @@
-"""Shrinking one failure to the smallest invocation that fails in the same way.
+"""Shrink one failure to the smallest invocation that fails in the same way.
 
-Which of some candidates fail as the original does: run in a worker process, many per export.
-
-Shrink one failure: single reductions many at a time, then Hypothesis over all of them in combination.
+Single reductions are tried many at a time, then Hypothesis tries all of them in combination. Candidates run in a
+worker process, many per export.
 """
 
 from __future__ import annotations
@@ -52,20 +51,20 @@ from harness.reproduce.reductions import (
     literal,
     map_tensors,
     numbers,
+    omit_argument,
     optional_arguments,
     plainer_arguments,
     plainer_dtypes,
     plainer_elements,
     plainer_everywhere,
+    replace_argument,
+    replace_numbers,
+    replace_tensors,
     shrunk,
     steps,
     tensors_of,
     ties,
     value_steps,
-    with_argument,
-    with_numbers,
-    with_tensors,
-    without_argument,
 )
 
 #: Most candidates that are evaluated together.
@@ -86,7 +85,7 @@ def _manner(verdict: Verdict) -> tuple[Stage, Outcome, str]:
 def _is_gross(verdict: Verdict) -> bool | None:
     """Whether more than half of the significant bits are wrong in the worst element.
 
-    None where no error was measured: other shapes, NaN against numbers, integers.
+    None if no error was measured: other shapes, NaN against numbers, integers.
     """
     ulp, precision = verdict.max_ulp_error, PRECISION.get(verdict.dtype)
     if verdict.outcome is not Outcome.MISMATCH or not ulp or precision is None or math.isnan(ulp):
@@ -95,7 +94,7 @@ def _is_gross(verdict: Verdict) -> bool | None:
 
 
 class Budget:
-    """What shrinking one failure may cost: `seconds` from now on, and runs of so many candidates."""
+    """The limits for shrinking one failure: `seconds` from now on, and a number of candidates to run."""
 
     def __init__(self, seconds: float, evaluations: int = 100_000) -> None:
         self._end = time.monotonic() + seconds
@@ -103,7 +102,7 @@ class Budget:
 
     @property
     def seconds_left(self) -> float:
-        """May be negative."""
+        """Return the seconds left; the result may be negative."""
         return self._end - time.monotonic()
 
     @property
@@ -142,7 +141,7 @@ class Evaluator:
         self._pace = 0.05
 
     def verdicts(self, subjects: Iterable[Replayed], *, together: bool = True) -> list[Verdict | None]:
-        """What became of each of `subjects`; None for those that the budget does not reach.
+        """Return the verdict on each of `subjects`; None for those that the budget does not reach.
 
         Args:
             subjects: Candidates.
@@ -162,7 +161,7 @@ class Evaluator:
         return [self._known.get(subject.key) for subject in wanted]
 
     def blamed(self, subject: Replayed) -> Verdict | None:
-        """What became of `subject`, and whose defect it is; None where the budget does not reach."""
+        """Return the verdict on `subject` with its blame; None if the budget does not reach it."""
         if subject.key not in self._blamed and not self.budget.spent:
             self._blamed.update(self._evaluated([subject], blame=True))
         return self._blamed.get(subject.key)
@@ -183,9 +182,9 @@ class Test:
     """Whether candidates fail as the original does.
 
     Args:
-        evaluator: Runs them.
-        original: What became of the original.
-        careful: Whether `confirmed` asks whose defect a candidate is.
+        evaluator: Runs the candidates.
+        original: The original's verdict.
+        careful: Whether `confirmed` compares the blame of a candidate, too.
 
     Attributes:
         lethal: Whether each failing candidate costs a worker process.
@@ -207,7 +206,7 @@ class Test:
         return self.evaluator.budget.spent
 
     def failing(self, subjects: Sequence[Replayed]) -> list[Replayed]:
-        """Those that fail as the original does, whoever is to blame.
+        """Return the candidates that fail as the original does, whatever their blame.
 
         Values that are wrong by rounding and values that are wrong altogether are different failures although
         both are called wrong.
@@ -304,7 +303,7 @@ def _shrink_program(subject: Replayed, test: Test) -> Replayed:
     return subject
 
 
-#: Makes what a step makes of a subject, None where it does not apply to it.
+#: Applies a reduction to a subject; returns None if it does not apply to it.
 _Apply: TypeAlias = Callable[[Replayed, Rewrite], Replayed | None]
 
 
@@ -398,7 +397,7 @@ def _find(
     evaluations: int,
     backend: str,
 ) -> list[Replayed]:
-    """All that Hypothesis found failing on its way to the smallest that `strategy` can draw."""
+    """Return all failing invocations that Hypothesis met on its way to the smallest that `strategy` can draw."""
     failing: dict[tuple[str, str], Replayed] = {}
     passing: set[tuple[str, str]] = set()
     most = test.evaluator.evaluations + evaluations
@@ -461,9 +460,9 @@ def reductions(original: Invocation, domains: Domains) -> st.SearchStrategy[Invo
         for name, argument in original.arguments:
             chosen = draw(st.sampled_from(_alternatives(original.overload, name, argument)))
             if chosen is _OMITTED:
-                invocation = without_argument(invocation, name)
+                invocation = omit_argument(invocation, name)
             else:
-                invocation = with_argument(invocation, name, chosen)  # type: ignore[arg-type]
+                invocation = replace_argument(invocation, name, chosen)  # type: ignore[arg-type]
         invocation = _smaller(draw, invocation)
         for dtype in dict.fromkeys(spec.dtype for spec in invocation.tensors()):
             chosen_dtype = draw(st.sampled_from((*plainer_dtypes(dtype), dtype)))
@@ -472,7 +471,7 @@ def reductions(original: Invocation, domains: Domains) -> st.SearchStrategy[Invo
             layouts = () if is_plain_layout(spec) else (contiguous(spec), compact(spec))
             laid = draw(st.sampled_from((*layouts, spec)))
             valued = _plainer_values(draw, laid, domains.get(path[0], ()))
-            invocation = with_tensors(invocation, {path: valued})
+            invocation = replace_tensors(invocation, {path: valued})
         return invocation
 
     return strategy()
@@ -514,4 +513,4 @@ def _plainer_values(draw: st.DrawFn, spec: TensorSpec, rules: Sequence[tuple[str
             draw(st.sampled_from((*(v for v in plainer_elements(n) if allowed(rules, spec.dtype, (v,))), n)))
             for n in before
         )
-    return with_numbers(spec, after) if allowed(rules, spec.dtype, after) else spec
+    return replace_numbers(spec, after) if allowed(rules, spec.dtype, after) else spec

@@ -121,7 +121,7 @@ def test_a_batch_of_calls_is_run_and_judged(name: str) -> None:
 def test_its_dispatcher_takes_rules(name: str, tmp_path: Path, alpha: str, outcome: str) -> None:
     file = tmp_path / "my_rules.py"
     file.write_text(RULE.format(name=name, alpha=alpha))
-    book = RuleBook.for_converter([str(file)], name)
+    book = RuleBook.load([str(file)], name)
     entry = find_converter(name)
     assert entry.create_with_rules is not None
     assert set(book.rules) == {"aten.celu.default"}

@@ -185,11 +185,11 @@ def changed_endings(
     del CONVERTERS["dynamo"]
     check: Any = importlib.import_module("harness.convert.fast.exporter_check")
     caches: Any = importlib.import_module("harness.convert.fast.exporter_caches")
-    without_conversion, registries = exporter_check._without_conversion, exporter_caches._pristine_registries
+    without_conversion, registries = exporter_check._unconvertible_operator, exporter_caches._pristine_registries
     with (
         patch.object(check, "public_lines", lambda: expected),
         # PyTorch takes its definition once in a process.
-        patch.object(check, "_without_conversion", without_conversion),
+        patch.object(check, "_unconvertible_operator", without_conversion),
         # What a public export was seen to build takes most of a second.
         patch.dict(caches._pristine_registries, registries),
     ):

@@ -53,7 +53,7 @@ def search(
 ) -> tuple[Divergence, list[int]]:
     """`find_first_divergence` in this process, with slices of `budget` bytes; and how much it was asked at once."""
     entry = find_converter(converter)
-    book = RuleBook.for_converter(rules, converter)
+    book = RuleBook.load(rules, converter)
     assert entry.create_with_rules is not None
     started = entry.create_with_rules(False, book) if rules else entry.create(False)
     backend = Counting(BACKENDS.find("ort-cpu")[0].create(""))

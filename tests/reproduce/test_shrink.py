@@ -338,7 +338,7 @@ def test_edits_of_a_tensor_do_to_its_values_what_torch_does(drawn: Any, data: st
     last = data.draw(st.integers(first, shape[dim] - 1))
     kept = list(range(first, last + 1))
     same(tensors.keep(spec, dim, kept), before.narrow(dim, first, len(kept)))
-    same(tensors.without_dim(spec, dim), before.select(dim, 0))
+    same(tensors.drop_dim(spec, dim), before.select(dim, 0))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

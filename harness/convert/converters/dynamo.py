@@ -74,7 +74,7 @@ class DynamoConverter:
         return other
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
-        """As `convert`, with the PyTorch graph that was translated; values have the same names in both.
+        """Convert as `convert` does, and return the PyTorch graph, too; values have the same names in both.
 
         Raises:
             UnsupportedOperator: no conversion for an operator.

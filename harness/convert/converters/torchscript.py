@@ -35,8 +35,8 @@ class TorchScriptConverter:
     """Traces the program and applies one symbolic function per operator.
 
     Args:
-        public_api: Has no effect: the public call is all that is made.
-        book: Symbolic functions in place of the exporter's.
+        public_api: Has no effect: the converter only makes the public call.
+        book: Symbolic functions that replace the exporter's.
     """
 
     name = "torchscript"
@@ -87,11 +87,11 @@ def _export(request: ExportRequest) -> onnx.ModelProto:
 
 
 def _failure_of(error: Exception, request: ExportRequest) -> Exception:
-    """What stands for an exception of the exporter."""
+    """Return the harness's exception for an exception of the exporter."""
     # How a conversion function refuses an attribute or a dtype elsewhere.
     refused = isinstance(error, NotImplementedError | torch.onnx.errors.UnsupportedOperatorError)
     if isinstance(error, torch.onnx.errors.OnnxExporterError):
-        # The symbolics say so in these words where they refuse an attribute or a dtype.
+        # The symbolics refuse an attribute or a dtype in these words.
         refused = refused or str(error).lower().startswith(_REFUSALS)
     message = str(error)
     if message.startswith(_NO_COMPLEX) and any(tensor.is_complex() for tensor in request.inputs):

@@ -29,7 +29,7 @@ from harness.core.torch_operators import is_composite, python_dispatcher, pytree
 
 @dataclass(frozen=True, eq=False)
 class Decompositions:
-    """Those that the exporter makes.
+    """The decompositions that the exporter makes.
 
     Attributes:
         table: Operator → function.
@@ -39,7 +39,7 @@ class Decompositions:
 
     @cached_property
     def split(self) -> tuple[dict[Any, Any], dict[Any, Any]]:
-        """Those of composite operators, and the others."""
+        """Return the decompositions of composite operators, and the others."""
         composites, others = part("split_table")(dict(self.table))
         return composites, others
 
@@ -64,17 +64,17 @@ class NotDecomposed(Exception):
 
 
 def decompose_directly(program: ExportedProgram, decompositions: Decompositions) -> ExportedProgram | None:
-    """What `run_decompositions` makes of a program of `harness.convert.fast.direct_program`.
+    """Decompose a program of `harness.convert.fast.direct_program` as `run_decompositions` does.
 
     Args:
         program: The program.
-        decompositions: Those to make.
+        decompositions: The decompositions to make.
 
     Returns:
-        The decomposed program; None of another program.
+        The decomposed program; None if the program is of another kind.
 
     Raises:
-        NotDecomposed: only PyTorch's own way is known to give it.
+        NotDecomposed: only PyTorch's own function can decompose it.
     """
     if not is_direct(program):
         return None
@@ -135,7 +135,7 @@ class _Calls(torch.fx.Interpreter):
         return self.run(*values)
 
     def run_node(self, n: torch.fx.Node) -> Any:
-        """As PyTorch's; None where it, or what it is computed from, raises."""
+        """Run a node as PyTorch does; return None if it or one of its inputs raises."""
         if n.op != "output" and not self.failed.isdisjoint(n.all_input_nodes):
             return None
         try:
@@ -181,7 +181,7 @@ def _differs(node: torch.fx.Node, own: Set[Any]) -> bool:
 
 
 def _fake_mode(program: ExportedProgram) -> Any:
-    """What the program was captured in: tensors that a decomposition makes have no values either."""
+    """Return the mode in which the program was captured: a decomposition's new tensors have no values either."""
     values = pytree.tree_leaves([node.meta.get("val") for node in program.graph.nodes])
     return next(value.fake_mode for value in values if hasattr(value, "fake_mode"))
 

@@ -1,20 +1,13 @@
-"""A program of operator calls, built rather than traced.
+"""Build the program that `torch.export` captures from a batch of operator calls, without tracing it.
 
-Arguments of a call as PyTorch's dispatcher shows them to what intercepts it.
+The graph of such a batch is known beforehand: an input for each tensor, a node for each call, an output for each
+result. `torch.export` finds it out by running the program under several layers of interception, about ten
+milliseconds a call. Only the results of each call for tensors without values have to be computed; they decide shapes
+and dtypes. The arguments of a call take the form in which PyTorch's dispatcher shows them to interceptors.
 
-A graph of PyTorch operators as an exported program.
-
-A program of operator calls as `torch.export` captures it, built without tracing it.
-
-A batch of operator calls is a graph that is known beforehand: an input for each tensor, a node for each
-call, an output for each result. `torch.export` finds it out by running the program under several layers of
-interception, about ten milliseconds a call. What has to be computed is only what each call returns for
-tensors without values, which decides shapes and dtypes.
-
-Calls that capturing rewrites, as of TorchScript's own operators, are traced one by one. Where values decide
-how large a result is, a symbol stands for that size, as in `torch.export`, which also writes down what it
-knows of the symbol; of that nothing is converted. Calls that fail or that change their inputs are left to
-`torch.export`.
+Calls that capturing rewrites, such as those of TorchScript's own operators, are traced one by one. If values decide
+the size of a result, a symbol stands for that size, as in `torch.export`. That function also records constraints on
+the symbol, which no converter translates. Calls that fail or that change their inputs are left to `torch.export`.
 """
 
 from __future__ import annotations
@@ -51,7 +44,7 @@ class NotDirect(Exception):
 
 
 class ValuesDecide(NotDirect):
-    """What the call returns, or its size, depends on the values of its tensors."""
+    """The values of the tensors decide the result of the call, or its size."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +54,10 @@ class TensorInput:
     index: int
 
 
-def as_dispatched(
+def dispatch_arguments(
     target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments as PyTorch's dispatcher shows them to what intercepts a call.
+    """Return the arguments as PyTorch's dispatcher shows them to interceptors of a call.
 
     It converts them to the types of the schema, passes by position what may be, and leaves out what equals
     its default: of positional arguments the last ones only.
@@ -158,14 +151,14 @@ def assemble_program(
     tensors: Sequence[torch.Tensor],
     constants: Mapping[str, torch.Tensor],
 ) -> torch.export.ExportedProgram:
-    """An exported program of a graph, as `torch.export` would hold it.
+    """Return an exported program of a graph, as `torch.export` would hold it.
 
     Args:
-        graph: Complete.
-        inputs: What each of its placeholders is.
+        graph: The complete graph.
+        inputs: The kind of each of its placeholders.
         outputs: The nodes that it returns.
-        tensors: What it is called with, as one variadic argument: one for each user's input.
-        constants: Those that inputs stand for.
+        tensors: Its arguments, as one variadic argument: a tensor for each user's input.
+        constants: The constants that inputs stand for.
     """
     signature = ExportGraphSignature(
         list(inputs),
@@ -240,12 +233,12 @@ class DirectCall:
     """One call as it will be a node of the graph.
 
     Attributes:
-        args: By position, with a `TensorInput` for each tensor.
-        kwargs: By name.
+        args: Positional arguments, with a `TensorInput` for each tensor.
+        kwargs: Keyword arguments.
         tensors: Its tensors.
-        fakes: The same without values.
-        result: What it returns for these.
-        sized_by_values: Whether values decide how large that is.
+        fakes: The same tensors without values.
+        result: The result for the tensors without values.
+        sized_by_values: Whether values decide the result's size.
     """
 
     target: OpOverload
@@ -258,12 +251,12 @@ class DirectCall:
 
     @property
     def results(self) -> int:
-        """How many tensors it returns."""
+        """Return the number of tensors that the call returns."""
         return 1 if isinstance(self.result, torch.Tensor) else len(self.result)
 
     def add_to(self, graph: torch.fx.Graph, inputs: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
         """Put it into a graph; the nodes of its results are returned."""
-        args, kwargs = _with_nodes(self.args, inputs), _with_nodes(dict(self.kwargs), inputs)
+        args, kwargs = _substitute_nodes(self.args, inputs), _substitute_nodes(dict(self.kwargs), inputs)
         name = node_name(graph, self.target)
         node = graph.create_node("call_function", self.target, args, kwargs, name=name)
         _describe(node, self.target, self.result)
@@ -283,10 +276,10 @@ class TracedCall:
 
     Attributes:
         inputs: The nodes of its tensors in the graph that was traced.
-        nodes: Those of the call, in order.
-        returned: Those of its results.
+        nodes: The nodes of the call, in order.
+        returned: The nodes of its results.
         tensors: Its tensors.
-        fakes: The same without values.
+        fakes: The same tensors without values.
     """
 
     inputs: tuple[torch.fx.Node, ...]
@@ -302,7 +295,7 @@ class TracedCall:
 
     @property
     def results(self) -> int:
-        """How many tensors it returns."""
+        """Return the number of tensors that the call returns."""
         return len(self.returned)
 
     def add_to(self, graph: torch.fx.Graph, inputs: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
@@ -318,7 +311,7 @@ _Parts: TypeAlias = "tuple[BoundCall, Sequence[torch.Tensor], Sequence[Any]]"
 
 
 def captured_directly(calls: CapturedCalls) -> torch.export.ExportedProgram | None:
-    """The program of some calls as `torch.export` captures it; None where it must do that itself."""
+    """Return the program of some calls as `torch.export` captures it; None if `torch.export` must do that itself."""
     try:
         return calls.program()
     except NotDirect:
@@ -326,7 +319,7 @@ def captured_directly(calls: CapturedCalls) -> torch.export.ExportedProgram | No
 
 
 def failing_call(calls: CapturedCalls) -> tuple[BoundCall, BaseException] | None:
-    """The only one of some calls and what it raises without values; None where no single call fails."""
+    """Return a single call and its error without values; None if there are several calls or it does not fail."""
     if len(calls) != 1:
         return None
     with quiet():
@@ -407,7 +400,7 @@ class CapturedCalls:
             self._captured.update(zip(indices, traced, strict=True))
 
     def failure(self) -> BaseException | None:
-        """What the first of the calls that fails by itself raises, or all of them where values decide."""
+        """Return the error of the first call that fails by itself, or of all calls whose results values decide."""
         deciding = []
         for index in range(len(self)):
             try:
@@ -420,7 +413,7 @@ class CapturedCalls:
         return self.values_fail(deciding)
 
     def values_fail(self, indices: Sequence[int]) -> BaseException | None:
-        """What tracing calls raises whose results depend on values; None where it can be done."""
+        """Return the error of tracing calls whose results depend on values; None if tracing succeeds."""
         try:
             if indices:
                 _trace([self._parts_of(index) for index in indices], self._mode)
@@ -439,7 +432,7 @@ class CapturedCalls:
     def _parts_of(self, index: int) -> _Parts:
         call, place = self._calls[index]
         tensors = self._tensors[place]
-        return call, tensors, [_without_values(tensor, self._mode) for tensor in tensors]
+        return call, tensors, [_make_fake(tensor, self._mode) for tensor in tensors]
 
     def program(self, indices: Sequence[int] | None = None) -> torch.export.ExportedProgram:
         """The program of all calls, or of some: with their tensors as one variadic argument."""
@@ -449,7 +442,7 @@ class CapturedCalls:
         return _program(captured)
 
 
-def _without_values(tensor: torch.Tensor, mode: Any) -> Any:
+def _make_fake(tensor: torch.Tensor, mode: Any) -> Any:
     if tensor.is_conj() or tensor.is_neg():
         return mode.from_tensor(tensor, static_shapes=True)
     # A view needs no base here, which takes ten times as long to make.
@@ -478,7 +471,7 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
     if _is_rewritten(target):
         raise NotDirect
     assert isinstance(target, OpOverload)
-    args, kwargs = as_dispatched(target, *call.filled([TensorInput(i) for i in range(len(fakes))]))
+    args, kwargs = dispatch_arguments(target, *call.filled([TensorInput(i) for i in range(len(fakes))]))
 
     def fake(argument: Any) -> Any:
         if isinstance(argument, TensorInput):
@@ -592,13 +585,13 @@ def _program(captured: Sequence[DirectCall | TracedCall]) -> torch.export.Export
     )
 
 
-def _with_nodes(argument: Any, inputs: Sequence[torch.fx.Node]) -> Any:
+def _substitute_nodes(argument: Any, inputs: Sequence[torch.fx.Node]) -> Any:
     if isinstance(argument, TensorInput):
         return inputs[argument.index]
     if isinstance(argument, list | tuple):
-        return type(argument)(_with_nodes(element, inputs) for element in argument)
+        return type(argument)(_substitute_nodes(element, inputs) for element in argument)
     if isinstance(argument, dict):
-        return {name: _with_nodes(value, inputs) for name, value in argument.items()}
+        return {name: _substitute_nodes(value, inputs) for name, value in argument.items()}
     return argument
 
 

@@ -52,7 +52,7 @@ class CachedExport:
         return program
 
     def missing_functions(self, outputs: Sequence[str]) -> dict[str, str]:
-        """Which outputs of the exported program need an operator without ONNX function.
+        """Return the outputs of the exported program that need an operator without an ONNX function.
 
         The exporter stops at the first such operator. All of them are known by then: it looks functions up
         by operator alone, so an operator that has none fails wherever it stands.
@@ -97,7 +97,7 @@ class CachedExport:
         ]
 
     def decompose(self, program: Any, registry: Any) -> Any:
-        """What replaces the exporter's function: decompose where that changes something, note the result."""
+        """Replace the exporter's function: decompose if that changes the program, and keep the result."""
         if self._parts != "after":
             decompositions = _decompositions_for(registry)
             if not all(_stays(node, decompositions.table) for node in program.graph.nodes):
@@ -131,7 +131,7 @@ _EFFECT = "with_effects"
 
 
 def _inputs(node: torch.fx.Node) -> Sequence[torch.fx.Node]:
-    """What a node is computed from: not the token that only says which effect comes first."""
+    """Return the inputs of a node, without the token that only orders effects."""
     if str(node.target) == _EFFECT:
         return [n for n in node.all_input_nodes if n is not node.args[0]]
     return node.all_input_nodes
@@ -143,7 +143,7 @@ def _is_token(node: torch.fx.Node) -> bool:
 
 
 def _results(graph: torch.fx.Graph) -> Sequence[Any]:
-    """What a graph returns; nothing where it does not return a sequence."""
+    """Return the results of a graph; empty if it does not return a sequence."""
     returned: Sequence[Any] = next((node.args for node in graph.nodes if node.op == "output"), ())
     return returned[0] if len(returned) == 1 and isinstance(returned[0], list | tuple) else ()
 
@@ -153,10 +153,10 @@ def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = 
     """Let exports in this block reuse the process's constants.
 
     Args:
-        fallbacks: Where PyTorch's first way of capturing a program fails, let it try the others, as it
+        fallbacks: Whether PyTorch tries its other ways of capturing a program if the first fails, as it
             does by itself; they take many times as long.
         parts: ``before`` to end the export with `OnlyDecomposed` when the program has been decomposed,
-            ``after`` to take a program that has been.
+            ``after`` to take a decomposed program.
         adding: Whether conversion functions may be added to the exporter's.
 
     Raises:
@@ -278,7 +278,7 @@ def _composites() -> set[Any]:
 
 @dataclass(frozen=True)
 class _Kernels:
-    """What one operator's entries in PyTorch's dispatch tables are outside and inside an override."""
+    """An operator's entries in PyTorch's dispatch tables outside and inside an override."""
 
     before: dict[Any, Any]
     within: dict[Any, Any]

@@ -33,13 +33,13 @@ from harness.core.torch_operators import OpOverload
 
 @dataclass(frozen=True)
 class ExporterCheck:
-    """What was found out.
+    """The findings of the exporter's self-test.
 
     Attributes:
-        differences: How the exporter differs from the one that the harness knows: a clause each.
-        no_conversion: What it raises for an operator without a conversion; None if it cannot be
+        differences: Differences between the exporter and the one that the harness knows, a clause each.
+        no_conversion: The exception it raises for an operator without a conversion; None if it cannot be
             distinguished from other failures.
-        conversion_failed: What it raises on top of an error of a conversion function; None as above.
+        conversion_failed: The exception it raises on top of an error of a conversion function; None as above.
     """
 
     differences: tuple[str, ...]
@@ -73,7 +73,7 @@ def exporter_check() -> ExporterCheck:
 
 
 def exporter_notes() -> tuple[str, ...]:
-    """What a person should know of exports in this process: a line where the exporter is another one."""
+    """Return warnings about exports in this process: a line if the exporter differs from the known one."""
     found = exporter_check().differences
     if not found:
         return ()
@@ -151,7 +151,7 @@ def _export(request: ExportRequest, program: Any = None, table: dict[Any, Any] |
 
 @cache
 def public_lines() -> dict[str, tuple[str, ...]]:
-    """What is special about each call of the self-test → the graph that the plain public call gives it."""
+    """Return the kind of each call of the self-test → the graph that the plain public call gives it."""
     samples = _samples()
     request = _request(list(samples.values()))
     with quiet(), learned():
@@ -197,8 +197,8 @@ def _graph_differences() -> Iterator[str]:
 
 
 @cache
-def _without_conversion() -> OpOverload:
-    """An operator of no library that exporters know."""
+def _unconvertible_operator() -> OpOverload:
+    """Register and return an operator of a library that exporters do not know."""
     torch.library.define("harness_self_test::without_conversion", "(Tensor x) -> Tensor")
     torch.library.impl("harness_self_test::without_conversion", "default", torch.clone)
     found: OpOverload = torch.ops.harness_self_test.without_conversion.default
@@ -206,7 +206,7 @@ def _without_conversion() -> OpOverload:
 
 
 class _Refusal(NotImplementedError):
-    """What a conversion function raises that refuses its arguments."""
+    """The exception of a conversion function that refuses its arguments."""
 
 
 def _refuse(self: Any) -> Any:
@@ -218,7 +218,7 @@ def _learn_errors(
 ) -> tuple[type[BaseException] | None, type[BaseException] | None]:
     """The classes of `ExporterCheck.no_conversion` and `ExporterCheck.conversion_failed`."""
     relu = torch.ops.aten.relu.default
-    lacking = _causes(constants, _without_conversion())
+    lacking = _causes(constants, _unconvertible_operator())
     refused = _causes(constants, relu, {relu: _refuse})
     no_conversion = lacking[-1] if lacking and lacking[-1] not in refused else None
     conversion_failed = refused[refused.index(_Refusal) - 1] if _Refusal in refused[1:] else None
@@ -240,7 +240,7 @@ def _causes(
 
 
 def _renamed(*learned: type[BaseException] | None) -> Iterator[str]:
-    """How the classes differ from those that the exporter should raise."""
+    """Yield how the classes differ from those that the exporter should raise."""
     for name, kind in zip(("no_conversion", "conversion_failed"), learned, strict=True):
         known = PARTS[name]
         if kind is None:

@@ -57,7 +57,7 @@ class FastExport:
     """Exports through the fast lane.
 
     Args:
-        trust: How far that is believed.
+        trust: The record of operators that may take the fast lane.
         adding: Says whether exports add conversion functions to the exporter's, and need a copy of its registry.
     """
 
@@ -94,7 +94,7 @@ class FastExport:
         return not exporter_check().differences and all(map(self.trust.covers, overloads))
 
     def program(self, request: ExportRequest, export: Export) -> torch.onnx.ONNXProgram | None:
-        """The program of a request; None where it must be exported the public way.
+        """Return the program of a request; None if it must be exported the public way.
 
         Raises:
             UnsupportedOperator: no conversion for an operator.
@@ -159,7 +159,7 @@ class FastExport:
                 raise
 
     def _key(self, request: ExportRequest) -> Hashable | None:
-        """What the decomposed program of a request depends on; None where no other opset may have asked for it."""
+        """Return the key of a request's decomposed program; None if no other opset can share the program."""
         by = None if self._adding() or request.opset is None else decompositions_at(request.opset)
         if by is None or not isinstance(request.program, OperatorCalls):
             return None
@@ -223,7 +223,7 @@ _KNOWN = ("harness.", "torch.", "onnxscript.", "onnx.", "onnx_ir.")
 
 
 def own_place(error: BaseException) -> str:
-    """Where this room raised an exception or one of its causes, as ``tracing.py:120``; "" where others did."""
+    """Return where this room raised an exception or one of its causes, as ``tracing.py:120``; "" if it did not."""
     for cause in error_chain(error):
         if not isinstance(cause, _DECISIONS) and (frame := _innermost(cause.__traceback__)) is not None:
             module: str = frame.tb_frame.f_globals["__name__"]

@@ -50,11 +50,11 @@ _DTYPE = re.compile(r", dtype=\w+")
 
 @dataclass(frozen=True)
 class _Known:
-    """What the exporter raised.
+    """The exception that the exporter raised for a call.
 
     Attributes:
-        raised: The words in which the call failed without values, what the exporter says after them, and its
-            own words, which quote both; None where it does not quote them.
+        raised: The error message of the call without values, the text that the exporter puts after it, and the
+            exporter's message, which quotes both; None if it does not quote them.
     """
 
     kind: type[Exception]
@@ -72,12 +72,12 @@ class KnownFailures:
     _known: dict[tuple[object, ...], _Known] = field(default_factory=dict)
 
     def learn(self, call: BoundCall, error: BaseException, failure: Exception) -> None:
-        """Note what the exporter raises for a call.
+        """Remember the exception that the exporter raises for a call.
 
         Args:
-            call: Which.
-            error: What it raises without values.
-            failure: What the exporter raises when neither way of capturing works.
+            call: The call.
+            error: The call's error without values.
+            failure: The exporter's exception if neither way of capturing works.
         """
         said, quoted = str(failure), str(error)
         cause = failure.__cause__
@@ -91,8 +91,8 @@ class KnownFailures:
         return _kind(call, error) in self._known
 
     def failure(self, call: BoundCall, error: BaseException) -> Exception | None:
-        """What the exporter raises for a call that raises `error` without values; None where it must be
-        asked."""
+        """Return the exporter's exception for a call that raises `error` without values; None if only the exporter
+        can tell."""
         known = self._known.get(_kind(call, error))
         if known is None or known.raised is None:
             return None
@@ -133,14 +133,14 @@ class Exporting(Protocol):
         and outputs."""
 
     def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
-        """What the exporter fails with for a call that raises `error` without values, where that is known."""
+        """Return the exporter's exception for a call that raises `error` without values, if it is known."""
 
     def decompositions(self) -> Hashable | None:
-        """Tells what `decompose` does from what it does at other opsets; None where that is not known."""
+        """Return a key that tells apart the effects of `decompose` at different opsets; None if that is not known."""
 
     def decompose(self, program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
-        """What is translated of a program, and the operator without a conversion that each of its results
-        needs, the first one; "" for none.
+        """Return the decomposed program, and for each of its results the first operator without a conversion that
+        it needs, or "".
 
         Raises:
             NotDecomposed: some of the calls cannot be decomposed, or not with others.
@@ -178,7 +178,7 @@ class PartialExport:
             given += call.results
 
     def run(self) -> Iterator[PartialResult]:
-        """What becomes of the calls."""
+        """Yield the result of each call."""
         direct: list[int] = []
         traced: list[int] = []
         failing: dict[int, BaseException] = {}
@@ -252,7 +252,7 @@ class PartialExport:
             try:
                 decomposed, lacking = self._decompose(some, program)
             except NotDecomposed as reason:
-                for index in self._with_results(some, reason.results):
+                for index in self._calls_by_results(some, reason.results):
                     result = self._alone(index, self._captured.program([index]), decomposed=False)
                     yield result
                     left.remove(index)
@@ -295,7 +295,7 @@ class PartialExport:
             try:
                 decomposed, lacking = self._exporting.decompose(self._captured.program(left))
             except NotDecomposed as reason:
-                apart = self._with_results(left, reason.results) or left
+                apart = self._calls_by_results(left, reason.results) or left
             except Exception:
                 apart = left
             else:
@@ -308,8 +308,8 @@ class PartialExport:
             yield PartialResult(calls=tuple(apart))
             left = [index for index in left if index not in apart]
 
-    def _with_results(self, calls: Sequence[int], places: Set[int]) -> list[int]:
-        """The calls that some of the results of their program are of."""
+    def _calls_by_results(self, calls: Sequence[int], places: Set[int]) -> list[int]:
+        """Return the calls with results at some places of their program's results."""
         results = itertools.count()
         own = {index: {next(results) for _ in self._outputs[index]} for index in calls}
         return [index for index in calls if not places.isdisjoint(own[index])]
@@ -423,7 +423,7 @@ class ProgramParts:
     """A decomposed program of calls that can be cut down to some of them.
 
     Attributes:
-        results: Of each call, the places of its results among those of the program.
+        results: For each call, the places of its results among the program's.
     """
 
     def __init__(self, program: ExportedProgram, calls: Sequence[DirectCall | TracedCall]) -> None:

@@ -1,22 +1,13 @@
-"""The exporter's passes, without the work that changes nothing.
+"""The exporter's passes over a graph without the work that changes nothing.
 
-What ONNX nodes of constants give, which the optimiser evaluates one by one, kept for nodes that are alike.
+The pass that makes type promotion explicit runs every node again, and the optimiser tries every rule at every node:
+for a rule with two outputs it looks at all pairs of nodes of the graph, which takes longer than all the rest in a
+program of many calls. To evaluate a node of constants onnx makes an object of it; to infer its types the optimiser
+writes the node as a message and parses the answer. Both take many times as long as the arithmetic, and most of the
+nodes are alike: the same few sizes and axes. So results are kept for nodes that are alike.
 
-To evaluate a node onnx makes an object of it, which takes many times as long as the arithmetic. Most of these
-constants are sizes and axes: the same few numbers again and again.
-
-Types and shapes of ONNX nodes, which the optimiser infers node by node, kept for nodes that are alike.
-
-To ask ONNX for them the optimiser writes the node, its types and its constants down as messages and reads the
-answer back, which takes many times as long as the inference.
-
-The exporter's passes over a graph without the work that changes nothing.
-
-The pass that makes type promotion explicit runs every node again, and the optimiser tries every rule at
-every node: for a rule with two outputs it looks at all pairs of nodes of the graph, which takes longer than
-all the rest in a program of many calls. The functions here replace private ones of PyTorch and of onnxscript
-while `harness.convert.fast.exporter_caches` is active, call these where there is something to do, and give the same
-graph.
+The functions in this module replace private ones of PyTorch and of onnxscript while
+`harness.convert.fast.exporter_caches` is active, call these if they have work to do, and give the same graph.
 """
 
 from __future__ import annotations
@@ -49,7 +40,7 @@ class _Unlike(Exception):
 
 
 def evaluate(evaluator: Any, domain: str, op: str, version: int, *args: Any, **kwargs: Any) -> Any:
-    """What replaces the optimiser's method that evaluates a node."""
+    """Replace the optimiser's method that evaluates a node."""
     original = replaceable("evaluate").original
     try:
         key = (domain, op, version, *map(_array, args), *_attributes(kwargs))
@@ -103,7 +94,7 @@ class _Unlike_of_quick_inference(Exception):
 
 
 def infer_node(folding: Any, node: onnx_ir.Node) -> None:
-    """What replaces the optimiser's method that infers the types and shapes of the outputs of a node."""
+    """Replace the optimiser's method that infers the types and shapes of the outputs of a node."""
     original = replaceable("infer_node").original
     try:
         inputs = [(None, None) if value is None else _known(value) for value in node.inputs]
@@ -174,7 +165,7 @@ def _constant(value: onnx_ir.Value) -> tuple[Any, ...] | None:
 
 
 def quick_passes() -> dict[str, Any]:
-    """What replaces the functions that `harness.convert.torch_private.PARTS` calls so."""
+    """Return the replacements for the functions in `harness.convert.torch_private.PARTS`, by their names there."""
     passes = {
         "promotion_table": _promotion_table,
         "promote_node": _promoted,
@@ -190,7 +181,7 @@ def quick_passes() -> dict[str, Any]:
 
 @cache
 def _attributes_kept(protocol: type) -> Any:
-    """What a protocol asks for, which Python before 3.12 finds out at each `isinstance` with one."""
+    """Cache the attributes of a protocol, which Python before 3.12 finds out at each `isinstance` call."""
     return replaceable("protocol_attributes").original(protocol)
 
 
@@ -284,11 +275,11 @@ def _rule_tried(
 
 @dataclass(frozen=True)
 class _Consumers:
-    """A graph of which only those nodes are seen that can match the further outputs of a pattern.
+    """A graph that shows only the nodes that can match the further outputs of a pattern.
 
     Attributes:
         graph: The graph itself.
-        nodes: In the graph's order.
+        nodes: The visible nodes, in the graph's order.
     """
 
     graph: Any
@@ -332,7 +323,7 @@ _last_order = _Order()
 
 
 def _shared_input(pattern: Any) -> int | None:
-    """Which input of a pattern's first output node all the other output nodes take, too; None for none."""
+    """Return the index of a first output node's input that all other output nodes of a pattern share; None if none."""
     first, *others = pattern.output_nodes
     for place, value in enumerate(first.inputs):
         if value is not None and all(any(value is taken for taken in other.inputs) for other in others):

@@ -1,22 +1,16 @@
-"""Programs traced without PyTorch's tracer.
+"""Trace programs without PyTorch's tracer, and find the results of calls for tensors without values.
 
-What operators return for tensors without values, without the work that only special cases need.
+`make_fx` can trace anything, and asks at each call about constants, symbols, objects and other tracers. Most calls
+of a decomposition take tensors of known sizes and change none of them: such a call is a node and its result. This
+module traces only those.
 
-At each call PyTorch looks for constants, symbols, tensors of other kinds and rules of its own, or for the
-same call in a cache. That takes longer than to find the result. Here a call whose tensors are all without
-values, on the CPU and of known sizes takes the final dispatch path directly.
+To find a result, PyTorch looks at each call for constants, symbols, tensors of other kinds and rules of its own, or
+for the same call in a cache, which takes longer than the result itself. A call whose tensors are all without values,
+on the CPU and of known sizes takes the final dispatch path directly.
 
-What pointwise operators return for tensors of any sizes, known from one call for others of its kind.
-
-Such an operator returns a tensor of the shape that its tensors are broadcast to. Where these lie in memory
-row by row, so does that. Its dtype depends on the dtypes, on the numbers, and on which tensors have dimensions.
-To find out takes PyTorch up to some milliseconds a call, since many operators do it in Python.
-
-What functions do with tensors without values, written down as a graph, without PyTorch's tracer.
-
-`make_fx` can trace anything, and asks at each call about constants, symbols, objects and other tracers. Most
-of what a decomposition calls takes tensors of known sizes and changes none of them: such a call is a node and
-what it returns. Of anything else nothing is traced here.
+One call of a pointwise operator gives the results of all calls of its kind: the shape to which its tensors are
+broadcast, in row-major order if theirs is. The dtype depends on the dtypes, on the numbers, and on which tensors have
+dimensions. PyTorch takes up to some milliseconds a call to find it, since many operators do so in Python.
 """
 
 from __future__ import annotations
@@ -40,7 +34,7 @@ _CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class _FakeParts:
-    """What PyTorch has for tensors without values, see `harness.convert.torch_private.PARTS`."""
+    """PyTorch's private functions for tensors without values, see `harness.convert.torch_private.PARTS`."""
 
     dispatch: Callable[..., Any]
     tensor: type[Any]
@@ -67,10 +61,10 @@ def fake_result(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> Any:
-    """What replaces the method of PyTorch's mode that every call goes through."""
+    """Replace the method of PyTorch's mode that every call goes through."""
     kwargs = kwargs or {}
     parts = _parts()
-    by_decomposition = _by_decomposition(func)
+    by_decomposition = _result_function(func)
     described = None if by_decomposition is None else _described(mode, parts.tensor, args, kwargs)
     if described is None:
         return parts.dispatch(mode, func, types, args, kwargs)
@@ -180,9 +174,9 @@ def _is_fresh(func: OpOverload) -> bool:
 
 
 @cache
-def _by_decomposition(func: Any) -> Any:
-    """The function that PyTorch finds the result of an operator with, False for its own kernel; None where
-    that is decided by more than the operator and its tensors."""
+def _result_function(func: Any) -> Any:
+    """Return the function with which PyTorch finds an operator's result, False for its kernel; None if more than the
+    operator and its tensors decides that."""
     if (
         not isinstance(func, OpOverload)
         or func.namespace not in ("aten", "prims")
@@ -230,15 +224,15 @@ class CallsAlike:
     """A call of a pointwise operator, and all others that differ from it in the sizes of their tensors alone.
 
     Attributes:
-        kind: What they share. Of a size that is whether it is 0, 1 or more.
-        shape: That the tensors of this one are broadcast to.
+        kind: Everything they share; each size counts as 0, 1 or more.
+        shape: The shape to which the tensors of this call are broadcast.
     """
 
     kind: tuple[Any, ...]
     shape: tuple[int, ...]
 
     def known(self) -> Form | None:
-        """What the call returns, where that is known of another."""
+        """Return the form of the call's result if another call of its kind is known."""
         dtype = _dtypes.get(self.kind)
         return None if dtype is None else (self.shape, _row_by_row(self.shape), dtype)
 
@@ -262,8 +256,8 @@ def _decides_by_type(func: OpOverload) -> bool:
 
 
 def calls_alike(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CallsAlike | None:
-    """What is known of a call of a pointwise operator from others; None where its tensors cannot be
-    broadcast, or lie in another order, or where it has more to go by than tensors and numbers."""
+    """Return the kind of a pointwise call; None if its tensors cannot be broadcast or lie in another order, or if
+    its result depends on more than tensors and numbers."""
     kind: list[Any] = [func, len(args), *kwargs]
     plain = (bool, int, float, complex) if _decides_by_type(func) else ()
     shapes: list[tuple[int, ...]] = []
@@ -287,7 +281,7 @@ def calls_alike(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape that some are broadcast to; None where that cannot be done."""
+    """Return the shape to which some shapes are broadcast; None if they cannot be."""
     result = [1] * max(map(len, shapes))
     for shape in shapes:
         for place, size in enumerate(shape, len(result) - len(shape)):
@@ -314,16 +308,16 @@ def traced_quickly(
     mode: Any,
     layer: Callable[[Callable[..., Any]], Callable[..., Any]] | None = None,
 ) -> torch.fx.Graph | None:
-    """The calls that those of a program are made of, as `make_fx` writes them down.
+    """Trace the calls that a program's calls are made of, as `make_fx` does.
 
     Args:
-        program: Of functional calls whose inputs have tensors of `mode` in their metadata.
+        program: Functional calls whose inputs have tensors of `mode` in their metadata.
         table: Operator → function to call in its place.
-        mode: That of tensors without values. It must not be active.
-        layer: Makes of a function one that does the same under a layer of interception.
+        mode: The mode of tensors without values. It must not be active.
+        layer: Wraps a function so that it runs under a layer of interception.
 
     Returns:
-        The graph; None where `make_fx` must find it, or out what fails.
+        The graph; None if only `make_fx` can find it, or the call that fails.
 
     Raises:
         NeedsLayer: a call changes what it is given.
@@ -424,7 +418,7 @@ class _Recorder(TorchDispatchMode):
         return value
 
     def graph_of(self, results: Sequence[Any]) -> torch.fx.Graph | None:
-        """The whole graph with its results; None where something was not traced."""
+        """Return the whole graph with its results; None if a call was not traced."""
         nodes = [self._node_of(result) for result in results]
         if self._stopped or None in nodes:
             return None
@@ -458,7 +452,7 @@ class _Recorder(TorchDispatchMode):
             raise _Beyond if self._layered else NeedsLayer
         if not _is_regular(func):
             raise self._stop()
-        arguments, keywords = self._with_nodes(tuple(args)), self._with_nodes(dict(kwargs))
+        arguments, keywords = self._substitute_nodes(tuple(args)), self._substitute_nodes(dict(kwargs))
         result = fake_result(self._mode, func, types, args, kwargs)
         node = self._graph.create_node("call_function", func, arguments, keywords, name=_name(func))
         if creates:
@@ -497,16 +491,16 @@ class _Recorder(TorchDispatchMode):
         else:
             raise self._stop()
 
-    def _with_nodes(self, argument: Any) -> Any:
+    def _substitute_nodes(self, argument: Any) -> Any:
         if isinstance(argument, torch.Tensor):
             node = self._node_of(argument)
             if node is None:
                 raise self._stop() if isinstance(argument, part("fake_tensor")) else _Beyond
             return node
         if isinstance(argument, list | tuple):
-            return type(argument)(map(self._with_nodes, argument))
+            return type(argument)(map(self._substitute_nodes, argument))
         if isinstance(argument, dict):
-            return {name: self._with_nodes(value) for name, value in argument.items()}
+            return {name: self._substitute_nodes(value) for name, value in argument.items()}
         return argument
 
 

@@ -1,4 +1,4 @@
-"""How far the word of a fast lane is believed in one process.
+"""Trust in a fast lane within one process.
 
 A fast lane exports many calls for the price of one public export by doing parts of the exporter's work itself. A
 mistake there would look like the converter's. So it is never trusted alone:
@@ -23,12 +23,12 @@ _CONFIRMED = "confirmed.json"
 
 
 class Trust:
-    """What a process knows of the fast lane of one converter.
+    """The record of trust in the fast lane of one converter.
 
     Args:
         converter: Its name, for notes.
-        version: What exports, with versions. Failures that public exports of this very version confirmed in whole
-            sweeps are known (`confirmed.json`, written by `ci/confirm_failures`) and are not confirmed again.
+        version: The exporting packages with versions. Failures that public exports of this very version confirmed in
+            whole sweeps are known (`confirmed.json`, written by `ci/confirm_failures`) and are not confirmed again.
     """
 
     def __init__(self, converter: str, version: str) -> None:

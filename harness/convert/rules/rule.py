@@ -1,7 +1,4 @@
-"""What a rule is, and the decorators that make one.
-
-Files of rules, and the book of those that one converter is to use.
-"""
+"""Rules, the decorators that declare them, files of rules, and the book of rules for one converter."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ class Rule:
     """One conversion function for one operator.
 
     Attributes:
-        converter: Whose conversion it takes the place of.
+        converter: The converter whose conversion it replaces.
         overload: Dotted name: ``aten.celu.default``.
-        function: What the converter calls; its signature is the converter's matter.
+        function: The function that the converter calls; the converter decides its signature.
         label: ``my_rules.py:celu``, for the record.
         declared: File and line of the statement that makes it a rule.
     """
@@ -183,8 +180,8 @@ class RuleBook:
         self.fired: Counter[str] = Counter()
 
     @classmethod
-    def for_converter(cls, files: Sequence[str], converter: str) -> RuleBook:
-        """The rules of some files that are for `converter`; raises as `load_rules` does."""
+    def load(cls, files: Sequence[str], converter: str) -> RuleBook:
+        """Load the rules for `converter` from some files; raises as `load_rules` does."""
         return cls([rule for file in files for rule in load_rules(file) if rule.converter == converter])
 
     def start(self) -> None:

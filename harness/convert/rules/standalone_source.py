@@ -29,10 +29,10 @@ class RuleSource:
 
 
 def rule_source(file: Path, functions: Sequence[str]) -> RuleSource:
-    """What `functions` of a file of rules need, without the decorators that make them rules.
+    """Return the source that `functions` of a rule file need, without the decorators that make them rules.
 
     Args:
-        file: It must be Python.
+        file: A Python file.
         functions: Names that the file defines.
 
     Raises:
