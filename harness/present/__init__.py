@@ -1,1 +1,1 @@
-"""What people look at: the terminal report, Markdown, and the dashboard."""
+"""Output for people: the terminal report, Markdown, and the dashboard."""

@@ -48,12 +48,12 @@ def command(
     rules: Sequence[Path] = (),
     cwd: Path | None = None,
 ) -> str:
-    """What to type in `cwd` to rerun a case or a whole model.
+    """Return the command that reruns a case or a whole model from `cwd`.
 
     Args:
         results_dir: The run that recorded it.
         case_id: Its id, or the beginning of it.
-        converter: Only with this one; None for all. The same holds for `backend`.
+        converter: The only converter to use; None for all. The same holds for `backend`.
         model: The model of the case, as its user named it; None for an operator's case.
         rules: Files of conversion functions that took part.
     """
@@ -76,13 +76,13 @@ class CaseView:
     """Everything that a run knows about a case.
 
     Attributes:
-        invocation: JSON.
-        versions: Of what took part in the run.
+        invocation: The invocation as JSON.
+        versions: Versions of the packages that took part in the run.
         verdicts: One per converter, backend and export.
-        minimal: What it was shrunk to, if it was.
+        minimal: The case that it was shrunk to, if it was.
         known: Known defects that match one of its failures, in the order of their list.
         lines: Converter, backend and shapes of a failure → lines of the converter that may cause it, the
-            likeliest first, where they were looked for.
+            likeliest first, if they were searched for.
     """
 
     run: Path
@@ -122,8 +122,8 @@ def _export_of(verdict: Verdict) -> tuple[str, str, str]:
     return verdict.converter, verdict.backend, verdict.shape_mode
 
 
-def with_lines(view: CaseView) -> CaseView:
-    """The view with the lines that may cause the converter's failures; cases are exported again for it.
+def add_suspects(view: CaseView) -> CaseView:
+    """Return the view with the lines that may cause the converter's failures; this exports the cases again.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -148,12 +148,12 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
         "exported_invocation", "placement", "excused",
     )  # fmt: skip
-    problems = [_with_evidence(vars(problem)) for problem in parse_problems(verdict.problems)]
+    problems = [_add_evidence(vars(problem)) for problem in parse_problems(verdict.problems)]
     why = {"evidence": evidence_of_row(vars(verdict)), "diagnosis": _parsed(verdict.diagnosis)}
     return {**{name: getattr(verdict, name) for name in names}, **why, "problems": problems}
 
 
-def _with_evidence(problem: Mapping[str, Any]) -> dict[str, Any]:
+def _add_evidence(problem: Mapping[str, Any]) -> dict[str, Any]:
     why = {"evidence": evidence_of_row(problem), "diagnosis": _parsed(problem["diagnosis"])}
     return {**problem, **why}
 

@@ -1,4 +1,4 @@
-"""What became of a model, as a report and as JSON: one screen says whether it survives, where it breaks, and why."""
+"""The check of a model, as a report and as JSON: one screen says whether it survives, where it breaks, and why."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _prevented(way: RouteCheck) -> str:
 
 
 class _Causes:
-    """What breaks the failing ways: each cause once, with the ways that it breaks."""
+    """Causes of the failing ways: each cause once, with the ways that it breaks."""
 
     def __init__(self, failing: Sequence[RouteCheck]) -> None:
         self._failing = failing
@@ -124,11 +124,11 @@ class _Causes:
 
 
 def _cause_rows(way: RouteCheck) -> Iterator[Row]:
-    """What breaks one way, what explains most first; the whole model where nothing smaller does."""
+    """Yield the causes of one way's failure, the broadest first; the whole model if no smaller cause is known."""
     failure, divergence = way.failure, way.divergence
     assert failure is not None
     if any(remedy.kind == "example" and remedy.helps for remedy in way.remedies):
-        # All the rest follows from that.
+        # All other failures follow from this one.
         yield Row(
             "the example", "torch.export fixes an open size whose example is 1, so that the export is right for 1"
         )
@@ -182,7 +182,7 @@ def _foreign_row(overload: str, converter: str) -> Row:
 
 
 def _owner(way: RouteCheck) -> str:
-    """Whose the failure of a whole model is, and what says so."""
+    """Return the component to blame for the failure of a whole model, and the evidence."""
     if not way.owner:
         return ""
     blame = f"blame: {_component(way.owner, way)}. "
@@ -193,14 +193,14 @@ def _owner(way: RouteCheck) -> str:
 
 
 def _component(blame: str, way: RouteCheck | Verdict) -> str:
-    """The name of what is to blame."""
+    """Return the name of the component to blame."""
     converter = way.route.export if isinstance(way, RouteCheck) else way.converter
     backend = way.route.backend if isinstance(way, RouteCheck) else way.backend
     return {"converter": converter, "backend": backend, "pytorch": "PyTorch"}.get(blame, blame)
 
 
 def _error_rows(failing: Sequence[RouteCheck]) -> Iterator[Row]:
-    """By how much the outputs are off, of each way's worst run."""
+    """Yield the errors of the outputs in each way's worst run."""
     for way in failing:
         errors = [ModelRun.from_text(o.model_run).output_errors for o in way.outcomes]
         worst = max(filter(None, errors), key=lambda outputs: max(e.error / e.allowed for e in outputs), default=())
@@ -223,7 +223,7 @@ _CHANGES = {
 
 
 def _remedy_rows(found: ModelCheck) -> Iterator[Row]:
-    """What makes the first failing way right, and what does not."""
+    """Yield the changes that make a failing way right, or those that were tried in vain."""
     for way in found.ways:
         helpful = [remedy for remedy in way.remedies if remedy.helps]
         others = [_CHANGES[r.kind].format(r.value) for r in way.remedies if not r.helps]
@@ -244,14 +244,14 @@ def _call_row(verdict: Verdict) -> Row:
 
 def _optimiser_row(way: RouteCheck) -> Row:
     if way.optimiser.owner == "runtime":
-        return _without(way.route.backend, way.optimiser.passes)
+        return _pass_row(way.route.backend, way.optimiser.passes)
     passes = way.optimiser.passes
     named = f"the result is right until it applies {passes[0]}" if passes else "without it the result is right"
     return Row(f"the optimiser of {way.route.export}", named, "export with optimize=False")
 
 
-def _without(backend: str, passes: Sequence[str]) -> Row:
-    """That a runtime is right without some of its optimisations."""
+def _pass_row(backend: str, passes: Sequence[str]) -> Row:
+    """Return the row about the optimisations without which a runtime is right."""
     where = f"the optimiser of {backend}"
     if not passes:
         return Row(where, "without its optimisations the result is right", "load it with graph optimisations off")
@@ -284,11 +284,11 @@ def _next_steps(found: ModelCheck, failing: list[RouteCheck], options: str) -> I
         yield Note(f"not tried alone: {why}")
     yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
     if failing and failing[0].invalid_node is None:
-        yield Note(f"next: conformance repro {found.word}{_of_way(failing[0])}{options}")
+        yield Note(f"next: conformance repro {found.word}{_way_options(failing[0])}{options}")
 
 
-def _of_way(way: RouteCheck) -> str:
-    """The options that a way is asked for by, where they are not the default ones."""
+def _way_options(way: RouteCheck) -> str:
+    """Return the options that ask for a way, as far as they are not the default ones."""
     converter = "" if way.route.export in ("dynamo", FILE) else f" --converter {way.route.export}"
     backend = "" if way.route.backend == "ort-cpu" else f" --backend {way.route.backend}"
     return f"{converter}{backend}{f' --also {way.dtype}' if way.dtype else ''}"

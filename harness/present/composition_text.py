@@ -1,4 +1,4 @@
-"""How many programs of a run fail by one of their calls and how many by composition, and between which operators."""
+"""Count the programs of a run that fail by one of their calls, those that fail by composition, and their pairs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _PAIRS = 8
 
 @dataclass(frozen=True)
 class Composition:
-    """What becomes of the failing programs of a run.
+    """Counts of the failing programs of a run.
 
     Attributes:
         by_call: Programs in which a call fails by itself as the program does.
-        composed: Those whose calls do not.
-        pairs: Of these, how many have each pair of neighbours, the most frequent first.
+        composed: Programs whose calls do not.
+        pairs: Pairs of neighbours with the number of composed programs that have them, the most frequent first.
     """
 
     by_call: int

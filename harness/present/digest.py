@@ -58,8 +58,8 @@ class DigestColumn:
     Attributes:
         operators: Status → operators, without those that are missing.
         passed: Cases, out of the `total` that could have passed.
-        ordinary_passed: Those of ordinary use, out of `ordinary_total`.
-        weighted: The share of ordinary cases that pass, weighted by use; None where no model calls any.
+        ordinary_passed: Cases of ordinary use that passed, out of `ordinary_total`.
+        weighted: The share of ordinary cases that pass, weighted by use; None if no model calls any.
     """
 
     converter: str
@@ -82,12 +82,12 @@ class Digest:
     """A run in a few lines.
 
     Attributes:
-        there: What it has, and what is missing.
-        groups: The distinct failures, worst first, without what a specification leaves open.
-        against: The name of what it was compared with; "" for nothing.
-        found: The differences; None without a comparison.
-        fallbacks: What did not run on the backends' devices.
-        use: How the calls of real models do, by converter and backend.
+        there: The completeness of the run.
+        groups: The distinct failures, worst first, without those that a specification leaves open.
+        against: The name of the reference that it was compared with; "" if there was none.
+        found: The differences; None if there was no comparison.
+        fallbacks: Cases that did not run on the backends' devices.
+        use: The results of real models' calls, by converter and backend.
         reach: The ONNX operators that each backend computed.
     """
 
@@ -103,7 +103,7 @@ class Digest:
 
     @property
     def worse(self) -> int:
-        """How much is worse than what it was compared with."""
+        """Return the number of findings that are worse than in the reference."""
         if isinstance(self.found, BaselineComparison):
             return self.found.worse
         if isinstance(self.found, Diff):
@@ -301,7 +301,7 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
 
 
 def _worse(found: Digest) -> list[str]:
-    """What is worse, a line each."""
+    """Return the worse findings, a line each."""
     if isinstance(found.found, BaselineComparison):
         return [
             f"{difference.where}: {difference.what}"
@@ -318,8 +318,8 @@ def _worse(found: Digest) -> list[str]:
     return []
 
 
-def as_json(found: Digest) -> dict[str, Any]:
-    """The digest as plain data."""
+def digest_data(found: Digest) -> dict[str, Any]:
+    """Return the digest as plain data."""
     return {
         "headline": found.headline,
         "red": found.red,

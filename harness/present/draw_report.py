@@ -1,4 +1,4 @@
-"""How well the draws cover each operator's arguments, as `--generator-report` prints it."""
+"""The coverage of each operator's arguments by draws, as `--generator-report` prints it."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ FAULTS: dict[str, str] = {
 def evidence(diagnosis: Diagnosis) -> str:
     """Why a component is blamed: the sentence of the rule, and one for each testimony."""
     parts = [
-        _of_program(diagnosis.facts),
+        _program_sentence(diagnosis.facts),
         *_divergence(diagnosis.facts),
         rule_sentence(diagnosis),
         *dict.fromkeys(sentence(t, is_of_file=_is_of_file(diagnosis)) for t in diagnosis.testimony),
@@ -233,15 +233,15 @@ def evidence(diagnosis: Diagnosis) -> str:
 
 
 def _divergence(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Where a model's wrong result begins, or why that is unknown."""
+    """Yield the place where a model's wrong result begins, or the reason why it is unknown."""
     if DIVERGENCE in facts:
         yield divergence_sentence(facts[DIVERGENCE])
     if NO_DIVERGENCE in facts:
         yield f"No first divergence: {facts[NO_DIVERGENCE]}."
 
 
-def _of_program(facts: Mapping[str, Any]) -> str:
-    """Whether a program fails by one of its calls; "" for a single call."""
+def _program_sentence(facts: Mapping[str, Any]) -> str:
+    """Say whether a program fails by one of its calls; "" for a single call."""
     if CALL_ALONE in facts:
         return f"The program's call of {facts[CALL_ALONE]} fails by itself."
     if COMPOSED not in facts:
@@ -277,7 +277,7 @@ def _is_of_file(diagnosis: Diagnosis) -> bool:
 
 
 def sentence(testimony: Testimony, *, is_of_file: bool = False) -> str:
-    """What a witness found; `is_of_file` says that no PyTorch program takes part."""
+    """Describe a witness's finding; `is_of_file` says that no PyTorch program takes part."""
     right_result = "the right result" if is_of_file else "PyTorch's result"
     if testimony.statement in _OWN:
         return _OWN[testimony.statement]({**testimony.facts, "right_result": right_result})
@@ -383,7 +383,7 @@ _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 
 def place_text(cause: RootCause, file: str = "") -> str:
-    """Where a defect is: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
+    """Describe a defect's place: ``torchlib: aten_clamp in onnxscript/function_libs/torch_lib/ops/core.py``."""
     choice = f" ({cause.choice})" if cause.choice else ""
     # The fault says that it is missing.
     name = cause.place.removeprefix("no ") if cause.fault == "no-conversion" else cause.place
@@ -392,7 +392,7 @@ def place_text(cause: RootCause, file: str = "") -> str:
 
 
 def fault_text(cause: RootCause) -> str:
-    """What is wrong there, as a predicate: ``ignores `alpha```; the signature for an earlier record."""
+    """Describe the fault as a predicate: ``ignores `alpha```; the signature for an earlier record."""
     if not cause.fault:
         return cause.symptom
     argument = f"`{cause.symptom}`" if cause.fault == "ignores-argument" else cause.symptom
@@ -416,12 +416,12 @@ def fault_in_title(cause: RootCause) -> str:
 
 
 def group_place(group: FailureGroup) -> str:
-    """Where the defect of a group is."""
+    """Describe the place of a group's defect."""
     return place_text(group.cause, group.file)
 
 
 def group_evidence(group: FailureGroup) -> str:
-    """What the blame for a group's smallest case rests on."""
+    """Describe the evidence for the blame of a group's smallest case."""
     row = {
         **{name: getattr(group.cause, name) for name in ("blame", "component", "place", "fault")},
         **{name: getattr(group, name) for name in ("detail", "diagnosis", "evidence")},

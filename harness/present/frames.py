@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def read_verdicts(run: str | Path, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-    """The verdicts of a run, a row for each case and route.
+    """Return the verdicts of a run, a row for each case and route.
 
     Args:
         run: The directory of the run.
-        columns: Those to read; None for all.
+        columns: The columns to read; None for all.
 
     Raises:
         ModuleNotFoundError: pandas is not installed.
-        ResultsError: there is no run, or a file of it is damaged.
+        ResultsError: the directory has no run, or a file of it is damaged.
     """
     frame: pandas.DataFrame = store.read(Path(run), columns, encoded=True).to_pandas()
     return frame

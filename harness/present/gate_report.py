@@ -26,14 +26,14 @@ _HOW = {
 
 
 def report(found: BaselineComparison, title: str, advice: str = "") -> Report:
-    """The differences by kind, worst first, and whether the gate is open.
+    """Return the differences by kind, worst first, and whether the gate is open.
 
     Args:
         found: The differences.
-        title: What was compared.
-        advice: What to do if something is worse.
+        title: Title of the comparison.
+        advice: Advice in case something is worse.
     """
-    options = {name: (_in_words(a), _in_words(b)) for name, (a, b) in found.options.items()}
+    options = {name: (_option_text(a), _option_text(b)) for name, (a, b) in found.options.items()}
     how = (_HOW[found.draws],) if found.other and found.draws in _HOW else ()
     return Report(
         title=title,
@@ -83,12 +83,12 @@ def _compared(found: BaselineComparison) -> str:
     return cells if not found.other else f"{cells}, {found.other:,} of them with other cases"
 
 
-def _in_words(value: object) -> str:
+def _option_text(value: object) -> str:
     return "none given" if value is None else str(value)
 
 
-def as_json(found: BaselineComparison) -> dict[str, Any]:
-    """The differences as plain data: ``counts``, ``versions``, ``options``, ``differences``."""
+def comparison_data(found: BaselineComparison) -> dict[str, Any]:
+    """Return the differences as plain data: ``counts``, ``versions``, ``options``, ``differences``."""
     return {
         "counts": {str(finding): found.counts.get(finding, 0) for finding in BaselineFinding},
         "worse": found.worse,

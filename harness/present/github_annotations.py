@@ -1,4 +1,4 @@
-"""The failures of a run as annotations of a GitHub job: a line each, which its page shows beside the log."""
+"""The failures of a run as annotations of a GitHub job: a line each, which its page shows next to the log."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def github_annotations(results_dir: Path) -> Iterator[str]:
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """As GitHub's workflow commands take text: percent signs, line ends, and in properties `more`."""
+    """Escape text for GitHub's workflow commands: percent signs, line ends, and in properties `more`."""
     for character in f"%\r\n{more}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

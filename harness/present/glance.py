@@ -25,9 +25,9 @@ class Glance:
     """One converter and backend.
 
     Attributes:
-        operators: That have any case, `converted` those with a case that is exported.
+        operators: Operators with any case; `converted` are those with a case that is exported.
         whole: Operators with ordinary cases that pass all of these.
-        ordinary: Outcome → ordinary cases; what is nobody's defect is left out.
+        ordinary: Outcome → ordinary cases, without cases in which no component has a defect.
     """
 
     converter: str
@@ -39,7 +39,7 @@ class Glance:
 
     @property
     def sentences(self) -> Iterator[str]:
-        """For people."""
+        """Yield sentences for people."""
         operators = count(len(self.operators), "operator")
         yield f"{len(self.converted):,} of {operators} convert, {len(self.whole):,} pass every ordinary case."
         total = self.ordinary.total()

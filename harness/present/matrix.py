@@ -1,9 +1,4 @@
-"""Operators × (converter, backend): how many ordinary and edge cases passed.
-
-Pass rates in which an operator counts as often as models call it, beside the plain ones of the matrix.
-
-Operators × (converter, backend): how many ordinary and edge cases passed, what users meet first.
-"""
+"""Operators × (converter, backend): numbers of ordinary and edge cases that passed, and pass rates weighted by use."""
 
 from __future__ import annotations
 
@@ -34,15 +29,15 @@ _Cell: TypeAlias = tuple[str, str, bool]
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedRate:
-    """What one converter with one backend passes, weighted by use.
+    """The weighted pass rates of one converter with one backend.
 
     An operator in a dtype weighs as much as there are models that call it so, and passes the share of its
     cases that pass. Operators that no model calls weigh nothing.
 
     Attributes:
-        ordinary: Share of ordinary cases that pass, from 0 to 1; None where no model calls what has any.
+        ordinary: Share of ordinary cases that pass, from 0 to 1; None if models call no operator that has any.
         edge: The same of edge cases.
-        models: How many models there are.
+        models: Number of models.
     """
 
     converter: str
@@ -52,7 +47,7 @@ class WeightedRate:
     models: int
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON, shares with four digits."""
+        """Return the rates for JSON, shares with four digits."""
         shares = {"ordinary": self.ordinary, "edge": self.edge}
         return {
             "converter": self.converter,
@@ -63,11 +58,11 @@ class WeightedRate:
 
 
 def weighted_rates(verdicts: pa.Table, use: UseWeights | None = None) -> list[WeightedRate]:
-    """The rates of a record's rows; only `COLUMNS` are looked at, or what `fill_ordinary` makes of these.
+    """Return the rates of a record's rows; only `COLUMNS` are read, or columns that `fill_ordinary` adds to them.
 
     Args:
         verdicts: Rows of the record.
-        use: What models call; None for what the package's file says.
+        use: Use by models; None for the use in the package's file.
     """
     use = model_use() if use is None else use
     rows = fill_ordinary(verdicts)
@@ -99,11 +94,11 @@ def _rate(passed: Mapping[_Cell, int], total: Mapping[_Cell, int], use: UseWeigh
 
 
 def weighted_share(counts: Iterable[tuple[Pair, int, int]], use: UseWeights) -> float | None:
-    """The share that passes, weighted by use; None where no model calls any of it.
+    """Return the share that passes, weighted by use; None if no model calls any of the operators.
 
     Args:
-        counts: Overload and dtype, how many cases pass, and how many there are.
-        use: What models call.
+        counts: Overload and dtype, number of passing cases, and number of cases.
+        use: Use by models.
     """
     found = weights = 0.0
     for pair, passed, total in counts:
@@ -130,8 +125,8 @@ COLUMNS: tuple[str, ...] = (*_CELL_COLUMNS, "ordinary")
 class MatrixCell:
     """The outcomes of one operator's cases in one column.
 
-    Only `Outcome.PASS` is a pass. The total has those and failures, as `harness.compare.verdict.is_judged` says; what
-    was not judged is noted beside it.
+    Only `Outcome.PASS` is a pass. The total has passes and failures, as `harness.compare.verdict.is_judged` says;
+    cases that were not judged are noted separately.
 
     Attributes:
         outcomes: Outcome → cases, without those that are `open`.
@@ -174,7 +169,7 @@ class MatrixCell:
 
     @property
     def style(self) -> str:
-        """For rich."""
+        """Return a style for rich."""
         if self.failures:
             return "red"
         return "green" if self.passes and self.passes == self.total else "yellow"
@@ -264,10 +259,10 @@ def _counted(
 
 
 def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> RenderableType:
-    """The matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line.
+    """Return the matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line.
 
     Args:
-        seen: Of the cases of those that pass everywhere; None where they were not counted.
+        seen: Pairs seen in the operators that pass everywhere; None if they were not counted.
     """
     open_rows = [row for row in counts.rows if not row.passing]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
@@ -329,6 +324,6 @@ def _summed(cells: Iterable[MatrixCell]) -> tuple[int, int, int]:
 
 
 def _cell(outcomes: Mapping[Outcome | None, int]) -> MatrixCell:
-    """None stands for what the specification leaves open."""
+    """Make a cell from outcomes; the key None counts the results that the specification leaves open."""
     known = {outcome: outcomes[outcome] for outcome in Outcome if outcomes.get(outcome)}
     return MatrixCell(known, outcomes.get(None, 0))

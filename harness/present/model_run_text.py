@@ -1,4 +1,4 @@
-"""What is known of a run of a model beyond the testimony of witnesses, in sentences."""
+"""Sentences on the facts about a run of a model that no witness states."""
 
 from __future__ import annotations
 

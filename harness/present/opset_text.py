@@ -1,4 +1,4 @@
-"""What differs between the opsets of a run: cases that pass at some and fail at others."""
+"""Differences between the opsets of a run: cases that pass at some and fail at others."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class OpsetDifferences:
 
     Attributes:
         way: The converter's own name, and the backend.
-        opsets: In order.
-        cases: How many were run at all of them.
-        operators: Overload → per opset, how many of the cases whose ends differ fail there; the most cases first.
-        differing: How many cases end otherwise at one opset than at another: pass, fail, or neither.
+        opsets: The opsets, in order.
+        cases: Number of cases that ran at all of them.
+        operators: Overload → per opset, the number of failures among the cases whose ends differ; most cases first.
+        differing: Number of cases whose ends differ between opsets: pass, fail, or neither.
     """
 
     way: tuple[str, str]
@@ -43,7 +43,7 @@ class OpsetDifferences:
 
 
 def opset_differences(results_dir: Path) -> list[OpsetDifferences]:
-    """Compare the opsets of each converter and backend of a run; none where no converter has several.
+    """Compare the opsets of each converter and backend of a run; empty if no converter has several.
 
     Raises:
         ResultsError: the run cannot be read.

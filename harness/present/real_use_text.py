@@ -1,4 +1,4 @@
-"""How the calls of real models do, in sentences."""
+"""Sentences on the results of real models' calls."""
 
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class Row:
 
     Attributes:
         where: The operator, converter and backend, or a name.
-        what: What differs.
-        why: The versions or rules that explain it; "" where nothing does.
-        number: How many cases; None where the finding is one.
+        what: The difference.
+        why: The versions or rules that explain it; "" if none do.
+        number: Number of cases; None for a single finding.
     """
 
     where: str
@@ -45,9 +45,9 @@ class Section:
     """Findings of one kind.
 
     Attributes:
-        title: The kind and how many there are.
-        rows: Worst first; a rendering shows some of them.
-        noun: What a row is, where some are not shown.
+        title: The kind of the findings, and their number.
+        rows: Findings, worst first; a rendering shows some of them.
+        noun: Noun for the findings that are not shown.
     """
 
     title: str
@@ -61,7 +61,7 @@ class Report:
     """Notes, what was compared, findings, and what to do.
 
     Attributes:
-        title: What is compared with what.
+        title: The two sides of the comparison.
         before: Notes above the findings.
         differences: Versions and options: name → (before, after).
         after: Notes below the findings.
@@ -141,12 +141,12 @@ border-top: 1px solid var(--line); overflow-wrap: anywhere; } td:first-child { w
 
 
 def page(report: Report, date: str, versions: Mapping[str, str]) -> str:
-    """The report as a page of its own, with all rows: one file that needs no other.
+    """Return the report as a page of its own, with all rows: one file that needs no other.
 
     Args:
-        report: What is shown.
-        date: When it was found, as ISO 8601.
-        versions: Name → version of what took part.
+        report: The report.
+        date: Date of the findings, as ISO 8601.
+        versions: Name → version of the packages that took part.
     """
     body = "\n".join(_html(report))
     about = ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -29,7 +29,7 @@ def summary(found: Diff) -> str:
 
 
 def not_requested(found: Diff) -> Iterator[str]:
-    """How many cases one of the runs has that the other was not asked for, a sentence for each run."""
+    """Yield a sentence for each run about the cases that the other run was not asked for."""
     for kind, has, lacks in ((ChangeKind.GONE, "first", "second"), (ChangeKind.NEW, "second", "first")):
         if number := found.unasked.get(kind):
             yield f"not requested in the {lacks} run: {count(number, 'case')} of the {has}"
@@ -73,8 +73,8 @@ def _path(line: OverloadChanges) -> str:
     return f"{line.overload}, {route_label(line.converter, line.backend, line.shape_mode)}"
 
 
-def as_json(found: Diff) -> dict[str, Any]:
-    """The comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
+def diff_data(found: Diff) -> dict[str, Any]:
+    """Return the comparison as plain data: ``counts``, ``versions``, ``overloads`` with examples."""
     return {
         "counts": {str(kind): found.counts[kind] for kind in ChangeKind},
         "not_requested": {str(kind): number for kind, number in found.unasked.items()},

@@ -1,10 +1,6 @@
 """Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators, draws that PyTorch rejects.
 
-How many cases ran on the CPU although their backend's device is another.
-
-Operators whose drawn cases PyTorch itself rejects too often: a defect of the operator case.
-
-How many rows of the record ended how, and where.
+PyTorch rejecting too many drawn cases of an operator is a defect of the operator case.
 """
 
 from __future__ import annotations
@@ -34,13 +30,13 @@ _NAMED = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Fallback:
-    """What one backend left to the CPU.
+    """The work that one backend left to the CPU.
 
     Attributes:
-        fell_back: Cases of which some nodes or all ran on the CPU.
+        fell_back: Cases in which some nodes or all ran on the CPU.
         folded: Cases that were computed on the CPU while they were loaded.
-        not_told: Cases of which it is unknown.
-        operators: ONNX operator → cases of which a node of that type ran on the CPU.
+        not_told: Cases for which it is unknown.
+        operators: ONNX operator → cases in which a node of that type ran on the CPU.
     """
 
     backend: str
@@ -51,7 +47,7 @@ class Fallback:
 
     @property
     def sentence(self) -> str:
-        """For a person, without a full stop."""
+        """Return a sentence for people, without a full stop."""
         parts = []
         if self.fell_back:
             names = [f"{plain(name)} ({number:,})" for name, number in self.operators.most_common(_NAMED)]
@@ -100,12 +96,12 @@ def _fallback(backend: str, placements: Counter[str]) -> Fallback:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxReach:
-    """Which operators of ONNX one backend computed in a run.
+    """The ONNX operators that one backend computed in a run.
 
     Attributes:
-        compared: In graphs whose results were compared.
-        only_loaded: In no such graph, but in one that the backend was given.
-        defined: All that ONNX defines, without those that it has withdrawn.
+        compared: Operators in graphs whose results were compared.
+        only_loaded: Operators in no such graph, but in one that the backend was given.
+        defined: Number of all operators that ONNX defines, without those that it has withdrawn.
     """
 
     backend: str
@@ -115,7 +111,7 @@ class OnnxReach:
 
     @property
     def sentence(self) -> str:
-        """For a person, without a full stop."""
+        """Return a sentence for people, without a full stop."""
         more = ""
         if self.only_loaded:
             verb = "fails wherever it occurs" if len(self.only_loaded) == 1 else "fail wherever they occur"

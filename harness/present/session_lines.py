@@ -1,4 +1,4 @@
-"""What a session prints around its summary: the header, the progress line, what the sources report."""
+"""The lines of a session other than its summary: the header, the progress line, the sources' reports."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _participants(
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressState:
-    """How far a run is: cases, failed cases and pytest items that are done, and seconds since it began."""
+    """The progress of a run: cases, failed cases and pytest items that are done, and seconds since it began."""
 
     cases: int
     failures: int
@@ -124,7 +124,7 @@ class ProgressLine:
 
     @property
     def state(self) -> ProgressState:
-        """How far the run is now."""
+        """Return the present progress of the run."""
         return ProgressState(
             cases=self._cases,
             failures=self._failures,
@@ -134,7 +134,7 @@ class ProgressLine:
         )
 
     def line(self) -> str:
-        """How far the run is now, on one line."""
+        """Return the present progress of the run on one line."""
         return line(self.state)
 
 

@@ -24,7 +24,7 @@ def support_report(answer: Support) -> Report:
 
 
 def support_table(operators: Sequence[OperatorSupport], title: str) -> Report:
-    """What a run says, the operators that fail most first."""
+    """Return a run's answer, the operators that fail most first."""
     worst = sorted(operators, key=lambda o: (o.passing / max(o.cases, 1), o.overload))
     whole = sum(o.level is SupportLevel.SUPPORTED for o in operators)
     note = Note(f"{whole} of {count(len(operators), 'operator')} pass all their cases")

@@ -152,7 +152,7 @@ def _inaccuracies(results_dir: Path) -> Iterator[RenderableType]:
 
 
 def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[RenderableType]:
-    """What passes of each operator, and what a user of each converter and backend meets, with the figures behind it."""
+    """Yield pass rates of operators, and of each converter and backend as users meet them, with the figures."""
     counted = matrix.matrix(rows)
     passing = [row.overload for row in counted.rows if row.passing]
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
@@ -168,7 +168,7 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
 
 
 def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
-    """What a user of a converter and a backend meets, in a sentence."""
+    """Return a sentence on a user's experience with a converter and a backend."""
     way = route_label(found.converter, found.backend)
     if weighted is not None and weighted.ordinary is not None:
         share = matrix.percent_of(weighted.ordinary)
@@ -178,7 +178,7 @@ def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str
 
 
 def _remarks(results_dir: Path) -> Iterator[Text]:
-    """What a run's verdicts do not show: cases that fell back to the CPU, and witnesses that raised."""
+    """Yield facts that verdicts do not show: cases that fell back to the CPU, and witnesses that raised."""
     left_to_cpu = fallbacks(results_dir)
     if left_to_cpu:
         yield Text("What did not run on the backend's device:", style="bold yellow")
@@ -257,7 +257,7 @@ def _regressed(found: Diff) -> Mapping[str, Any] | None:
 
 
 def _witnesses_that_raised(results_dir: Path) -> str:
-    """How often which witness raised an exception; "" where none did."""
+    """Return counts of the witnesses that raised an exception; "" if none did."""
     table = store.read(results_dir, ["diagnosis"], pc.match_substring(pc.field("diagnosis"), str(Finding.RAISED)))
     times: Counter[str] = Counter()
     for text in table["diagnosis"].to_pylist():

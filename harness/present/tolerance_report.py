@@ -54,8 +54,8 @@ class ErrorDistribution:
     Attributes:
         dtype: The cases' main dtype.
         shape_mode: ``static`` or ``dynamic``.
-        cases: How many passed with outputs that have an error in ULP.
-        wrong: How many gave a wrong answer.
+        cases: Number of passing cases whose outputs have an error in ULP.
+        wrong: Number of wrong answers.
         median_ulp: Units in the last place of PyTorch's result, as are the next two.
         p99_ulp: 99th percentile.
         max_abs: In the unit of the values.
@@ -226,14 +226,14 @@ _SHOWN = 4
 
 @dataclass(frozen=True, kw_only=True)
 class ExcuseCount:
-    """How often one rule accepted elements that differ from PyTorch's by more than the last places.
+    """The use of one rule that accepts elements which differ from PyTorch's by more than the last places.
 
     Attributes:
         rule: Its words, as in the column ``excused``.
-        cases: In how many cases.
-        elements: How many elements, over all rows.
-        operators: In which operators, those with the most rows first.
-        example: Id of a case: of those with the most such elements one.
+        cases: Number of cases.
+        elements: Number of elements, over all rows.
+        operators: The operators concerned, those with the most rows first.
+        example: Id of a case with the most such elements.
     """
 
     rule: str
@@ -248,10 +248,10 @@ class ExcuseCount:
 
 
 def excuse_counts(rows: pa.Table) -> list[ExcuseCount]:
-    """Each rule that excused something, the one with the most cases first.
+    """Return each rule that excused something, the one with the most cases first.
 
     Args:
-        rows: With `EXCUSED_COLUMNS`, for which `EXCUSED` holds.
+        rows: Rows with `EXCUSED_COLUMNS`, for which `EXCUSED` holds.
     """
     rows = rows.select(EXCUSED_COLUMNS).unify_dictionaries()
     texts, words = numbered_column(rows["excused"])

@@ -23,7 +23,7 @@ from harness.pipeline.placement import placement_of, placements
 from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group, Settings, Task
 from harness.pipeline.worker import WorkerProcess
-from harness.present.dashboard.operator_data import COLUMNS as OPERATOR_COLUMNS, Beside, decoded, operator_data
+from harness.present.dashboard.operator_data import COLUMNS as OPERATOR_COLUMNS, Attachments, decoded, operator_data
 from harness.present.run_counts import fallbacks
 from harness.record import store
 from harness.run.backend import BACKENDS, Backend, BackendFailure
@@ -201,7 +201,7 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
         "planted-ort:azure": case["placement"],
     }
     table = decoded(store.read(run, OPERATOR_COLUMNS))
-    shown_cases = operator_data(case["overload"], table, Beside(), [case["case_id"]])["cases"]
+    shown_cases = operator_data(case["overload"], table, Attachments(), [case["case_id"]])["cases"]
     assert [one.get("placement", "") for one in shown_cases[0]["rows"]] == [
         row["placement"] for row in rows(run) if row["case_id"] == case["case_id"]
     ]

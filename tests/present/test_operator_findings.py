@@ -6,7 +6,7 @@ from harness_runs import row_of, vector
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
-from harness.present.dashboard.operator_data import Beside, decoded, operator_data
+from harness.present.dashboard.operator_data import Attachments, decoded, operator_data
 from harness.record.parquet import to_table
 
 
@@ -19,7 +19,7 @@ def test_calls_that_fail_in_another_way_are_not_taken_for_calls_that_pass() -> N
     failing = {"outcome": Outcome.MISMATCH, "signature": "values"}
     refused = {"outcome": Outcome.ERROR, "stage": Stage.LOAD, "signature": "no kernel"}
     record = [*rows("float64", 12, **failing), *rows("float32", 13), *rows("float16", 9, **refused)]
-    found = operator_data("aten.celu.default", decoded(to_table(record, "run")), Beside())["findings"]
+    found = operator_data("aten.celu.default", decoded(to_table(record, "run")), Attachments())["findings"]
     [wrong] = [one for one in found if one["stage"] == "compare"]
     assert wrong["sentence"] == "fails if and only if called with self of float64"
     assert (wrong["signature"], wrong["backends"]) == ("values", ["ort-cpu"])
@@ -37,7 +37,7 @@ def test_backends_that_fail_to_another_extent_are_told_apart() -> None:
         for backend, size in (("ort-cpu", 12), ("onnx-reference", 12), ("openvino", 9))
         for row in [*rows("float64", size, backend=backend, **failing), *rows("float32", 13, backend=backend)]
     ]
-    found = operator_data("aten.celu.default", decoded(to_table(record, "run")), Beside())["findings"]
+    found = operator_data("aten.celu.default", decoded(to_table(record, "run")), Attachments())["findings"]
     assert [(one["fails"], one["backends"]) for one in found] == [
         (11, ["onnx-reference", "ort-cpu"]),
         (8, ["openvino"]),

@@ -77,7 +77,7 @@ def command(
     found = compare_as_fits(first, second)
     if isinstance(found, Diff):
         if as_json:
-            print_json(changes.as_json(found))
+            print_json(changes.diff_data(found))
         elif markdown:
             click.echo(reports.markdown(changes.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
         else:
@@ -85,7 +85,7 @@ def command(
         changed = any(n for change, n in found.counts.items() if change is not ChangeKind.UNCHANGED)
         ctx.exit(_status(fail_on, found, worse=found.regressed, changed=changed))
     if as_json:
-        print_json(gate.as_json(found))
+        print_json(gate.comparison_data(found))
     elif markdown:
         click.echo(reports.markdown(gate.report(found, f"Conformance: {first.name} → {second.name}")), nl=False)
     else:

@@ -41,7 +41,7 @@ def command(ctx: click.Context, case_id: str, run: Path, lines: bool, as_json: b
     """
     view = case.case_view(run, case_id, read_known_issues())
     if lines:
-        view = case.with_lines(view)
+        view = case.add_suspects(view)
     if as_json:
         print_json(view.to_data())
     else:

@@ -48,7 +48,7 @@ def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, l
         with layout.replacing(chat_out) as temporary:
             temporary.write_text(json_text(digest.chat(found, link)) + "\n", encoding="utf-8")
     if as_json:
-        print_json(digest.as_json(found))
+        print_json(digest.digest_data(found))
     elif chat:
         print_json(digest.chat(found, link))
     else:

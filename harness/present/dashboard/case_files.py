@@ -1,4 +1,4 @@
-"""How every case of every run ended, in files of which the page loads those of the two runs that it compares.
+"""The outcomes of every case of every run, in files of which the page loads those of the two runs it compares.
 
 Cases get places in chunks: a chunk holds those that its run was the first to have. Runs of one seed share
 their cases, and a run of another seed brings its own, so that a comparison loads what the two runs have and
@@ -59,7 +59,7 @@ class CaseIndex:
         return [_run_lengths(mark(run, *cells)) for run, cells in self._cells]
 
     def chunks(self) -> list[dict[str, Any]]:
-        """What the page needs to know of the cases, chunk by chunk."""
+        """Return the page's facts about the cases, chunk by chunk."""
         return self._chunks
 
     def ids(self) -> Iterator[tuple[str, str | list[str]]]:

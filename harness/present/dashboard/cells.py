@@ -96,12 +96,12 @@ def matrix_data(
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnCounts:
-    """What the operators and cases of one column come to.
+    """Counts of the operators and cases of one column.
 
     Attributes:
         standings: Operators in each of `STANDINGS`.
         passed: Cases that passed, of `total` that could have.
-        ordinary_standings: Of the operators that have ordinary cases, in these alone.
+        ordinary_standings: Operators in each of `STANDINGS` by their ordinary cases alone, if they have any.
         ordinary_passed: Ordinary cases that passed, of `ordinary_total` that could have.
     """
 
@@ -121,11 +121,11 @@ class ColumnCounts:
 
 
 def column_counts(found: Tallies, ordinary: Tallies, columns: Sequence[int], missing: int) -> list[ColumnCounts]:
-    """The counts of some columns of a run that has lost `missing` operators.
+    """Return the counts of some columns of a run that has lost `missing` operators.
 
     Args:
-        found: Of all cases.
-        ordinary: Of the ordinary ones.
+        found: Tallies of all cases.
+        ordinary: Tallies of the ordinary cases.
     """
     table = []
     for column in columns:

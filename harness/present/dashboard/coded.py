@@ -1,6 +1,6 @@
-"""The rows of all runs as numbers: what thirty nightly runs of a hundred thousand rows fit in.
+"""The rows of all runs as numbers, so that thirty nightly runs of a hundred thousand rows fit in memory.
 
-Of which run each operator's page shows the evidence, and which runs have pages of their own beside it.
+The runs with pages of their own, and the run whose evidence each operator's page shows, are chosen in this file, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Bucket:
-    """What cases are and how they ended, as far as the matrix filters by it.
+    """A kind and an outcome of cases, as far as the matrix filters by it.
 
     Attributes:
         ordinary: Whether they are ordinary use of their operator, as `harness.generate.call_traits` says.
@@ -55,10 +55,10 @@ class Bucket:
 
 @dataclass(frozen=True)
 class ShownState(CaseState):
-    """How a case ended, as far as the page tells cases apart by it.
+    """The end of a case, as far as the page tells cases apart by it.
 
     Attributes:
-        measured: Whether an error in ULP is there.
+        measured: Whether an error in ULP is known.
         rule: The user's conversion functions that took part.
     """
 
@@ -91,7 +91,7 @@ class CodedRun(EndedCases):
 
 @dataclass
 class Words:
-    """What the numbers stand for; `families` has each operator's family, the newest run's."""
+    """The meanings of the numbers; `families` has each operator's family in the newest run."""
 
     operators: Vocabulary[str] = field(default_factory=Vocabulary)
     columns: Vocabulary[tuple[int, ...]] = field(default_factory=Vocabulary)
@@ -111,7 +111,7 @@ class Words:
 
     @property
     def buckets(self) -> list[Bucket]:
-        """By number."""
+        """Return the buckets by number."""
         names = self._names.words
         return [
             Bucket(names[outcome], names[stage], names[blame], bool(ordinary))
@@ -120,7 +120,7 @@ class Words:
 
     @property
     def states(self) -> list[ShownState]:
-        """By number."""
+        """Return the states by number."""
         names, texts = self._names.words, self._texts.words
         return [
             ShownState(names[outcome], names[stage], texts[signature], bool(left), bool(measured), texts[rule])
@@ -170,7 +170,7 @@ class Words:
             key=(key << np.uint64(16)) | column.astype(np.uint64),
             case=np.asarray(case.to_pylist(), dtype=np.str_),
         )
-        return _without_doubles(coded)
+        return _drop_repeats(coded)
 
     def cells(self, operator: Numbers, column: Numbers, dtype: Numbers, kind: Numbers) -> pa.Table:
         """The words of numbers, as `harness.gate.run_request.RunRequest.asks` reads them."""
@@ -216,8 +216,8 @@ def _check(table: pa.Table, run: SiteRun) -> None:
                 raise ResultsError(f"{run.directory.name} holds the {name} {word!r}, which is none")
 
 
-def _without_doubles(coded: CodedRun) -> CodedRun:
-    """A case that is there twice as it ended last, as `harness.gate.run_diff` takes it."""
+def _drop_repeats(coded: CodedRun) -> CodedRun:
+    """Keep only the last row of a repeated case, as `harness.gate.run_diff` does."""
     _, last = np.unique(coded.key[::-1], return_index=True)
     if len(last) == len(coded):
         return coded
@@ -268,7 +268,7 @@ class EvidenceChoice:
 
     @property
     def runs(self) -> set[int]:
-        """Those of which some page shows the evidence."""
+        """Return the runs whose evidence some page shows."""
         return {*self.of.values(), *(run for run, operators in self.own.items() if operators)}
 
 

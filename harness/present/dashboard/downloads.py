@@ -79,7 +79,7 @@ def _write(place: Path, name: str, rows: list[dict[str, Any]], schema: pa.Schema
 
 
 def _json(rows: list[dict[str, Any]]) -> str:
-    """What `json_text` makes of plain rows with an indent of 1, by the encoder that is fast and has none."""
+    """Write plain rows as `json_text` does with an indent of 1, with the fast encoder, which cannot indent."""
     encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",\n  ", ": ")).encode
     texts = (encode({name: _finite(value) for name, value in row.items()})[1:-1] for row in rows)
     return "[\n" + ",\n".join(f" {{\n  {text}\n }}" for text in texts) + "\n]" if rows else "[]"
@@ -181,7 +181,7 @@ def _changes(built: SiteModel) -> Iterator[dict[str, Any]]:
 
 
 def _cases(built: SiteModel, run: CodedRun) -> pa.Table:
-    """How every case of a run ended."""
+    """Return the outcome of every case of a run."""
     names = built.words.column_names
 
     def words(numbers: Any, known: list[str]) -> pa.DictionaryArray:

@@ -1,7 +1,7 @@
 """JSON inside a script that a page loads: how data reach a page that is opened from a file.
 
-A browser lets a page that comes from a file load scripts beside it and nothing else, so each piece of data is
-a script of one call. Its argument is JSON in a string: parsed as JSON it is data whatever it says, where an
+A page that comes from a file may load scripts from its directory and nothing else, so each piece of data is a
+script of one call. Its argument is JSON in a string: parsed as JSON it is data whatever its content, while an
 object literal would take a key ``__proto__`` for an instruction.
 """
 

@@ -14,7 +14,7 @@ from harness.causes.groups import COLUMNS as GROUPED, FAILED, FailureGroup, fail
 from harness.causes.known_issues import KnownIssue
 from harness.core.overloads import all_overloads
 from harness.gate.case_changes import CHANGES, ChangeKind
-from harness.present.dashboard.operator_data import COLUMNS, Beside, Rows, decoded, operator_data
+from harness.present.dashboard.operator_data import COLUMNS, Attachments, Rows, decoded, operator_data
 from harness.present.dashboard.runs import SiteRun
 from harness.present.dashboard.site_model import SiteModel
 from harness.present.tolerance_report import ErrorDistribution
@@ -38,12 +38,12 @@ class UnreadableRun(Exception):
 def operator_files(
     built: SiteModel, known: tuple[KnownIssue, ...], tolerances: Mapping[int, Sequence[ErrorDistribution]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name of the file, what an operator's page shows), run by run.
+    """Yield the name of each file and the content of an operator's page, run by run.
 
     An operator's place is the name; before it stands the number of a run with a page of its own.
 
     Args:
-        tolerances: By run.
+        tolerances: Run → error distributions.
 
     Raises:
         UnreadableRun: a run turns out to be damaged.
@@ -61,12 +61,12 @@ def operator_files(
         by_run[run].append(words[number])
     for run, names in sorted(by_run.items()):
         wanted = _linked(built, run, tolerances[run])
-        for name, data in _of_run(built.runs[run], names, known, wanted):
+        for name, data in _run_pages(built.runs[run], names, known, wanted):
             yield str(place[name]), page(run, name, data)
     for run, others in built.evidence.own.items():
         if others:
             wanted = _linked(built, run, tolerances[run])
-            for name, data in _of_run(built.runs[run], [words[number] for number in others], known, wanted):
+            for name, data in _run_pages(built.runs[run], [words[number] for number in others], known, wanted):
                 yield f"{run}-{place[name]}", page(run, name, data)
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
         # Every run that should have it has lost it.
@@ -83,7 +83,7 @@ _NOTHING: dict[str, Any] = {
 }
 
 
-def _of_run(
+def _run_pages(
     run: SiteRun, names: list[str], known: tuple[KnownIssue, ...], wanted: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     try:
@@ -91,16 +91,16 @@ def _of_run(
         groups: defaultdict[str, list[FailureGroup]] = defaultdict(list)
         for group in failure_groups(rows, read_minimal(run.directory), known, by_overload=True):
             groups[group.overloads[0]].append(group)
-        beside = Beside(groups, read_graphs(run.directory), read_scripts(run.directory))
+        attachments = Attachments(groups, read_graphs(run.directory), read_scripts(run.directory))
         del rows
-        for name, theirs in _by_operator(run.directory, frozenset(names)):
-            yield name, operator_data(name, theirs, beside, wanted.get(name, ()))
+        for name, theirs in _group_by_operator(run.directory, frozenset(names)):
+            yield name, operator_data(name, theirs, attachments, wanted.get(name, ()))
     except ResultsError as error:
         raise UnreadableRun(run, error) from None
 
 
-def _by_operator(directory: Path, names: Collection[str]) -> Iterator[tuple[str, Rows]]:
-    """The rows of each operator of a run, once all of them are read: those of few are in memory at once."""
+def _group_by_operator(directory: Path, names: Collection[str]) -> Iterator[tuple[str, Rows]]:
+    """Yield the rows of each operator once all are read, so that few operators are in memory at once."""
     numbers, words = numbered_column(store.read(directory, ["overload"], encoded=True)["overload"])
     missing = dict(zip(words.to_pylist(), np.bincount(numbers).tolist(), strict=True))
     waiting: defaultdict[str, list[Rows]] = defaultdict(list)
@@ -120,7 +120,7 @@ def _by_operator(directory: Path, names: Collection[str]) -> Iterator[tuple[str,
 
 
 def _schemas(names: list[str]) -> dict[str, str]:
-    """What PyTorch declares of operators, where it is installed; nothing of those that it lacks."""
+    """Return PyTorch's schemas of operators, if it is installed and has them."""
     if not all_overloads():
         return {}
     from harness.core.torch_operators import registered_schemas

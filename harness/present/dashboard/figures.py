@@ -38,7 +38,7 @@ def read_distributions(built: SiteModel, run: int) -> tuple[list[ErrorDistributi
 def tolerance_data(
     built: SiteModel, run: int, every: Sequence[ErrorDistribution], ordinary: Sequence[ErrorDistribution]
 ) -> dict[str, Any]:
-    """What the page shows of them: of all cases, and of the ordinary ones."""
+    """Return the tolerances for the page: for all cases, and for the ordinary ones."""
     return {
         "bins": list(BINS),
         "rows": _tolerance_rows(built, every, _bins(built, built.coded[run], only_ordinary=False)),
@@ -91,14 +91,14 @@ def _bins(built: SiteModel, run: CodedRun, *, only_ordinary: bool) -> dict[tuple
 
 
 def use_data(built: SiteModel) -> dict[str, Any]:
-    """How many models there are, how many of them call each operator, and how much an edge case counts."""
+    """Return the number of models, the number that call each operator, and the weight of an edge case."""
     use = model_use()
     callers = [len(use.callers_of(name)) for name in built.names]
     return {"models": len(use.models), "callers": callers, "edge": EDGE}
 
 
 def weighted_data(built: SiteModel, number: int) -> list[list[float | None]]:
-    """Of each column of a run, the weighted shares of ordinary and of edge cases that pass."""
+    """Return, for each column of a run, the weighted shares of ordinary and of edge cases that pass."""
     run, words, use = built.coded[number], built.words, model_use()
     buckets = words.buckets
     judged = np.array([bucket.judged for bucket in buckets], dtype=bool)[run.bucket]

@@ -1,4 +1,4 @@
-"""Which argument values an operator fails with, read off the record: ``fails with ceil_mode=True``."""
+"""Find argument values with which an operator fails, from the record: ``fails with ceil_mode=True``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class FailingProperty:
 
     Attributes:
         property: ``ceil_mode=True``, ``self is empty``.
-        sentence: What was seen, in words, without the counts.
-        fails: Failing ones of the `cases` with the property.
-        other_fails: Failing ones of the `other_cases` without it.
+        sentence: The finding in words, without the counts.
+        fails: Failing calls among the `cases` with the property.
+        other_fails: Failing calls among the `other_cases` without it.
     """
 
     property: str
@@ -58,7 +58,7 @@ class RecordedCall:
 
 
 def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
-    """What failing calls of one operator have in common and others lack, clearest first.
+    """Return properties that failing calls of one operator share and others lack, clearest first.
 
     The calls are those of one column that pass, and those that fail in one way.
     """
@@ -100,7 +100,7 @@ def findings(calls: Sequence[RecordedCall]) -> list[FailingProperty]:
 
 @dataclass(frozen=True)
 class _Counts:
-    """How many calls there are and how many of them fail, and how many structures both have."""
+    """Numbers of calls, of failing calls, and of the structures of each."""
 
     cases: int
     fails: int
@@ -136,30 +136,30 @@ def _clarity(found: FailingProperty) -> float:
 
 @lru_cache(maxsize=4096)
 def properties(invocation: str) -> tuple[str, ...]:
-    """What can be said of a call's arguments; nothing of one of another version."""
+    """Return the properties of a call's arguments; none for a call of another version."""
     try:
         arguments = json.loads(invocation)["arguments"]
-        return tuple(dict.fromkeys(_of_arguments(arguments)))
+        return tuple(dict.fromkeys(_argument_properties(arguments)))
     except (ValueError, KeyError, TypeError, AttributeError):
         return ()
 
 
-def _of_arguments(arguments: Mapping[str, Any]) -> Iterator[str]:
+def _argument_properties(arguments: Mapping[str, Any]) -> Iterator[str]:
     shapes = []
     for name, value in arguments.items():
         if isinstance(value, dict) and "tensor" in value:
             spec = value["tensor"]
             shapes.append(tuple(spec["shape"]))
-            yield from _of_tensor(name, spec)
+            yield from _tensor_properties(name, spec)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             yield f"{name} of {len(value)} tensors" if len(value) > 1 else f"{name} of one tensor"
         else:
-            yield from _of_value(name, value)
+            yield from _value_properties(name, value)
     if len(shapes) > 1:
         yield "tensors of one shape" if len(set(shapes)) == 1 else "tensors of different shapes"
 
 
-def _of_tensor(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
+def _tensor_properties(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
     shape = spec["shape"]
     yield f"{name} of {spec['dtype']}"
     yield (f"{name} without dimensions" if not shape else f"{name} of {len(shape)} dimension{'s'[: len(shape) > 1]}")
@@ -171,7 +171,7 @@ def _of_tensor(name: str, spec: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name} not contiguous"
 
 
-def _of_value(name: str, value: Any) -> Iterator[str]:
+def _value_properties(name: str, value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         # A dtype, a layout, or a number that JSON does not have.
         yield f"{name}={' '.join(map(str, value.values()))}"

@@ -1,4 +1,4 @@
-"""What the page of one operator shows: failures with their evidence, findings, graphs, cases."""
+"""The data of one operator's page: failures with their evidence, findings, graphs, cases."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _WORDS = 2_000
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What lies beside the rows of a run.
+class Attachments:
+    """Data of a run that its rows lack.
 
     Attributes:
         groups: Overload → its failures.
@@ -69,12 +69,12 @@ def decoded(rows: pa.Table) -> Rows:
     return found
 
 
-def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[str] = ()) -> dict[str, Any]:
-    """Everything that the page of an operator shows of one run, out of its rows.
+def operator_data(overload: str, rows: Rows, attachments: Attachments, wanted: Collection[str] = ()) -> dict[str, Any]:
+    """Return everything that the page of an operator shows of one run.
 
-    `wanted` are case ids that other views link to, beside those of failures.
+    `wanted` are the ids of cases other than failures that other views link to.
     """
-    groups = beside.groups.get(overload, ())
+    groups = attachments.groups.get(overload, ())
     listed = zip(rows["case_id"], rows["converter"], rows["rule"], strict=True)
     rules = {(case_id, converter): rule for case_id, converter, rule in listed if rule}
     cases = _Cases(rows)
@@ -86,23 +86,23 @@ def operator_data(overload: str, rows: Rows, beside: Beside, wanted: Collection[
     for case_id in wanted:
         cases.add(case_id)
     return {
-        "groups": [_group(group, beside, rules.get((group.case_id, group.converter), "")) for group in groups],
+        "groups": [_group(group, attachments, rules.get((group.case_id, group.converter), "")) for group in groups],
         "findings": _findings(rows),
         "pairs": _pairs(rows),
-        "graphs": list(_graphs(overload, rows, beside.graphs)),
+        "graphs": list(_graphs(overload, rows, attachments.graphs)),
         "cases": cases.data(),
         "omitted": cases.omitted,
     }
 
 
-def _group(group: FailureGroup, beside: Beside, rule: str) -> dict[str, Any]:
+def _group(group: FailureGroup, attachments: Attachments, rule: str) -> dict[str, Any]:
     data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     smallest = data["smallest"]
     minimal = group.minimal
     message = minimal.message if minimal else group.message
     source = minimal.case_id if minimal else group.case_id
     converter, backend = (minimal.converter, minimal.backend) if minimal else (group.converter, smallest["backend"])
-    script = _script(beside.scripts, source, converter, backend)
+    script = _script(attachments.scripts, source, converter, backend)
     difference = recorded_difference(minimal.diagnosis if minimal else group.diagnosis)
     return {
         **{name: data[name] for name in _GROUP},
@@ -147,7 +147,7 @@ def _findings(rows: Rows) -> list[dict[str, Any]]:
     failed: defaultdict[tuple[str, str], defaultdict[tuple[str, str, str], list[RecordedCall]]]
     failed = defaultdict(lambda: defaultdict(list))
     names = ("converter", "backend", "outcome", "stage", "signature", "blame", "structure_id")
-    columns = zip(*(rows[name] for name in names), _of_structures(rows), strict=True)
+    columns = zip(*(rows[name] for name in names), _structure_invocations(rows), strict=True)
     for converter, backend, outcome, stage, signature, blame, structure, invocation in columns:
         if outcome == _PASS:
             passed[converter, backend].append(RecordedCall(structure, invocation, False))
@@ -172,7 +172,7 @@ def _findings(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _pairs(rows: Rows) -> dict[str, Any] | None:
-    """What was tried together; the cells of the lower triangle one after another, a digit of `Tried` each."""
+    """Return the pairs tried together: the cells of the lower triangle in order, a digit of `Tried` each."""
     tried = tried_pairs(recorded_ends(rows))
     if not tried.seen.possible:
         return None
@@ -183,8 +183,8 @@ def _pairs(rows: Rows) -> dict[str, Any] | None:
 _PLACE = ("converter", "outcome", "stage", "signature", "apart")
 
 
-def _of_structures(rows: Rows) -> list[str]:
-    """Per row an invocation of its structure, of which the others differ in the values of tensors only."""
+def _structure_invocations(rows: Rows) -> list[str]:
+    """Return, per row, one invocation of its structure; others differ from it only in the values of tensors."""
     first: dict[str, str] = {}
     pairs = zip(rows["structure_id"], rows["invocation"], strict=True)
     # A row of an old version names no structure.
@@ -245,7 +245,7 @@ class _Cases:
             self.add(case_id)
 
     def data(self) -> list[dict[str, Any]]:
-        """As the page reads them; what failed and is not listed is counted in `omitted`."""
+        """Return the cases for the page; `omitted` counts the failures that are not listed."""
         failing = {case_id for ids in self._failing.values() for case_id in ids}
         self.omitted = len(failing - self._chosen.keys())
         return [self._case(case_id) for case_id in self._chosen]

@@ -1,11 +1,4 @@
-"""The files of one run: its failures, what moved, and what its views show.
-
-The distinct failures of a run as its views list them.
-
-What moved from the run with which a run is compared to that run, for its overview.
-
-The files of one run: what its overview, its failures, its tolerances and its matrix show.
-"""
+"""The files of one run: its overview with the changes from the run before, failures, tolerances and matrix."""
 
 from __future__ import annotations
 
@@ -85,7 +78,7 @@ def listed(group: FailureGroup) -> dict[str, Any]:
 
 
 def failure_overview(failures: Sequence[FailureGroup]) -> dict[str, Any]:
-    """What the overview shows of all failures of a run."""
+    """Return the overview's data on all failures of a run."""
     ordinary = sum(group.ordinary is not None for group in failures)
     return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
 
@@ -107,7 +100,7 @@ _LINES = 60
 
 
 def moved_data(built: SiteModel, number: int) -> dict[str, Any] | None:
-    """What moved to a run from the one that it is compared with; None for the first of its kind."""
+    """Return the changes from the run that a run is compared with; None for the first run of its kind."""
     found = built.compared(number)
     if found is None:
         return None
@@ -174,7 +167,7 @@ def _case(built: SiteModel, found: Compared, place: int) -> str:
 
 
 def _rules(built: SiteModel, found: Compared, line: dict[str, Any]) -> tuple[str, str] | None:
-    """The user's conversion functions in a line before and after; None where they are the same."""
+    """Return the user's conversion functions in a line before and after; None if they are the same."""
     states = built.words.states
     said = []
     for run in (found.before, found.after):
@@ -188,11 +181,11 @@ def _rules(built: SiteModel, found: Compared, line: dict[str, Any]) -> tuple[str
 
 @dataclass(frozen=True)
 class RunFindings:
-    """What is computed of a run's rows beside counts.
+    """The results computed from a run's rows, apart from counts.
 
     Attributes:
-        tolerances: Of all cases.
-        ordinary_tolerances: Of the ordinary ones.
+        tolerances: Error distributions of all cases.
+        ordinary_tolerances: Error distributions of the ordinary cases.
     """
 
     tolerances: Sequence[ErrorDistribution] = ()
@@ -236,8 +229,8 @@ def _overview(built: SiteModel, number: int, failures: Sequence[FailureGroup]) -
 
 
 def _family_shares(built: SiteModel, number: int) -> list[list[int]]:
-    """Of a run: family and column, then how many operators there are, of how many all cases pass and how many
-    are missing, then how many ordinary cases passed of how many, and how many of all."""
+    """Return rows of counts of a run: family and column, then the numbers of operators, of those that pass all
+    cases, of missing ones, of passing ordinary cases, of ordinary cases, and of all cases."""
     names = sorted(set(built.families))
     family_of = np.array([names.index(name) for name in built.families], dtype=np.int64)[built.rank]
     columns = built.columns_of(number)
@@ -264,8 +257,8 @@ def _family_shares(built: SiteModel, number: int) -> list[list[int]]:
 
 
 def _seen_pairs(built: SiteModel, number: int) -> dict[int, SeenPairs]:
-    """Of the operators of a run in which no failure was found somewhere, by their places in the page's list;
-    none of runs without pages of their own: their calls are not read again.
+    """Return the pairs seen in operators that have a column without failures, by their places in the page's list;
+    none for runs without pages of their own, whose calls are not read again.
 
     Raises:
         UnreadableRun: the run turns out to be damaged.

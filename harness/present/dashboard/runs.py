@@ -1,9 +1,4 @@
-"""The runs of a site: which are shown, which comes first, which are compared.
-
-Which run the page shows first, and which one each run is compared with.
-
-The runs that a site shows, oldest first, and those that cannot be shown.
-"""
+"""The runs of a site, oldest first: those shown, the first one shown, and the one each is compared with."""
 
 from __future__ import annotations
 
@@ -28,11 +23,11 @@ _NOT_OF_CASES = frozenset({"seed", "sources", "converters", "backends"})
 
 
 def first_shown(requests: Sequence[RunRequest], empty: Sequence[bool]) -> int:
-    """The number of the run that is shown where none is asked for; −1 without any.
+    """Return the number of the run that is shown by default; −1 if there is no run.
 
     Args:
-        requests: Of all runs, oldest first.
-        empty: Which of them have no verdict: these show nothing, so that any other goes before.
+        requests: The requests of all runs, oldest first.
+        empty: For each run, whether it has no verdict: it shows nothing, so that any other run takes precedence.
     """
     some = [one for one, nothing in zip(requests, empty, strict=True) if not nothing] or requests
     found = shown_first(some)
@@ -64,10 +59,10 @@ def differences(requests: Sequence[RunRequest]) -> dict[str, dict[str, tuple[str
 
 
 def asked_for(request: RunRequest, other: RunRequest, cells: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which cases of another run a run was asked for as well; none if the two drew other ones.
+    """Return the mask of another run's cases that a run also requested; all false if the two drew other ones.
 
     Args:
-        cells: What `RunRequest.asks` looks at, a row for each case.
+        cells: The columns that `RunRequest.asks` reads, a row for each case.
     """
     if request.differences(other).keys() & {*request.budget, *other.budget}:
         return np.zeros(cells.num_rows, dtype=bool)
@@ -87,8 +82,8 @@ class SiteRun:
     """One run that is shown.
 
     Attributes:
-        there: What of it there is, and what is missing.
-        request: What it was asked for.
+        there: Its completeness.
+        request: Its request.
         flaky: The cases that are known to end in two ways.
     """
 
@@ -117,7 +112,7 @@ class SiteRun:
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of what is missing, a sentence each."""
+        """Return warnings about missing parts, a sentence each."""
         said = [
             f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS[shard.state]}: "
             f"{count(len(shard.unfinished), 'operator')} of it "
@@ -150,12 +145,12 @@ class SetAside:
 
 @dataclass
 class Gathered:
-    """What was found in the directories that were given.
+    """The runs in the given directories.
 
     Attributes:
-        runs: Oldest first, each once.
-        aside: What is not shown.
-        copies: Further directories of the same runs, each with what `aside` says of it.
+        runs: The runs to show, oldest first, each once.
+        aside: The directories that are not shown.
+        copies: Further directories of the same runs, each with its entry for `aside`.
     """
 
     runs: list[SiteRun] = field(default_factory=list)

@@ -1,11 +1,4 @@
-"""Writing the site: the page, its libraries, its index and its summary.
-
-What the page loads first: the runs, and the names that all other files count by.
-
-The run that is shown first in a few numbers, for other pages: ``summary.json`` and badges.
-
-Writing the site: the page, its libraries, and the data of the runs.
-"""
+"""Write the site: the page, its libraries, the index of its runs, their data, ``summary.json`` and badges."""
 
 from __future__ import annotations
 
@@ -177,11 +170,11 @@ def _summary(built: SiteModel) -> dict[str, Any]:
 
 
 def badge(label: str, passing: int, total: int, note: str = "") -> str:
-    """An SVG image: `label`, and how many of how many operators pass all their cases.
+    """Return an SVG image with `label` and the share of operators that pass all their cases.
 
     Args:
-        label: What it is about: ``dynamo → ort-cpu``.
-        note: Said after the numbers: ``partial``.
+        label: Subject of the badge: ``dynamo → ort-cpu``.
+        note: Text after the numbers: ``partial``.
     """
     value = f"{passing:,}/{total:,} operators" if total else "no operators"
     value += f" · {note}" if note else ""
@@ -237,16 +230,16 @@ def write_site(
     """Write the site of some runs.
 
     Args:
-        directories: Of the runs, in any order. Those that cannot be read are set aside.
-        out: Where; a site that is there is replaced once the new one is whole.
-        known: Known defects; None for those that come with the operator cases.
-        progress: Told what is being done.
+        directories: Directories of the runs, in any order. Those that cannot be read are set aside.
+        out: Directory of the site; an existing site is replaced once the new one is whole.
+        known: Known defects; None for the list that comes with the operator cases.
+        progress: Called with a description of each step.
 
     Raises:
         ResultsError: `out` cannot be written or holds something else.
     """
     known = read_known_issues() if known is None else known
-    with _in_place_of(out) as place:
+    with _replacing(out) as place:
         shutil.copytree(_HERE / "page", place, dirs_exist_ok=True)
         shutil.copytree(_HERE / "vendor", place / "vendor", dirs_exist_ok=True)
         _load_further_views(place)
@@ -296,8 +289,8 @@ def _write_data(
 
 
 @contextmanager
-def _in_place_of(out: Path) -> Iterator[Path]:
-    """A directory to write to that takes the place of `out` when the block ends well."""
+def _replacing(out: Path) -> Iterator[Path]:
+    """Yield a directory to write to; it takes the place of `out` when the block ends well."""
     if out.exists() and not out.is_dir():
         raise ResultsError(f"{out} is not a directory; choose another place with --out")
     if out.is_dir() and any(out.iterdir()) and not all((out / name).exists() for name in _MARKS):

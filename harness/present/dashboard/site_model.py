@@ -22,11 +22,11 @@ from harness.record.layout import ResultsError
 
 @dataclass(frozen=True)
 class Compared:
-    """What became of the cases of two runs.
+    """The comparison of the cases of two runs.
 
     Attributes:
         before: The number of the earlier run.
-        changes: Of cases that both were asked for.
+        changes: Changes of cases that both were asked for.
         unasked: Cases that one of them has and the other was not asked for.
     """
 
@@ -41,9 +41,9 @@ class SiteModel:
     """The runs of a site as numbers.
 
     Attributes:
-        gathered: The runs, oldest first, and what was set aside.
+        gathered: The runs, oldest first, and the directories that were set aside.
         coded: Their rows, without those of operators that a run has lost; `lost` has these per run.
-        words: What the numbers mean.
+        words: The meanings of the numbers.
     """
 
     gathered: Gathered
@@ -69,7 +69,7 @@ class SiteModel:
 
     @cached_property
     def families(self) -> list[str]:
-        """Of `names`."""
+        """Return the family of each of `names`."""
         family = dict.fromkeys(self.names, "")
         for number, name in enumerate(self.words.operators.words):
             family[name] = self.words.families.get(number, "")
@@ -94,7 +94,7 @@ class SiteModel:
 
     @property
     def requests(self) -> list[RunRequest]:
-        """What each run was asked for."""
+        """Return the request of each run."""
         return [run.request for run in self.runs]
 
     @cached_property
@@ -109,7 +109,7 @@ class SiteModel:
         return [ordinary_tallies(run, buckets) for run in self.coded]
 
     def counts_of(self, run: int) -> list[ColumnCounts]:
-        """What the columns of a run come to, in the order of `columns_of`."""
+        """Return the counts of a run's columns, in the order of `columns_of`."""
         return column_counts(self.tallies[run], self.ordinary_tallies[run], self.columns_of(run), len(self.lost[run]))
 
     @cached_property
@@ -131,7 +131,7 @@ class SiteModel:
         return self.words.keys_of(self.runs[run].flaky)
 
     def changes(self, before: int, after: int) -> Compared:
-        """What became of every case from one run to another, without operators that one of them has lost."""
+        """Compare every case of two runs, without operators that one of them has lost."""
         lost = np.union1d(self.lost[before], self.lost[after])
         old, new = self.coded[before], self.coded[after]
         found = compare_cases(
@@ -151,7 +151,7 @@ class SiteModel:
         return Compared(before, after, kept, int(unasked.sum()))
 
     def asks(self, run: int, other: int) -> npt.NDArray[np.bool_]:
-        """Which rows of another run are of cases that a run was asked for as well."""
+        """Return the mask of another run's rows whose cases a run also requested."""
         coded = self.coded[other]
         cells = self.words.cells(coded.operator, coded.column, coded.dtype, coded.kind)
         return asked_for(self.requests[run], self.requests[other], cells)
@@ -186,7 +186,7 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
     lost = _lost_operators(gathered.runs, coded, words)
     return SiteModel(
         gathered,
-        tuple(_without(run, theirs) for run, theirs in zip(coded, lost, strict=True)),
+        tuple(_drop_operators(run, theirs) for run, theirs in zip(coded, lost, strict=True)),
         words,
         tuple(lost),
     )
@@ -211,7 +211,7 @@ def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: W
     return lost
 
 
-def _without(run: CodedRun, lost: Numbers) -> CodedRun:
+def _drop_operators(run: CodedRun, lost: Numbers) -> CodedRun:
     """A run's rows without those of operators that it has lost."""
     if not len(lost):
         return run
