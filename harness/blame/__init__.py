@@ -1,1 +1,1 @@
-"""Whose defect a failure is: witnesses, and the table that decides."""
+"""Assign blame for failures: witnesses, and the table that decides."""

@@ -22,11 +22,11 @@ from harness.run.backend import REFERENCE
 
 @dataclass(frozen=True)
 class CallsAlone:
-    """What the calls of a program come to by themselves.
+    """The results of a program's calls by themselves.
 
     Attributes:
-        failing: The failure of the first that fails as the program does; None where none does.
-        otherwise: How many fail in another way, or cannot be run by themselves.
+        failing: The failure of the first call that fails as the program does; None if no call does.
+        otherwise: Number of calls that fail in another way, or cannot be run by themselves.
     """
 
     failing: FailureContext | None
@@ -68,7 +68,7 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
 
 
 def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
-    """In which way a case fails; the same for all kinds of wrong values, and where a runtime fails early or late."""
+    """Return the way a case fails: the same for all wrong values, and for a runtime's failures at any stage."""
     is_export = context.failure.stage is Stage.CONVERT
     if context.failure.stage is not Stage.COMPARE:
         return context.failure.outcome, is_export, ""
@@ -92,7 +92,7 @@ def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext
 
 
 def departing_call_alone(context: FailureContext, divergence: Divergence) -> FailureContext | None:
-    """Return the failure of the call at which a model's wrong result begins; None where no call is wrong alone.
+    """Return the failure of the call at which a model's wrong result begins; None if no call is wrong by itself.
 
     A large tensor is described by the range of its values, not by the values: PyTorch may reject a call whose arguments
     belong together, which says nothing of the failure.

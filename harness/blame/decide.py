@@ -1,9 +1,9 @@
-"""From testimonies to a blame: a table for wrong results and one for models that do not run. Pure.
+"""Decide the blame from testimonies: a table for wrong results and one for models that do not run. Pure.
 
-A table is read from the top; the first row that holds decides, and where none does the blame is unknown.
-Failures that need no witness are decided `at_once`. What "the backend's answer" and the like mean is said by
-`harness.compare.diagnosis.Finding`. Runtimes that share an engine with the failing backend may clear it of
-nothing by agreeing with it: such rows ask for an independent one.
+A table is read from the top; the first row that holds decides. If no row holds, the blame is unknown. Failures that
+need no witness are decided by `decide_directly`. `harness.compare.diagnosis.Finding` defines "the backend's answer"
+and the like. Agreement with a runtime that shares an engine with the failing backend clears that backend of nothing:
+such rows ask for an independent runtime.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ORDER = (
 )
 
 
-def at_once(result: CaseRun, converter: str) -> Diagnosis | None:
-    """The blame for a failure that needs no witness; None for one that does."""
+def decide_directly(result: CaseRun, converter: str) -> Diagnosis | None:
+    """Return the blame for a failure that needs no witness; None for a failure that needs one."""
     # An exporter's first lines are about itself.
     lines = [normalise(result.message)] if result.stage is Stage.CONVERT else result.message.splitlines()
     facts = {"stage": str(result.stage), "message": (lines or [""])[0][:200]}
@@ -82,7 +82,7 @@ _CONFIRMED: tuple[Fact, ...] = tuple((r, F.CONFIRMS) for r in (R.FLOAT64, R.DECO
 
 @dataclass(frozen=True)
 class _Row:
-    """Who is to blame, and by which rule, where all of `facts` and none of `without` are testified."""
+    """The blame and the rule that apply if all of `facts` and none of `without` are testified."""
 
     blame: str
     rule: str
@@ -121,7 +121,7 @@ _BOTH_OFF = "both-are-off"
 
 
 def _asked_by_graph(fact: Fact) -> tuple[_Row, ...]:
-    """Whose the graph is, where every node is right by its definition and the result is not PyTorch's."""
+    """Return the rows for a graph whose nodes are all right by definition but whose result is not PyTorch's."""
     return (
         _Row(PYTORCH, "departs-from-onnx", (fact, (R.OPERATOR, F.SAME))),
         _Row(PYTORCH, _DISAGREE, (fact, _DECOMPOSED)),
@@ -273,11 +273,11 @@ _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
 def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Diagnosis:
-    """The blame for a failure at stage `LOAD`, `RUN` or `COMPARE`, by all witnesses that were asked.
+    """Decide the blame for a failure at stage `LOAD`, `RUN` or `COMPARE` by all witnesses that were asked.
 
     Args:
-        outcome: How the case ended.
-        testimonies: What the witnesses found.
+        outcome: The outcome of the case.
+        testimonies: The witnesses' testimonies.
         converter: The converter's name, for the rule's sentence.
         backend: The backend's name, for the rule's sentence.
     """

@@ -23,14 +23,14 @@ from harness.run.backend import Backend
 def departing_nodes(
     graph: EmittedGraph, tensors: Sequence[torch.Tensor], feeds: dict[str, Array], backend: Backend
 ) -> frozenset[str]:
-    """Return the names of the calls that compute the first wrong value; none where it is unknown.
+    """Return the names of the calls that compute the first wrong value; empty if it is unknown.
 
-    A program of one call has nothing to tell apart, and is not run.
+    A program of one call is not run, since its call is the only candidate.
 
     Args:
         graph: The export, with the program that was translated.
         tensors: The inputs of the program.
-        feeds: The same as the export takes them.
+        feeds: The same inputs in the export's form.
         backend: Runs the export.
     """
     program = graph.program
@@ -102,11 +102,11 @@ def _computing(node: torch.fx.Node) -> torch.fx.Node:
 
 @dataclass(frozen=True)
 class _Form:
-    """What is known of a value.
+    """The known form of a value.
 
     Attributes:
-        elem_type: 0 where unknown.
-        shape: None where the rank is unknown; a size is None where it is.
+        elem_type: ONNX's number of the dtype; 0 if unknown.
+        shape: None if the rank is unknown; a size is None if it is unknown.
     """
 
     elem_type: int

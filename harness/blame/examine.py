@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
-from harness.blame.decide import OPTIMISED, at_once, decide
+from harness.blame.decide import OPTIMISED, decide, decide_directly
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
@@ -42,7 +42,7 @@ from harness.run.backend import DeviceLost
 
 
 def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
-    """Whose failure it is.
+    """Find the component to blame for a failure.
 
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
@@ -65,7 +65,7 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
 
 
 def _examined_model(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
-    """Whose failure a model's wrong result is: that of the call at which it begins, if the call is wrong alone."""
+    """Diagnose a model's wrong result: blame the call at which it begins, if the call is wrong by itself."""
     facts: dict[str, Any] = {}
     converter = context.converter(context.failure.converter)
     try:
@@ -84,11 +84,11 @@ def _examined_model(context: FailureContext, dead: frozenset[str], announce: Cal
 
 
 def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
-    """Whose failure it is, of a call or of a program as a whole."""
+    """Diagnose a call, or a program as a whole."""
     failure = context.failure
-    known = at_once(failure.result, failure.converter)
+    known = decide_directly(failure.result, failure.converter)
     if known is not None:
-        # What does not get as far as a runtime.
+        # The failures that never reach a runtime.
         asked = [BROKEN_EXPORT, REJECTED_NODE] if failure.stage is Stage.CHECK else [BROKEN_EXPORT]
         statements = tuple(_hear(asked, context, dead, announce))
         is_optimisers = any(t.finding is Finding.RIGHT for t in statements)

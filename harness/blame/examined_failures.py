@@ -1,12 +1,12 @@
-"""Which failures of a unit are examined, and what the others inherit.
+"""Choose the failures of a unit to examine, and the diagnosis that the others inherit.
 
-1. Failures are sorted into kinds: the backend, the stage, the outcome and what they say.
-2. Of a kind of wrong results a few structures of each kind of graph are examined, of programs all structures. Of a kind
-   of models that cannot be loaded or run the smallest structures are examined, and the largest of some kinds of graphs.
-3. Where these do not agree on the culprit, one case of each structure is examined; where a structure is still open, all
-   of its cases are, since PyTorch's errors and what a specification leaves open depend on the values.
-4. The rest inherits from the nearest that was examined. One in twenty is examined all the same; where it turns out
-   otherwise than what it would inherit, so are the other heirs of its structure.
+1. Failures are sorted into kinds: the backend, the stage, the outcome and the message.
+2. For a kind of wrong results a few structures of each kind of graph are examined, for programs all structures. For a
+   kind of models that cannot be loaded or run the smallest structures are examined, and the largest of some graphs.
+3. If these do not agree on the culprit, one case of each structure is examined; if a structure is still open, all
+   of its cases are, since PyTorch's errors and gaps in a specification depend on the values.
+4. The rest inherits from the nearest examined failure. One in twenty is examined all the same; if its result differs
+   from the one it would inherit, the other heirs of its structure are examined, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, TypeAlias
 
-from harness.blame.decide import SPECIALISED, at_once
+from harness.blame.decide import SPECIALISED, decide_directly
 from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import BY_PASS, diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
@@ -66,7 +66,7 @@ _Culprit: TypeAlias = tuple[str, str]
 
 
 def signature(result: CaseRun) -> str:
-    """What a failure says without what belongs to its case; "" for a pass."""
+    """Return a failure's message or problem without details of its case; "" for a pass."""
     traced = result.model_run.traced
     if traced is not None:
         refused = result.stage is Stage.CONVERT
@@ -80,10 +80,10 @@ def not_examined(result: CaseRun, invocation: Invocation, route: Route) -> CaseR
     """A failure of which no witness has been asked, or none could be."""
     decision = _known_at_once(result, route) or Diagnosis(UNKNOWN, "not-examined")
     further = tuple(not_examined(one, invocation, route) for one in result.further)
-    return _with_diagnosis(replace(result, further=further), invocation, route, decision)
+    return _add_diagnosis(replace(result, further=further), invocation, route, decision)
 
 
-def _with_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decision: Diagnosis) -> CaseRun:
+def _add_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decision: Diagnosis) -> CaseRun:
     diagnosis = diagnose(result, invocation, route.converter, decision)
     return replace(result, blame=decision.blame, diagnosis=diagnosis)
 
@@ -96,7 +96,7 @@ def _known_at_once(result: CaseRun, route: Route) -> Diagnosis | None:
         return Diagnosis(SPEC, "left-open", testimony=(left_open,))
     if result.model_run.traced is not None:
         return Diagnosis(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
-    return at_once(result, route.converter)
+    return decide_directly(result, route.converter)
 
 
 def _is_to_be_examined(result: CaseRun, invocation: Invocation) -> bool:
@@ -136,7 +136,7 @@ class _Failures:
         return self.results[index].case[0]
 
     def failure(self, index: int) -> Failure:
-        """Return a failure as witnesses are told of it."""
+        """Return a failure in the form that witnesses get."""
         result = self.results[index]
         return Failure(
             index=index,
@@ -150,7 +150,7 @@ class _Failures:
     def diagnosed(self, index: int, diagnosis: Diagnosis | None = None) -> CaseRun:
         """Return a failure with a diagnosis, by default its own."""
         diagnosis = diagnosis or self.diagnoses[index]
-        return _with_diagnosis(self.results[index], self.invocation(index), self.task.route, diagnosis)
+        return _add_diagnosis(self.results[index], self.invocation(index), self.task.route, diagnosis)
 
     def examine(self, chosen: Iterable[int]) -> None:
         """Ask the witnesses about some failures."""
@@ -163,12 +163,12 @@ class _Failures:
             self.diagnoses[failure.index] = answer.diagnosis if answer else Diagnosis(UNKNOWN, "examination-failed")
 
 
-def with_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor) -> list[CaseRun]:
+def assign_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor) -> list[CaseRun]:
     """Return the failures of `task`, each problem of each with a diagnosis."""
     firsts, results = results, [one for result in results for one in (result, *result.further)]
     failures = _Failures(results, task, supervisor)
     inaccurate = _inaccurate(failures)
-    failures.diagnoses |= {i: _of_formula(results[i], node) for i, node in inaccurate.items()}
+    failures.diagnoses |= {i: _formula_diagnosis(results[i], node) for i, node in inaccurate.items()}
     kinds: defaultdict[_Kind, list[int]] = defaultdict(list)
     for i, result in enumerate(results):
         if i in inaccurate:
@@ -208,14 +208,14 @@ def _is_of_values(result: CaseRun) -> bool:
     return comparison is not None and {problem.kind for problem in comparison.problems} == {VALUES}
 
 
-def _of_formula(result: CaseRun, node: Mapping[str, Any]) -> Diagnosis:
+def _formula_diagnosis(result: CaseRun, node: Mapping[str, Any]) -> Diagnosis:
     facts = {"backend": result.backend, "node": node, "kernel_fault": "inaccurate"}
     wrong = Testimony(Role.NODES, Finding.WRONG, "formula-rounded", facts)
     return Diagnosis(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
 
 
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
-    """What witnesses say of each failure, by index.
+    """Return the diagnosis of each failure by the witnesses, by index.
 
     A witness that kills the process is passed over for the failure at hand, and for all others where
     it does so repeatedly or hangs. A failure that cannot be examined at all is absent.
@@ -295,7 +295,7 @@ class _Selection:
 
     @property
     def most(self) -> int:
-        """How many members are examined at most."""
+        """Return the maximum number of members to examine."""
         return _PROGRAMS if self.is_of_programs else _MISMATCHES
 
     def likeness(self, index: int) -> Hashable:
@@ -315,7 +315,7 @@ class _Selection:
         return {i: (d.blame, d.rule if d.rule in BY_PASS else "") for i, d in known}
 
     def choose(self) -> list[int]:
-        """Return the members to examine next, in view of what is known of the others."""
+        """Return the members to examine next, given the diagnoses of the others."""
         culprits = self._culprits()
         if not culprits:
             return self._sample()

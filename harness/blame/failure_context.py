@@ -51,9 +51,9 @@ from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 _STAND_INS = tuple(1 + 0.25 * n for n in range(13))
 
 
-def with_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
-    """`invocation` with the storage of every tensor changed to an array of its shape and dtype, or to itself
-    where nothing is to change; complex ones stay."""
+def change_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> Invocation:
+    """Return `invocation` with the storage of every tensor changed to an array of its shape and dtype, or to itself
+    if nothing is to change; complex tensors stay."""
 
     def changed(spec: TensorSpec) -> TensorSpec:
         flat = TensorSpec((spec.storage_size,), spec.dtype, (1,), 0, spec.values)
@@ -90,17 +90,17 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     Raises what the converter raises.
     """
     model, accused = context.translation.model, context.failure.backend
-    finding, _ = context.find(context.ask(context.accused, model))
-    if finding is Finding.SAME and context.without_optimisations is not None:
+    finding, _ = context.classify(context.run(context.accused, model))
+    if finding is Finding.SAME and context.unoptimised is not None:
         # The runtime's own optimiser may do to the graph what the exporter's does.
-        plain, _ = context.find(context.ask(context.without_optimisations, model))
+        plain, _ = context.classify(context.run(context.unoptimised, model))
         finding = plain if plain is Finding.RIGHT else finding
     if finding is Finding.LACKS or (context.is_composed and finding not in (Finding.RIGHT, Finding.SAME)):
-        by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
+        by_definition, _ = context.classify(context.run(context.backend(REFERENCE), model))
         if by_definition is Finding.RIGHT:
             return by_definition, REFERENCE
     if finding is Finding.RIGHT and accused != REFERENCE and not context.is_composed:
-        by_definition, _ = context.find(context.ask(context.backend(REFERENCE), model))
+        by_definition, _ = context.classify(context.run(context.backend(REFERENCE), model))
         if by_definition in (Finding.SAME, Finding.OTHER):
             return by_definition, REFERENCE
     return finding, accused
@@ -111,11 +111,11 @@ class WrongElements:
     """The outputs and elements that a failure is about.
 
     Attributes:
-        names: Of the outputs in the graph.
+        names: Names of the outputs in the graph.
         expected: PyTorch's outputs.
-        got: The failing backend's.
+        got: The failing backend's outputs.
         masks: The elements; None for an output of another form.
-        indices: Of the outputs among all.
+        indices: Indices of the outputs among all.
     """
 
     context: FailureContext
@@ -127,7 +127,7 @@ class WrongElements:
 
     @classmethod
     def of(cls, context: FailureContext) -> Self | None:
-        """Those of a wrong result; None where the backend gives another number of outputs."""
+        """Return the wrong elements of a result; None if the backend gives another number of outputs."""
         assert context.got is not None
         expected, got = context.reference.expected, context.got
         if len(expected) != len(got):
@@ -149,17 +149,17 @@ class WrongElements:
         )
 
     @property
-    def of_form(self) -> bool:
+    def is_about_form(self) -> bool:
         """Whether a shape or dtype is in question."""
         return any(mask is None for mask in self.masks)
 
     @property
     def counts(self) -> list[int]:
-        """Of each output, how many elements; 1 for a form."""
+        """Return the number of elements of each output; 1 for a form."""
         return [1 if mask is None else int(mask.sum()) for mask in self.masks]
 
     def left(self, found: Walk) -> list[int]:
-        """Of each output, how many elements are wrong behind a walk; 1 for a wrong form."""
+        """Return the number of wrong elements of each output after a walk; 1 for a wrong form."""
         counts: list[int] = []
         for i, name, e, mask in zip(self.indices, self.names, self.expected, self.masks, strict=True):
             final = found.values[name]
@@ -212,7 +212,7 @@ _RUNS = 50
 
 @dataclass(frozen=True)
 class BackendAnswer:
-    """What a backend makes of a model: its outputs, or why it failed, and whether it admits a gap."""
+    """A backend's answer to a model: its outputs, or its error, and whether it admits a gap."""
 
     outputs: tuple[Array, ...] | None = None
     error: str = ""
@@ -244,7 +244,7 @@ class FailureContext:
         self.invocation = dict(failure.group.cases)[failure.case]
         #: Whether it consists of several calls: a program, or a model.
         self.is_composed = is_composed(self.invocation.overload)
-        #: Whether it is a run of an ONNX file, of which there is no PyTorch program.
+        #: Whether it is a run of an ONNX file, which has no PyTorch program.
         self.is_file = failure.source is not None and failure.source.is_file
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
@@ -254,10 +254,10 @@ class FailureContext:
 
     @cached_property
     def model(self) -> onnx.ModelProto:
-        """What was loaded; an empty model where the converter makes none.
+        """Return the loaded model; an empty model if the converter makes none.
 
-        Where the process that exported it is gone, the case is exported once more, by itself. Raises what the converter
-        raises.
+        If the process that exported it is gone, the case is exported once more, by itself. Raises the converter's
+        exceptions.
         """
         if not self.is_onnx:
             return onnx.ModelProto()
@@ -278,14 +278,14 @@ class FailureContext:
 
     @cached_property
     def got(self) -> tuple[Array, ...] | None:
-        """The failing backend's answer to the case alone; None where it fails."""
-        return self.ask(self.accused, self.loaded).outputs
+        """Return the failing backend's answer to the case alone; None if it fails."""
+        return self.run(self.accused, self.loaded).outputs
 
     @property
     def loaded(self) -> AnyModel:
-        """What the failing backend was given: the model, or the artefact, converted once more for the case alone.
+        """Return the failing backend's input: the model, or the artefact, converted once more for the case alone.
 
-        Raises what the converter raises.
+        Raises the converter's exceptions.
         """
         if self.is_onnx:
             return self.model
@@ -297,7 +297,7 @@ class FailureContext:
 
     @cached_property
     def comparison(self) -> OutputComparison | None:
-        """What is wrong with `got`; None where there is nothing to compare."""
+        """Return the problems of `got`; None if there are no outputs to compare."""
         return None if self.got is None else self.compare(self.got)
 
     def compare(self, outputs: Sequence[Array]) -> OutputComparison:
@@ -316,39 +316,39 @@ class FailureContext:
 
     @cached_property
     def plain(self) -> BackendAnswer | None:
-        """The failing backend's answer with its graph optimisations off; None where it has no such thing."""
-        plain = self.without_optimisations
-        return None if plain is None else self.ask(plain, self.loaded)
+        """Return the failing backend's answer with its graph optimisations off; None if it has no such option."""
+        plain = self.unoptimised
+        return None if plain is None else self.run(plain, self.loaded)
 
     @property
-    def without_optimisations(self) -> Backend | None:
-        """The failing backend with its graph optimisations off; None where it has no such thing."""
+    def unoptimised(self) -> Backend | None:
+        """Return the failing backend with its graph optimisations off; None if it has no such option."""
         accused = self.accused
         if not isinstance(accused, HasPlain):
             return None
-        return self.kept_of_operator(f"{accused.name} without optimisations", accused.plain)
+        return self.cached_per_operator(f"{accused.name} without optimisations", accused.plain)
 
     def loading_once(self, backend: Backend) -> Backend:
         """`backend`, which does not load again what it has loaded lately."""
-        return self.kept_of_operator("loaded models", LoadedModels).caching(backend)
+        return self.cached_per_operator("loaded models", LoadedModels).caching(backend)
 
     @cached_property
-    def on_finite_inputs(self) -> FailureContext | None:
-        """The same failure without infinities and NaN among the inputs.
+    def finite_context(self) -> FailureContext | None:
+        """Return the same failure without infinities and NaN among the inputs.
 
-        None where they have none, or where it does not show at the same elements without them. A runtime
-        that computes 0 · inf where others copy a number has a defect of its own, which says nothing of the
+        None if they have none, or if the failure does not show at the same elements without them. A runtime
+        that computes 0 · inf where others copy a number has a defect of its own, which is independent of the
         failure.
         """
         other = self.under(finite)
         return None if other is self else other
 
     def under(self, change: Callable[[Array], Array]) -> FailureContext | None:
-        """The same failure with inputs changed as `with_inputs` does, itself where that changes nothing; None
+        """The same failure with inputs changed as `change_inputs` does, itself where that changes nothing; None
         where it does not show at the same elements with them."""
         if self.got is None:
             return None
-        invocation = with_inputs(self.invocation, change)
+        invocation = change_inputs(self.invocation, change)
         if invocation == self.invocation:
             return self
         failure = self.failure
@@ -380,7 +380,7 @@ class FailureContext:
         )
 
     def _showing(self, output: int, wrong: Mask, got: Array) -> Mask:
-        """Of the wrong elements those that show what kind of failure it is."""
+        """Return the wrong elements that show the kind of the failure."""
         expected = self.reference.expected[output]
         dtype = str(expected.dtype)
         if output in self.judge.rules or dtype not in PRECISION or _form(expected) != _form(got):
@@ -391,7 +391,7 @@ class FailureContext:
 
     @cached_property
     def structure(self) -> Structure:
-        """What was exported."""
+        """Return the exported structure."""
         group = self.failure.group
         outputs = len(self.reference.expected)
         return self.kind.structure(group.exported, self._cases, outputs=outputs, index=group.index)
@@ -409,16 +409,16 @@ class FailureContext:
         converter = self.converter(self.failure.converter)
         if isinstance(converter, HasUnoptimised):
             converter = converter.unoptimised()
-        return self.kept("translation", partial(emitted, converter, self.structure.request(self.route)))
+        return self.cached_per_structure("translation", partial(emitted, converter, self.structure.request(self.route)))
 
     def export(self, converter: Converter, kind: str) -> AnyModel:
         """The export of this case's structure alone; see `kept`."""
-        return self.kept(kind, partial(export_alone, converter, self.structure, self.route))
+        return self.cached_per_structure(kind, partial(export_alone, converter, self.structure, self.route))
 
-    def kept(self, kind: str, make: Callable[[], T]) -> T:
-        """What this case's structure is exported to, made once for all contexts of the structure.
+    def cached_per_structure(self, kind: str, make: Callable[[], T]) -> T:
+        """Return the result of `make` for this case's structure, computed once for all contexts of the structure.
 
-        `kind` tells such things of one structure apart. What `make` raises is raised each time.
+        `kind` tells results of one structure apart. An exception of `make` is raised each time.
         """
         key = self.failure.group.index, kind
         if key not in self._exports:
@@ -432,8 +432,8 @@ class FailureContext:
             raise found.with_traceback(None)
         return cast(T, found)
 
-    def kept_of_operator(self, kind: str, make: Callable[[], T]) -> T:
-        """As `kept`, made once for all contexts of the operator. What `make` raises is not kept."""
+    def cached_per_operator(self, kind: str, make: Callable[[], T]) -> T:
+        """Return the result of `make`, computed once for all contexts of the operator. Exceptions are not cached."""
         key = _OF_OPERATOR, f"{self.invocation.overload} {kind}"
         if key not in self._exports:
             self._exports[key] = make()
@@ -443,7 +443,7 @@ class FailureContext:
         """Input name → array, for the inputs that `model` has."""
         return self.structure.feeds(model, (reference or self.reference).feeds)
 
-    def ask(self, backend: Backend, model: AnyModel, reference: Reference | None = None) -> BackendAnswer:
+    def run(self, backend: Backend, model: AnyModel, reference: Reference | None = None) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`.
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.
@@ -458,10 +458,10 @@ class FailureContext:
             return BackendAnswer(error=str(found.error), unsupported=True)
         return BackendAnswer(error=_short(found.error), unsupported=found.outcome is Outcome.UNSUPPORTED)
 
-    def find(self, answer: BackendAnswer) -> tuple[Finding, str]:
-        """What `answer` is in view of PyTorch's and the failing backend's, and how it is wrong.
+    def classify(self, answer: BackendAnswer) -> tuple[Finding, str]:
+        """Classify `answer` by PyTorch's and the failing backend's, and describe its problem.
 
-        Where the failing backend's result is wrong decides: another's own defects elsewhere do not count.
+        Only the elements in which the failing backend is wrong count: another backend has defects elsewhere.
         """
         if answer.outputs is None:
             return (Finding.LACKS if answer.unsupported else Finding.REFUSES), answer.error
@@ -558,7 +558,7 @@ def _form(array: Array) -> tuple[tuple[int, ...], str]:
 
 
 def _is_equal(other: Array, one: Array) -> Mask:
-    """Which elements are equal: all NaN are one, +0 and −0 are two."""
+    """Return the mask of equal elements: all NaN are equal, +0 and −0 are not."""
     same = np.asarray(other == one)
     if str(one.dtype) not in PRECISION:
         return same
@@ -567,8 +567,8 @@ def _is_equal(other: Array, one: Array) -> Mask:
 
 
 def _is_rather(other: Array, one: Array, than: Array) -> Mask:
-    """Which elements of `other` are those of `one` and not those of `than`: equal, or much nearer, or nearer
-    and so close that only roundings lie between. Infinities and NaN are like nothing but themselves."""
+    """Return the mask of elements of `other` that agree with `one` rather than with `than`: equal, or much nearer,
+    or nearer and within roundings. Infinities and NaN agree only with themselves."""
     same = _is_equal(other, one)
     dtype = str(one.dtype)
     if dtype not in PRECISION:

@@ -168,10 +168,10 @@ class Alone:
 
     Attributes:
         overload: The operator's name.
-        invocation: The call, with arguments like those that it had in the model; None where an invocation cannot
+        invocation: The call, with arguments like those that it had in the model; None if an invocation cannot
             hold them.
-        outcome: ``pass``, ``mismatch``, or ``error`` where it cannot be exported or run by itself.
-        message: How the result is wrong, or why there is none.
+        outcome: ``pass``, ``mismatch``, or ``error`` if it cannot be exported or run by itself.
+        message: The problem of the result, or the error.
     """
 
     overload: str
@@ -235,20 +235,20 @@ def _run_operator(
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """The place where a model's result goes wrong, or why there is no single place.
+    """The place where a model's result goes wrong, or the reason why there is no single place.
 
     Attributes:
         backend: The name of the backend that ran the model.
-        kind: ``none`` where the result is right; ``operator`` where a value departs; ``accumulated`` where
-            none does; ``optimisation`` where none does and the backend is right without its optimisations;
-            ``unknown`` where none does of those that could be compared.
-        problem: What is wrong with the end result; "" where it is right.
-        module: The path of the module that calls `operator`; "" where no value departs, as for those below.
-        operator: The operator that departs: of several the first that is wrong by itself, else the last.
-        operators: The operators that the value is the result of, the last first.
+        kind: ``none`` if the result is right; ``operator`` if a value departs; ``accumulated`` if
+            none does; ``optimisation`` if none does and the backend is right without its optimisations;
+            ``unknown`` if none of the comparable values does.
+        problem: The problem of the end result; "" if it is right.
+        module: The path of the module that calls `operator`; "" if no value departs, as for those below.
+        operator: The operator that departs: the first that is wrong by itself, else the last.
+        operators: The operators that compute the value, the last first.
         node: The name of the value in the PyTorch graph.
         onnx_node: The node that makes the value in the ONNX graph.
-        detail: How the value differs.
+        detail: The difference between the value and the right one.
         alone: The results of `operators` by themselves, in the order in which the model calls them.
         checked: The number of values that were compared.
         checkpoints: The number of values that could be.
@@ -276,7 +276,7 @@ class Divergence:
         return tuple(call for call in wrong if call is not None)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return the divergence as JSON data."""
         data = asdict(self)
         for alone, entry in zip(self.alone, data["alone"], strict=True):
             invocation = alone.invocation
@@ -357,7 +357,7 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
         return Divergence(kind=_kind_without_departure(problem, scan, unoptimised), **common)
     get = partial(scan.value, graph)
     alone = run_alone(graph, scan.departure.region, get, started.converter, backend, started.route)
-    return _of_operator(scan.departure, alone, values, common)
+    return _operator_divergence(scan.departure, alone, values, common)
 
 
 def _search(
@@ -416,13 +416,13 @@ def _translated(
         ) from error
 
 
-def _of_operator(
+def _operator_divergence(
     departure: Departure, alone: Sequence[Alone], values: BackendValues, common: Mapping[str, Any]
 ) -> Divergence:
-    """The divergence of the operator in a departure's region that is guilty."""
+    """Return the divergence at the guilty operator of a departure's region."""
     region, wrong = departure.region, departure.comparison
     wrong_alone = (n for n, result in zip(region.operators, alone, strict=True) if result.outcome == "mismatch")
-    # What is constant is folded into its reader, which is where it shows.
+    # A constant is folded into its reader, which is the node that shows the fault.
     guilty = next(wrong_alone, region.operators[-1])
     return Divergence(
         kind="operator",

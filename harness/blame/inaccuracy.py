@@ -1,4 +1,4 @@
-"""Wrong elements that the operators' own formulas explain: an inaccuracy, which is nobody's defect.
+"""Explain wrong elements by the operators' own formulas: such an inaccuracy is no component's defect.
 
 ONNX defines some operators by a function body, such as ``Elu`` by ``alpha * (Exp(x) - 1)``. A runtime that follows the
 body step by step in the node's dtype does as the text says, though less exactly than PyTorch, which uses `expm1`.
@@ -70,10 +70,9 @@ class InaccuracyTask:
 @dataclass(frozen=True)
 class Explained:
     """A failure is explained by the formula of a node.
-
     Attributes:
-        index: Of the failure.
-        node: The node whose formula explains most, as `harness.pipeline.nodes.kernel_fault.node_facts` has it.
+        index: Index of the failure.
+        node: The node whose formula explains most, with the facts of `harness.pipeline.nodes.kernel_fault.node_facts`.
     """
 
     index: int
@@ -104,10 +103,10 @@ def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
 
 
 def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
-    """The node whose formula explains most of a wrong result; None where formulas do not explain it.
+    """Return the node whose formula explains most of a wrong result; None if formulas do not explain it.
 
     Raises:
-        Exception: what backends and the evaluator raise.
+        Exception: an error of a backend or the evaluator.
     """
     if not context.is_onnx or context.got is None:
         return None

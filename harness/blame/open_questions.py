@@ -1,14 +1,14 @@
-"""What the ONNX specification leaves open: a list, each entry with the sentence or the silence that says so.
+"""Gaps in the ONNX specification: a list, each entry with the sentence or the silence that leaves a result open.
 
-One entry more is of a kind of its own: what the specification does decide, though graphs are emitted, and
+One further entry is of a kind of its own: a question that the specification decides, though graphs are emitted, and
 runtimes are written, as if it did not.
 
 An entry holds for the version of an operator that a model uses: `OpenQuestion.is_open` reads that version's
-text and finds the quotation, or the silence, there; where a later version of ONNX settles the question, the
-entry holds no more.
+text and finds the quotation, or the silence, there. If a later version of ONNX settles the question, the entry no
+longer holds.
 
-An open question excuses everyone only if the call itself asks it. PyTorch says what `any` is of every float;
-a graph that gets it by way of an integer has asked something of its own. PyTorch raises for an integer
+An open question excuses all components only if the call itself asks it. PyTorch defines `any` for every float;
+a graph that computes it by way of an integer has asked a question of its own. PyTorch raises for an integer
 division by zero, so no call that it accepts asks for one.
 """
 
@@ -26,7 +26,7 @@ from harness.core.invocation import Invocation
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.readings import Rerun, fits_a_reading
 
-#: The node, its input arrays by position (None where one is left out) and its output arrays: whether the
+#: Takes the node, its input arrays by position (None for an omitted one) and its output arrays: whether the
 #: question arises.
 Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bool]
 
@@ -43,18 +43,18 @@ class OpenQuestion:
     """Something that ONNX does not decide.
 
     Attributes:
-        operators: Of the default domain.
+        operators: Operators of the default domain.
         arises: Whether a node asks the question.
-        quote: The sentence that leaves it open; "" where the text is silent.
-        silent_on: Words none of which occurs in the text, lower case, where it is silent.
-        subject: What is open, for a person.
-        of_call: Whether the call asks it; where it does not, the graph alone does.
-        settled: It is not open: the quotation decides it.
+        quote: The sentence that leaves it open; "" if the text is silent.
+        silent_on: Lower-case words that do not occur in the text, if it is silent.
+        subject: The open question, for a person.
+        call_asks: Whether the call asks it; if not, the graph alone does.
+        settled: Whether the quotation decides the question, so that it is not open.
         repair: Changes a model so that the nodes in it that ask the question do as the graph assumes.
-        fits: Whether a node's result is what some reading of the text gives, so that it is excused; None where the text
+        fits: Whether some reading of the text gives a node's result, so that it is excused; None if the text
             allows any result.
-        calm: A graph input changed so that the question no longer arises, as far as it is up to that input.
-            None where no input decides it: then every element of the output is open, or `repair` says whether
+        calm: Changes a graph input so that the question no longer arises, as far as it depends on that input.
+            None if no input decides it: then every element of the output is open, or `repair` says whether
             the failure depends on it.
     """
 
@@ -63,7 +63,7 @@ class OpenQuestion:
     quote: str = ""
     silent_on: tuple[str, ...] = ()
     subject: str
-    of_call: Asked = lambda invocation, expected: True
+    call_asks: Asked = lambda invocation, expected: True
     settled: bool = False
     fits: Fits | None = None
     repair: Callable[[onnx.ModelProto, Sequence[onnx.NodeProto]], onnx.ModelProto] | None = None
@@ -77,13 +77,13 @@ class OpenQuestion:
         return not any(word in text.lower() for word in self.silent_on)
 
     def facts(self, operator: str, opset: int) -> dict[str, Any]:
-        """What a testimony says of the question; the quotation is "" where the text is silent."""
+        """Return a testimony's facts about the question; the quotation is "" if the text is silent."""
         return {"operator": operator, "opset": opset, "quote": self.quote, "subject": self.subject}
 
 
 def text_of(operator: str, opset: int) -> str:
-    """The operator's specification at `opset`: its own text and that of its attributes, inputs and outputs,
-    white space normalised. Raises `onnx.defs.SchemaError` where there is no such operator then."""
+    """Return the operator's specification at `opset`: its own text and that of its attributes, inputs and outputs,
+    white space normalised. Raises `onnx.defs.SchemaError` if the operator does not exist then."""
     schema = onnx.defs.get_schema(operator, opset)
     parts = [a.description for a in schema.attributes.values()]
     parts += [p.description for p in (*schema.inputs, *schema.outputs)]
@@ -98,7 +98,7 @@ def _has_nan(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequ
     return any(a is not None and _is_float(a) and bool(np.isnan(a).any()) for a in inputs)
 
 
-def _without_nan(array: Array) -> Array:
+def _remove_nan(array: Array) -> Array:
     if not _is_float(array) or not np.isnan(array).any():
         return array
     finite = array[np.isfinite(array)]
@@ -198,12 +198,12 @@ def _below_the_end(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> o
 
 
 _ENDS = ("low", "high")
-#: A unit in the last place of bfloat16 numbers beside 1.
+#: A unit in the last place of bfloat16 numbers near 1.
 _ROUNDED_BY = 2.0**-7
 
 
-def _with_infinite_bounds(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
-    """`model` with infinities for the bounds that some of its `Clip` nodes leave out."""
+def _add_infinite_bounds(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+    """Return `model` with infinities for the bounds that some of its `Clip` nodes leave out."""
     repaired = onnx.ModelProto()
     repaired.CopyFrom(model)
     inferred = onnx.shape_inference.infer_shapes(model).graph
@@ -235,14 +235,14 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         silent_on=("nan", "not-a-number", "not a number"),
         subject="NaN",
         fits=fits_a_reading,
-        calm=_without_nan,
+        calm=_remove_nan,
     ),
     OpenQuestion(
         operators=frozenset({"Cast"}),
         arises=_casts_out_of_range,
         quote="fixed point: undefined if OOR.",
         subject="a float that the integer type does not hold",
-        of_call=_makes_integers_of_floats,
+        call_asks=_makes_integers_of_floats,
         calm=_within_any_range,
     ),
     OpenQuestion(
@@ -250,7 +250,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_shifts_too_far,
         silent_on=("negative", "number of bits", "sign"),
         subject="amounts beyond the width of the type",
-        of_call=lambda invocation, expected: "shift" in invocation.overload,
+        call_asks=lambda invocation, expected: "shift" in invocation.overload,
         calm=_within_width,
     ),
     OpenQuestion(
@@ -258,7 +258,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_divides_by_zero,
         silent_on=("by zero", "divisor"),
         subject="an integer division by zero",
-        of_call=lambda invocation, expected: False,
+        call_asks=lambda invocation, expected: False,
         calm=None,
     ),
     OpenQuestion(
@@ -281,7 +281,7 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         quote="They default to numeric_limits::lowest() and numeric_limits::max(), respectively.",
         subject="an infinity within bounds that are left out",
         settled=True,
-        repair=_with_infinite_bounds,
+        repair=_add_infinite_bounds,
         calm=None,
     ),
     OpenQuestion(

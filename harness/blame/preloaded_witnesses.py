@@ -1,6 +1,6 @@
-"""What every worker process needs, witnesses included, imported once before they are forked.
+"""Import the modules that every worker process needs, witnesses included, once before the processes are forked.
 
-What holds of `harness.pipeline.preload` holds of this.
+The rules of `harness.pipeline.preload` apply.
 """
 
 from __future__ import annotations

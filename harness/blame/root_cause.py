@@ -48,14 +48,14 @@ SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
 
 @dataclass(frozen=True, eq=False)
 class FailureFacts:
-    """A failure and the decision on it: all that the place and the fault follow from.
+    """A failure and the decision on it: everything that determines the place and the fault.
 
     Attributes:
-        run: What became of the case.
-        overload: The operator that is called; of a program that fails by one of its calls, that call's.
-        call: What kind of call it is.
+        run: The result of the case.
+        overload: The operator that is called; for a program that fails by one of its calls, that call's.
+        call: Traits of the call.
         converter: The name of the converter.
-        decision: Who is to blame, and by which rule.
+        decision: The blame and its rule.
     """
 
     run: CaseRun
@@ -76,7 +76,7 @@ class FailureFacts:
 
     @property
     def outcome(self) -> Outcome:
-        """How the case ended."""
+        """Return the outcome of the case."""
         return self.run.outcome
 
     @property
@@ -91,22 +91,22 @@ class FailureFacts:
 
     @property
     def traced(self) -> str:
-        """What tracing has fixed in the export of a model; "" for nothing."""
+        """Return the value that tracing has fixed in the export of a model; "" if none."""
         return self.run.model_run.traced.what if self.run.model_run.traced else ""
 
     @property
     def problem(self) -> OutputProblem | None:
-        """What the comparison found; None for a failure before it."""
+        """Return the problem that the comparison found; None for a failure before it."""
         return self.run.comparison.problems[0] if self.run.comparison and self.run.comparison.problems else None
 
     @cached_property
     def words(self) -> str:
-        """What an exporter, a checker or a runtime says, normalised; "" where the comparison failed."""
+        """Return the message of an exporter, a checker or a runtime, normalised; "" if the comparison failed."""
         return "" if self.problem else exporter.common_words(self.run.message)
 
     @cached_property
     def message(self) -> tuple[str, ...]:
-        """What an exporter's message names; see `harness.convert.exporter_messages.message_facts`."""
+        """Return the facts in an exporter's message; see `harness.convert.exporter_messages.message_facts`."""
         return () if self.problem else exporter.message_facts(self.run.message)
 
     @cached_property
@@ -118,15 +118,15 @@ class FailureFacts:
         return found
 
     @property
-    def by_operator(self) -> bool:
-        """Whether many defects fail so, so that only the operator tells."""
+    def needs_operator(self) -> bool:
+        """Whether many defects fail in this way, so that only the operator distinguishes them."""
         # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to it.
         is_symptom = self.decision.blame == CONVERTER and self.stage not in BEFORE_BACKEND
         return self.outcome in SPEECHLESS or is_symptom or exporter.is_generic(self.words)
 
     @property
     def kind(self) -> str:
-        """What the comparison found: one of `harness.compare.output_comparison`; "" for a failure before it."""
+        """Return the comparison's kind of problem (`harness.compare.output_comparison`); "" for an earlier failure."""
         return self.problem.kind if self.problem else ""
 
     @property
@@ -136,7 +136,7 @@ class FailureFacts:
 
     @property
     def shape_fault(self) -> str:
-        """How a result's shape differs; "" where it does not, or in sizes only."""
+        """Return the difference of a result's shape in other things than sizes; "" if there is none."""
         if self.problem is None or self.kind != "shape":
             return ""
         return _shape_fault(self.problem.expected, self.problem.got)
@@ -160,7 +160,7 @@ class FailureFacts:
 
     @property
     def emitter(self) -> ConversionFunction | None:
-        """The function that makes what is wrong in the graph; None where it is not known."""
+        """Return the function that emits the wrong part of the graph; None if it is not known."""
         facts = self.statements.get("emitting-function")
         return ConversionFunction(facts["library"], facts["function"], facts["file"]) if facts else None
 
@@ -182,14 +182,14 @@ def is_lossy(right: str, wrong: str) -> bool:
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a defect is: whose it is, and what of theirs.
+    """The place of a defect: a component and a part of it.
 
     Attributes:
         component: ``ort-cpu``, ``torchlib``, ``TorchScript``, ``PyTorch``, ``ONNX``; ``rule`` for a user's; a
-            converter's name where its library is not known, with the backend where no component is blamed.
+            converter's name if its library is not known, with the backend if no component is blamed.
         name: An operator, a function, a pass.
-        file: Of a function, relative to the folder of its package; "" where there is none.
-        choice: Which of a function's algorithms: ``rounding_mode=floor``; "" where it has one.
+        file: The function's file, relative to the folder of its package; "" if there is none.
+        choice: The function's algorithm: ``rounding_mode=floor``; "" if it has only one.
     """
 
     component: str
@@ -222,9 +222,9 @@ def converter_place(facts: FailureFacts) -> Place:
     if unpromoted(facts):
         return Place(facts.converter, "type promotion")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return _of_export(facts)
+        return _export_place(facts)
     if facts.stage is Stage.CHECK:
-        return _of_invalid(facts)
+        return _rejected_node_place(facts)
     if facts.rule == "constant-result" and facts.converter == "torchscript":
         return Place(facts.converter, "tracing of the program")
     # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
@@ -256,7 +256,7 @@ def unpromoted(facts: FailureFacts) -> str:
         return "leaves-16-bits-in-float32"
     if not is_alias(facts.packet):
         return ""
-    # A number that is not an integer becomes one beside integers, and so does a quotient.
+    # A number that is not an integer becomes one in a call with integers, and so does a quotient.
     arithmetic = facts.overload.endswith((".Scalar", ".Tensor"))
     wrong = facts.kind in ("values", "sign of zero") or exporter.changes_number(facts.words)
     number = arithmetic and wrong and facts.element not in (elements.NARROW, elements.DIGITS)
@@ -266,7 +266,7 @@ def unpromoted(facts: FailureFacts) -> str:
     return "unknown-alias" if unlike or number else ""
 
 
-def _of_invalid(facts: FailureFacts) -> Place:
+def _rejected_node_place(facts: FailureFacts) -> Place:
     """Return the place of a node that the checker rejects: the function that emits it, or what changes nodes later."""
     of_schema = exporter.node_with_wrong_inputs(facts.words)
     if of_schema:
@@ -276,12 +276,12 @@ def _of_invalid(facts: FailureFacts) -> Place:
     if facts.converter == "torchscript" and exporter.is_unsupported_cast(facts.words):
         return Place(facts.converter, "type promotion")
     operator = exporter.rejected_operator(facts.words)
-    # What the exporter itself makes, such as an element of a sequence, is no function's.
+    # A node that the exporter itself makes, such as an element of a sequence, comes from no function.
     return Place(facts.converter, f"{operator} nodes") if operator and facts.emitter is None else _function(facts)
 
 
-def _of_export(facts: FailureFacts) -> Place:
-    """Where an export ends that gives no model."""
+def _export_place(facts: FailureFacts) -> Place:
+    """Return the place where an export without a model ends."""
     missing = exporter.unconverted_operator(facts.words)
     if missing:
         return Place(facts.converter, f"no conversion of {missing}")
@@ -303,18 +303,18 @@ def _of_export(facts: FailureFacts) -> Place:
         return Place(facts.converter, "schemas of operators")
     if kind == exporter.FILE:
         return Place(facts.converter, name.rpartition("/")[2], name)
-    return _of_step(facts, name if kind == exporter.STEP else "")
+    return _step_place(facts, name if kind == exporter.STEP else "")
 
 
-def _of_step(facts: FailureFacts, step: str) -> Place:
-    """Where an export ends of which at most the step is known."""
+def _step_place(facts: FailureFacts, step: str) -> Place:
+    """Return the place where an export ends of which at most the step is known."""
     operator = exporter.operator_in(facts.words)
     if step == exporter.TRANSLATION and operator:
         return _function(facts, operator)
-    if step and not (step == exporter.TRANSLATION and facts.by_operator):
+    if step and not (step == exporter.TRANSLATION and facts.needs_operator):
         of_family = f"{_STEPS[step]} of {facts.family}"
-        return Place(facts.converter, of_family if facts.by_operator else _STEPS[step])
-    if not facts.by_operator:
+        return Place(facts.converter, of_family if facts.needs_operator else _STEPS[step])
+    if not facts.needs_operator:
         return Place(facts.converter, "export")
     return _function(facts)
 
@@ -352,7 +352,7 @@ def _place_of(function: ConversionFunction) -> Place:
 
 
 class Fault(NamedTuple):
-    """What is wrong: a fault, and what else tells it from others of its kind."""
+    """A fault, and a symptom that distinguishes it from others of its kind."""
 
     name: str
     symptom: str = ""
@@ -404,7 +404,7 @@ def passes_of(facts: FailureFacts) -> str:
 
 
 def _own_fault(facts: FailureFacts) -> Fault:
-    """What a comparison found, or the words of whoever refused."""
+    """Return the problem that a comparison found, or the words of the component that refused."""
     if facts.problem is not None:
         return Fault(diagnosis.PROBLEM_FAULTS[facts.problem.kind])
     if facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
@@ -427,7 +427,7 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
     if facts.rule == SPECIALISED:
         return Fault("specialised", facts.traced)
     if blame == CONVERTER:
-        return _of_converter(facts)
+        return _converter_fault(facts)
     own = _own_fault(facts)
     if blame == PYTORCH and own.name in diagnosis.VALUE_FAULTS:
         return Fault("values")
@@ -445,7 +445,7 @@ def replace_symptom(fault: Fault, symptom: str) -> Fault:
 _OF_AXIS = re.compile(r"_[dhw]$")
 
 
-def _of_converter(facts: FailureFacts) -> Fault:
+def _converter_fault(facts: FailureFacts) -> Fault:
     promotion = unpromoted(facts)
     if promotion:
         return Fault(promotion)
@@ -465,7 +465,7 @@ def _of_converter(facts: FailureFacts) -> Fault:
         if argument == "dtype":
             return Fault("computes-in-another-dtype")
         return Fault("ignores-argument", argument)
-    return _of_model(facts)
+    return _model_fault(facts)
 
 
 def _export_fault(facts: FailureFacts) -> Fault:
@@ -476,8 +476,8 @@ def _export_fault(facts: FailureFacts) -> Fault:
     return _own_fault(facts)
 
 
-def _of_model(facts: FailureFacts) -> Fault:
-    """What is wrong with a model that was emitted, by the checker, a runtime, or its result."""
+def _model_fault(facts: FailureFacts) -> Fault:
+    """Return the fault of an emitted model, by the checker, a runtime, or its result."""
     if facts.dtypes is not None and not is_lossy(*facts.dtypes):
         return Fault("larger-dtype")
     if facts.stage is Stage.CHECK and exporter.infers_from_wrong_dtype(facts.words):
@@ -486,12 +486,12 @@ def _of_model(facts: FailureFacts) -> Fault:
     if narrow or facts.dtypes is not None or exporter.result_dtypes_differ(facts.words):
         return Fault("computes-in-another-dtype")
     if facts.problem is not None:
-        return _of_result(facts)
-    return _of_refusal(facts)
+        return _result_fault(facts)
+    return _refusal_fault(facts)
 
 
-def _of_result(facts: FailureFacts) -> Fault:
-    """What is wrong with the elements or the shape of a result."""
+def _result_fault(facts: FailureFacts) -> Fault:
+    """Return the fault of the elements or the shape of a result."""
     own = _own_fault(facts)
     of_values = own.name in diagnosis.VALUE_FAULTS
     if facts.element == elements.DIGITS:
@@ -512,8 +512,8 @@ def _of_result(facts: FailureFacts) -> Fault:
     return Fault(facts.shape_fault) if facts.shape_fault else own
 
 
-def _of_refusal(facts: FailureFacts) -> Fault:
-    """What is wrong with a model that is rejected, or that a runtime does not load or run."""
+def _refusal_fault(facts: FailureFacts) -> Fault:
+    """Return the fault of a model that is rejected, or that a runtime does not load or run."""
     differs = facts.message[2] if facts.message[:1] == (exporter.NODE,) and len(facts.message) > 2 else ""
     how = {"few": "too-few-dimensions", "many": "too-many-dimensions", exporter.EMPTY: "emptied"}
     if differs in how:
@@ -555,7 +555,7 @@ _MODES = ("mode", "reduction", "approximate")
 
 def _backend(facts: FailureFacts) -> Place:
     if find_converter(facts.converter).makes != ONNX:
-        # There are no nodes to name.
+        # The artefact has no nodes to name.
         return Place(facts.backend, facts.family)
     if facts.rule in BY_PASS:
         return Place(facts.backend, f"graph optimisation, {passes_of(facts) or facts.family}")
@@ -569,7 +569,7 @@ def _backend(facts: FailureFacts) -> Place:
     if not operator or _OF_SEQUENCES.match(operator):
         operator = named or operator
     if not operator and len(facts.run.onnx_operators.split()) == 1:
-        # There is no other node.
+        # The graph has no other node.
         operator = facts.run.onnx_operators
     if wrong == "wrong-without-elements" and _REDUCTION.match(operator):
         operator = "reductions"
@@ -578,7 +578,7 @@ def _backend(facts: FailureFacts) -> Place:
     if operator:
         return Place(facts.backend, operator)
     which = "nodes taken together" if facts.rule == "nodes-together" else "unknown node"
-    return Place(facts.backend, f"{which} of {facts.family}" if facts.by_operator else which)
+    return Place(facts.backend, f"{which} of {facts.family}" if facts.needs_operator else which)
 
 
 def _kernel_name(node: Any) -> str:
@@ -612,7 +612,7 @@ def _spec(facts: FailureFacts) -> Place:
 
 def _unknown(facts: FailureFacts) -> Place:
     who = facts.converter if facts.stage in BEFORE_BACKEND else route_label(facts.converter, facts.backend)
-    return Place(who, facts.family if facts.by_operator else "unknown place")
+    return Place(who, facts.family if facts.needs_operator else "unknown place")
 
 
 def _converter(facts: FailureFacts) -> Place:

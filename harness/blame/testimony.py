@@ -15,11 +15,11 @@ from harness.pipeline.task import Group, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A failure to find out about.
+    """A failure to diagnose.
 
     Attributes:
         index: Unique within its task.
-        result: What became of the case.
+        result: The result of the case.
         route: The whole route of the case, up to the backend.
         group: The group of the case with all of its cases, since they decide which dimensions are dynamic.
         source: The model that the case is a run of; None for a call or a program.
@@ -43,7 +43,7 @@ class Failure:
 
     @property
     def outcome(self) -> Outcome:
-        """How the case ended."""
+        """Return the outcome of the case."""
         return self.result.outcome
 
     @property
@@ -86,7 +86,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Blamed:
-    """What was found out about a failure."""
+    """A failure's diagnosis."""
 
     index: int
     diagnosis: Diagnosis

@@ -1,8 +1,8 @@
-"""What a witness is, and the list of them.
+"""The protocol of witnesses, and the list of them.
 
 A witness is a function in a file of `harness.blame.witnesses`, marked with `witness`. It looks at a failing
 case in the worker process, where it may raise, crash or hang: that goes on record, and the others are asked
-anyway. Of a case that it cannot take it says nothing, by a check of its own.
+anyway. It checks by itself whether it can take a case, and testifies nothing if it cannot.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from harness.run.backend import BACKENDS
 
 
 class Turn(Enum):
-    """When a witness is asked.
+    """The time at which a witness is asked.
 
-    `FIRST`: always. `GRAPH`: unless the runtime is to blame, since it looks at how the graph was made. `OPEN`: where
+    `FIRST`: always. `GRAPH`: unless the runtime is to blame, since it looks at the making of the graph. `OPEN`: if
     the blame is still unknown.
     """
 
@@ -92,8 +92,8 @@ def backends_to_ask(named: tuple[str, ...] | None = None, *, last: bool = False)
     """The installed backends that are asked about another backend's failure, in the order of asking.
 
     Args:
-        named: Names; None for those that take ONNX models and whose entries say so.
-        last: The entries that are asked only where the failure cannot be decided without them.
+        named: Names; None for the backends that take ONNX models and whose entries allow it.
+        last: The entries that are asked only if the failure cannot be decided without them.
     """
     if named is None:
         known = [e for e in BACKENDS.entries() if ONNX in e.takes]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from harness.blame.examined_failures import not_examined, signature, with_blame
+from harness.blame.examined_failures import assign_blame, not_examined, signature
 from harness.compare.case_problems import CaseProblem, problems_text
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
@@ -302,7 +302,7 @@ def run_part(
     if not held:
         return
     try:
-        blamed = with_blame(list(held.values()), task, supervisor)
+        blamed = assign_blame(list(held.values()), task, supervisor)
     except Exception:
         yield [verdict(unexamined(r)) for r in held.values()]
         raise

@@ -331,7 +331,7 @@ def test_replay_runs_a_file_of_invocations(tmp_path: Path) -> None:
         ("{", "bad.json:1: not JSON"),
         ("[]", "holds no invocation"),
         ('{"overload": 3}', "an invocation is an object with `overload` and `arguments`"),
-        (None, "there is no file"),
+        (None, "file not found"),
     ],
 )
 def test_a_file_that_is_no_invocation_is_said_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from failure_contexts import words_of
 
-from harness.blame.decide import at_once, decide
+from harness.blame.decide import decide, decide_directly
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
@@ -157,7 +157,7 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     ],
 )
 def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
-    decision = at_once(ended(stage, outcome, "the first line\nthe second"), "dynamo")
+    decision = decide_directly(ended(stage, outcome, "the first line\nthe second"), "dynamo")
     assert decision is not None
     assert decision.blame == blame
     assert "the first line" in words_of(decision)
@@ -166,7 +166,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
 
 def test_what_needs_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
-        assert at_once(ended(stage, outcome), "dynamo") is None
+        assert decide_directly(ended(stage, outcome), "dynamo") is None
 
 
 # The specification

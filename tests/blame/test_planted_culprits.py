@@ -27,7 +27,7 @@ from planted_culprits import (
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
-from harness.blame.witnesses import graph as graph_witnesses
+from harness.blame.witnesses import decomposed_program
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.drawn import draws
@@ -273,7 +273,7 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypat
             table = {**decomposition_table(), kernel: wrong}
             if not case.is_wrong(case.captured(table)):
                 continue
-            monkeypatch.setattr(graph_witnesses, "decomposition_table", lambda table=table: table)
+            monkeypatch.setattr(decomposed_program, "decomposition_table", lambda table=table: table)
             decision = case.blamed(model, exporter=exporter)
             monkeypatch.undo()
             named = decision.blame == "pytorch" and "PyTorch decomposes" in words_of(decision)

@@ -9,8 +9,8 @@ from harness_runs import unary
 from onnx import helper
 
 from harness.blame.examine import examine
-from harness.blame.witnesses.graph import look_for_rounded_reciprocals
 from harness.blame.witnesses.passes import ask_unoptimised_export
+from harness.blame.witnesses.rounded_constants import look_for_rounded_reciprocals
 from harness.core.invocation import Invocation
 from harness.present.evidence import sentence
 

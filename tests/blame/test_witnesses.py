@@ -19,9 +19,9 @@ from harness.blame.examine import examine
 from harness.blame.failure_context import BackendAnswer, FailureContext
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
-from harness.blame.witnesses.graph import look_for_fewer_bits
+from harness.blame.witnesses.fewer_bits import look_for_fewer_bits
 from harness.blame.witnesses.pytorch import ask_decomposition, ask_meta_kernel
-from harness.blame.witnesses.runtimes import in_float32
+from harness.blame.witnesses.runtimes import narrow_model
 from harness.compare.diagnosis import Diagnosis, Finding, Testimony
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
@@ -51,9 +51,9 @@ def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
     # No two generators give the same numbers, though they may be wrong in the same way.
     assert context.got is not None
     other = BackendAnswer((context.got[0][::-1],))
-    assert context.find(other)[0] is Finding.SAME
-    assert context.find(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
-    assert context.find(BackendAnswer((context.reference.expected[0],)))[0] is Finding.RIGHT
+    assert context.classify(other)[0] is Finding.SAME
+    assert context.classify(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
+    assert context.classify(BackendAnswer((context.reference.expected[0],)))[0] is Finding.RIGHT
 
 
 def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
@@ -193,7 +193,7 @@ def test_the_graph_in_float32_has_no_float64_left_in_branches_and_sequences() ->
     model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
     model.graph.node.append(helper.make_node("If", ["yes"], ["sequence"], then_branch=body, else_branch=body))
     onnx.checker.check_model(model, full_check=True)
-    narrow = in_float32(model)
+    narrow = narrow_model(model)
     onnx.checker.check_model(narrow, full_check=True)
     assert "DOUBLE" not in onnx.printer.to_text(narrow).upper()
 
@@ -270,6 +270,6 @@ def test_a_dynamic_model_is_asked_within_the_ranges_of_what_it_is_fed() -> None:
         for size in (3, 5)
     ]
     context = trial_of(*calls, dynamic=True)
-    answer = context.ask(WithinRanges(), context.model)
+    answer = context.run(WithinRanges(), context.model)
     assert answer.error == ""
     assert answer.outputs is not None

@@ -1,10 +1,6 @@
-"""Witnesses of artefacts that are no ONNX models: their own tool, other backends, and PyTorch on what was lowered.
+"""Witnesses of artefacts other than ONNX models: the tool that made them, other backends, and PyTorch's kernels.
 
-Other backends that take the same artefact.
-
-That its own tool made the artefact.
-
-PyTorch's kernels on the program that the converter hands over to the runtime.
+The kernels run the program that the converter hands over to the runtime.
 """
 
 from __future__ import annotations
@@ -39,7 +35,7 @@ def _installed(settings: Settings) -> Iterator[Witness]:
 
 @witness("the artefact's own tool", place=110, of_any_artefact=True)
 def confirm_making(context: FailureContext) -> Iterator[Testimony]:
-    """There is no checker of such an artefact beside the tool that made it."""
+    """Testify that the artefact's own tool made it: no other checker of such an artefact exists."""
     if isinstance(context.loaded, Artefact):
         facts = {"converter": context.failure.converter}
         yield Testimony(Role.MODEL, Finding.VALID, "own-tool", facts)

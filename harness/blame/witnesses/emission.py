@@ -1,4 +1,4 @@
-"""Which conversion function makes the wrong part of a graph, by what ran in an export."""
+"""Find the conversion function that makes the wrong part of a graph, by the functions that ran in an export."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.blame.departing_nodes import departing_nodes, wrongly_formed
 from harness.blame.failure_context import FailureContext
+from harness.blame.translated_program import operators_of
 from harness.blame.witness import Turn, Witness, witness
-from harness.blame.witnesses.graph import operators_of
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Stage
 from harness.convert import exporter_messages as exporter
@@ -60,7 +60,7 @@ REJECTED_NODE = Witness("the emitting function", Turn.FIRST, 0, _find_emitting_f
 def _guilty_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:
     """Return the places of the nodes that are wrong: the rejected one, or those of the first wrong call."""
     if context.failure.stage is Stage.COMPARE:
-        return _of_wrong_result(context, graph)
+        return _departing_nodes(context, graph)
     message = context.failure.result.message
     operator, name = ort.refused_node(message), ""
     if context.failure.stage is Stage.CHECK:
@@ -73,7 +73,7 @@ def _guilty_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]
     return named or alike or _nodes_of(graph, wrongly_formed(graph)) or range(len(nodes))
 
 
-def _of_wrong_result(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:
+def _departing_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:
     every = range(len(graph.lines))
     if graph.program is None or len(operators_of(graph.program)) < 2:
         return every

@@ -41,14 +41,14 @@ def ask_nodes(context: FailureContext) -> Iterator[Testimony]:
     if context.narrows(context.accused):
         return
     if context.failure.outcome is Outcome.MISMATCH and context.got is not None:
-        yield from _of_wrong_result(context)
+        yield from _examine_result(context)
     elif context.failure.outcome is not Outcome.MISMATCH:
-        yield from _of_failure(context)
+        yield from _examine_rejection(context)
 
 
-def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
+def _examine_result(context: FailureContext) -> Iterator[Testimony]:
     question = WrongElements.of(context)
-    if question is None or not question.names or (draws(context.judge) and not question.of_form):
+    if question is None or not question.names or (draws(context.judge) and not question.is_about_form):
         return
     graph = _towards(context, question.names)
     if _is_large(context, graph):
@@ -80,7 +80,7 @@ def _of_wrong_result(context: FailureContext) -> Iterator[Testimony]:
         if _leaves_range_in_a_sum(context, question, graph):
             yield Testimony(Role.NODES, Finding.INEXACT, "sum-leaves-range", {"backend": name})
             return
-        by_form = question.of_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
+        by_form = question.is_about_form and not any(n.op_type in _BY_VALUES for n in graph.model.graph.node)
         finding = Finding.SHAPE_OR_DTYPE if by_form else Finding.SAME
         facts = {"nodes": len(graph.steps), "backend": name}
         yield Testimony(Role.NODES, finding, "nodes-as-defined", facts)
@@ -117,7 +117,7 @@ def _walk(
 
 def _backends(context: FailureContext) -> tuple[Backend, Backend]:
     """The failing backend without optimisations, and whoever says what definitions give."""
-    plain = context.without_optimisations or context.accused
+    plain = context.unoptimised or context.accused
     # Onnx's evaluator comes first; it is not asked about itself.
     (judge, *_) = (name for name in backends_to_ask() if context.is_independent(name))
     return context.loading_once(plain), context.loading_once(context.backend(judge))
@@ -166,7 +166,7 @@ def _leaves_range(context: FailureContext, question: WrongElements, found: Walk)
     The graph's result must be finite and so large or small that a step more leaves the range, PyTorch's must
     have left it, and where float64, which has room for it, has a result, the graph's must be that.
     """
-    if question.of_form or any(e.dtype not in (np.float32, np.float64) for e in question.expected):
+    if question.is_about_form or any(e.dtype not in (np.float32, np.float64) for e in question.expected):
         return False
     feeds = [a for a in context.reference.feeds if str(a.dtype) in PRECISION]
     outputs = zip(question.indices, question.expected, question.names, question.masks, strict=True)
@@ -200,7 +200,7 @@ def _is_near_truth(context: FailureContext, output: int, values: Array, mask: Ma
 def _leaves_range_in_a_sum(context: FailureContext, question: WrongElements, graph: SteppedGraph) -> bool:
     """Whether PyTorch's infinities and NaN are caused by another order of summation in one of the nodes."""
     pairs = zip(question.expected, question.masks, strict=True)
-    if question.of_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
+    if question.is_about_form or not all(_has_no_number(e[mask]) for e, mask in pairs if mask is not None):
         return False
     if any(_float64_confirms(context, i, m) for i, m in zip(question.indices, question.masks, strict=True)):
         return False
@@ -234,7 +234,7 @@ _NEAR_END = 64
 def _decisive(
     context: FailureContext, question: WrongElements, graph: SteppedGraph, found: Walk, attempts: Attempts
 ) -> WrongStep:
-    """Of several wrong nodes the first whose definition makes most elements right by itself."""
+    """Return the first of several wrong nodes whose definition by itself makes most elements right."""
     if len(found.wrong) == 1:
         return found.wrong[0]
     left = []
@@ -255,9 +255,9 @@ def _towards(context: FailureContext, outputs: Sequence[str]) -> SteppedGraph:
 
 
 def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] | None:
-    """The facts of the open question that the node is asked; None where there is none.
+    """Return the facts of the open question that the node is asked; None if it is asked none.
 
-    A node that is wrong with inputs that ask for nothing of the kind is wrong anyway, and so is one whose results no
+    A node that is wrong with inputs that do not raise the question is wrong anyway, and so is a node whose results no
     reading of the text gives.
     """
     definition = fault.definition
@@ -278,7 +278,7 @@ def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] 
 
 
 def _rerun(context: FailureContext, definition: Definition) -> tuple[Array, ...] | None:
-    """Return what the failing backend makes of a node with the inputs of a definition; None where it fails."""
+    """Run a node in the failing backend with the inputs of a definition; return None if it fails."""
     backend, _ = _backends(context)
     outputs = run_artefact(backend, definition.model, definition.fed)
     return None if isinstance(outputs, StageFailure) else outputs
@@ -291,7 +291,7 @@ def _is_wrong_with(context: FailureContext, definition: Definition, calm: Callab
     return bool(walk(graph.of(step), inputs, backend, evaluator).wrong)
 
 
-def _of_failure(context: FailureContext) -> Iterator[Testimony]:
+def _examine_rejection(context: FailureContext) -> Iterator[Testimony]:
     names = [o.name for o in context.model.graph.output]
     graph = _towards(context, names)
     if _is_large(context, graph):
@@ -308,11 +308,11 @@ def _of_failure(context: FailureContext) -> Iterator[Testimony]:
             error = one_line(failing.failure.error)[:160]
             facts = {"backend": name, "node": node, "error": error}
             yield Testimony(Role.NODES, Finding.VALID, "refused-node", facts)
-            yield from _of_other_form(context, names, found)
+            yield from _compare_form(context, names, found)
 
 
-def _of_other_form(context: FailureContext, names: Sequence[str], found: Walk) -> Iterator[Testimony]:
-    """Whether the graph does not ask for PyTorch's shapes, wherever it runs."""
+def _compare_form(context: FailureContext, names: Sequence[str], found: Walk) -> Iterator[Testimony]:
+    """Testify if the graph does not ask for PyTorch's shapes, in any runtime."""
     expected = context.reference.expected
     if not found.ended or found.unjudged or len(expected) != len(names):
         return

@@ -44,7 +44,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
     accused = context.accused
     if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
         return
-    if context.plain is None or context.find(context.plain)[0] is not Finding.RIGHT:
+    if context.plain is None or context.classify(context.plain)[0] is not Finding.RIGHT:
         return
     guilty = fewest(accused.passes(), lambda names: _is_right(context, accused.without(names), context.model))
     if guilty:
@@ -133,12 +133,12 @@ def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
 
     The model may need a kernel that the backend lacks before the optimiser has folded it: then its definition counts.
     """
-    backends = [backend for backend in (context.accused, context.without_optimisations) if backend is not None]
-    findings = {context.find(context.ask(backend, model))[0] for backend in backends}
+    backends = [backend for backend in (context.accused, context.unoptimised) if backend is not None]
+    findings = {context.classify(context.run(backend, model))[0] for backend in backends}
     if findings == {Finding.LACKS}:
         return _is_right(context, context.backend(REFERENCE), model)
     return Finding.RIGHT in findings
 
 
 def _is_right(context: FailureContext, backend: Backend, model: AnyModel) -> bool:
-    return context.find(context.ask(backend, model))[0] is Finding.RIGHT
+    return context.classify(context.run(backend, model))[0] is Finding.RIGHT

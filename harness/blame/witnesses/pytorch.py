@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from harness.blame.failure_context import FailureContext
+from harness.blame.translated_program import operators_of, translated_program
 from harness.blame.witness import witness
-from harness.blame.witnesses.graph import operators_of, translated_program
 from harness.compare.comparison import compare, wrong_elements
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
@@ -99,7 +99,7 @@ def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
     got = context.got
     if got is None or len(got) != 1 or context.failure.outcome is not Outcome.MISMATCH or draws(context.judge):
         return
-    for sibling in _with_tensors(context.invocation):
+    for sibling in _tensor_overloads(context.invocation):
         try:
             outputs = [to_numpy(t) for t in call_invocation(*sibling)]
         except REFUSALS:
@@ -112,8 +112,8 @@ def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
             return
 
 
-def _with_tensors(invocation: Invocation) -> Iterator[tuple[Invocation, list[torch.Tensor]]]:
-    """Calls of other overloads of the operator that take one of the call's numbers as a tensor, and their tensors."""
+def _tensor_overloads(invocation: Invocation) -> Iterator[tuple[Invocation, list[torch.Tensor]]]:
+    """Yield calls of overloads of the operator that take one of the call's numbers as a tensor, with their tensors."""
     target, tensors = overload(invocation.overload), build_tensors(invocation)
     given = dict(invocation.arguments)
     for name in target.overloadpacket.overloads():
@@ -146,10 +146,10 @@ def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
 
 @witness("PyTorch's meta kernel", place=40, of_any_artefact=True, of_pytorch=True)
 def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
-    """What an exporter believes of shapes and dtypes; no part of the kernel that gave PyTorch's answer.
+    """Ask the meta kernel for the shapes and dtypes that an exporter believes; it shares no code with the kernel.
 
-    It is asked as exporters ask, with fake tensors of the call's own device: by the device alone a rule may say
-    otherwise, as that of `native_layer_norm` does of the statistics' dtype.
+    It is asked as exporters ask, with fake tensors of the call's own device: a rule may depend on the device alone,
+    as that of `native_layer_norm` does for the statistics' dtype.
     """
     comparison = context.comparison
     if context.got is None or comparison is None or comparison.problem not in ("shape", "dtype"):
@@ -174,7 +174,7 @@ def ask_meta_kernel(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("PyTorch's decomposition", place=10, of_one_call=True, of_any_artefact=True)
 def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
-    """What PyTorch's compilers compute in the kernel's place; no part of the kernel."""
+    """Run the decomposition, which PyTorch's compilers compute instead of the kernel; the two share no code."""
     definition = definition_of(context.invocation)
     if context.got is None or definition is None:
         return
@@ -246,7 +246,7 @@ def _takes_part(context: FailureContext) -> bool:
         return program is None or context.invocation.overload not in operators_of(program)
 
     try:
-        return context.kept_of_operator("is decomposed", found)
+        return context.cached_per_operator("is decomposed", found)
     except Exception:
         # Which operators it would have translated is not known then.
         return True

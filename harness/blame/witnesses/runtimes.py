@@ -1,11 +1,4 @@
-"""Witnesses against the runtime: other runtimes, other precisions, no optimisations.
-
-Other runtimes on the same model.
-
-Runtimes that lack a float64 kernel, on the same graph in float32.
-
-The failing backend with its graph optimisations off.
-"""
+"""Witnesses against the runtime: other runtimes, the graph in float32, and the same runtime without optimisations."""
 
 from __future__ import annotations
 
@@ -29,24 +22,24 @@ from harness.pipeline.task import Settings
 
 
 def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]:
-    """What one backend beside the failing one makes of the model."""
+    """Run the model in a backend other than the failing one."""
     accused = context.failure.backend
     if name == accused or context.failure.outcome is Outcome.UNSUPPORTED:
         return
     backend = context.backend(name)
     if context.narrows(backend):
         return
-    answer = context.ask(backend, context.loaded)
-    finding, detail = context.find(answer)
+    answer = context.run(backend, context.loaded)
+    finding, detail = context.classify(answer)
     if finding is Finding.OTHER and answer.outputs and context.is_as_wrong(answer.outputs):
         facts = {"witness": name, "backend": accused}
         own = context.is_independent(name)
         yield Testimony(Role.RUNTIME, Finding.SAME, "backend-without-optimisations", facts, own)
         return
     finite = False
-    if finding is Finding.OTHER and context.on_finite_inputs:
-        tamer = context.on_finite_inputs
-        again, its_detail = tamer.find(tamer.ask(backend, tamer.loaded))
+    if finding is Finding.OTHER and context.finite_context:
+        tamer = context.finite_context
+        again, its_detail = tamer.classify(tamer.run(backend, tamer.loaded))
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
     said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
@@ -71,11 +64,11 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
-    """What one backend beside the failing one makes of the graph in float32, on inputs that float32 has.
+    """Run the graph in float32 in a backend other than the failing one, on inputs that float32 can hold.
 
-    Only elements are judged where PyTorch and the failing backend are so far apart that float32 tells which
-    of them it gives; all of them must say the same. To give a wrong result as well says something only where
-    that is too wrong for what cancels in float32: a failing backend may compute in float32 itself.
+    It judges only elements in which PyTorch and the failing backend are so far apart that float32 tells which
+    of them it gives; all of them must agree. A wrong result of its own counts only if cancellation in float32 cannot
+    explain it: a failing backend may compute in float32 itself.
     """
     accused = context.failure.backend
     if context.failure.outcome is not Outcome.MISMATCH or not context.is_independent(name):
@@ -83,13 +76,13 @@ def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
     if "float64" not in context.reference.dtypes:
         return
     backend = context.backend(name)
-    if context.ask(backend, context.model).outputs is not None:
+    if context.run(backend, context.model).outputs is not None:
         return
     tamer = context.under(_representable)
     if tamer is None or tamer.got is None:
         return
     reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
-    answer = tamer.ask(backend, in_float32(tamer.model), reference).outputs
+    answer = tamer.run(backend, narrow_model(tamer.model), reference).outputs
     if answer is None:
         return
     scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))
@@ -98,8 +91,8 @@ def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.RUNTIME, finding, "float32-graph", {"witness": name, "backend": accused})
 
 
-def in_float32(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with float32 in place of float64 everywhere; numbers beyond its range become its largest."""
+def narrow_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return `model` with float32 instead of float64; numbers beyond float32's range become its largest."""
     narrow = onnx.ModelProto()
     narrow.CopyFrom(model)
     _narrow_graph(narrow.graph)
@@ -117,7 +110,7 @@ def _narrow_graph(graph: onnx.GraphProto) -> None:
 
 
 def _narrow_type(kind: onnx.TypeProto) -> None:
-    """Of a tensor, or of a sequence or an optional of such."""
+    """Narrow the type of a tensor, or of a sequence or an optional of tensors."""
     which = kind.WhichOneof("value")
     if which == "tensor_type" and kind.tensor_type.elem_type == TensorProto.DOUBLE:
         kind.tensor_type.elem_type = TensorProto.FLOAT
@@ -171,7 +164,7 @@ def _finding(
     wrong: Iterable[Mask],
     scale: float,
 ) -> Finding | None:
-    """Whose answer it is; None where float32 does not tell, or tells now one and now the other."""
+    """Return whose answer it is; None if float32 does not tell, or if its elements disagree."""
     found: set[Finding] = set()
     for e, g, a, w in zip(expected, got, answer, wrong, strict=True):
         if not w.any():
@@ -208,7 +201,7 @@ def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
 
 
 def _distance(one: Array, other: Array) -> Array:
-    """0 for two NaN and for equal infinities, infinite for what is finite beside what is not."""
+    """Return 0 for two NaN and for equal infinities, infinity for a finite and a non-finite number."""
     with np.errstate(all="ignore"):
         same = (one == other) | (np.isnan(one) & np.isnan(other))
         distance = np.abs(one - other)
@@ -226,6 +219,6 @@ def ask_without_optimisations(context: FailureContext) -> Iterator[Testimony]:
     """Runs the model with `harness.run.backend.HasPlain`."""
     if context.failure.outcome is Outcome.UNSUPPORTED or context.plain is None:
         return
-    finding, detail = context.find(context.plain)
+    finding, detail = context.classify(context.plain)
     facts = {"backend": context.failure.backend, "detail": detail}
     yield Testimony(Role.PLAIN, finding, "without-optimisations", facts)

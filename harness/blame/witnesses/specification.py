@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import onnx
 
-from harness.blame.failure_context import FailureContext, with_inputs
+from harness.blame.failure_context import FailureContext, change_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.comparison import compare
@@ -41,7 +41,7 @@ def read_specification(context: FailureContext) -> Iterator[Testimony]:
             "tried": bool(question.calm or question.repair),
         }
         finding = Finding.SETTLED if question.settled else Finding.OPEN
-        if not context.is_file and not question.of_call(context.invocation, context.reference.expected):
+        if not context.is_file and not question.call_asks(context.invocation, context.reference.expected):
             finding = Finding.INVENTED
         elif context.got is None:
             # A runtime may not fail at what is open.
@@ -65,7 +65,7 @@ def _asking(
     model: onnx.ModelProto,
     reference: Reference,
 ) -> list[onnx.NodeProto] | None:
-    """The nodes that ask the question; None where the values that they get cannot be found out."""
+    """Return the nodes that ask the question; None if the values that they get cannot be found out."""
     names = list(dict.fromkeys(name for n in nodes for name in (*n.input, *n.output) if name))
     known = _values(names, context, model, reference)
     if known is None:
@@ -91,7 +91,7 @@ def _values(
     if not inside:
         return known
     for name in backends_to_ask():
-        answer = context.ask(context.backend(name), probed, reference)
+        answer = context.run(context.backend(name), probed, reference)
         if answer.outputs is not None:
             return {**known, **dict(zip(inside, answer.outputs, strict=True))}
     return None
@@ -106,7 +106,7 @@ def _hangs_on(
 ) -> bool:
     if question.repair is not None:
         repaired = question.repair(context.model, asking)
-        return context.find(context.ask(context.accused, repaired))[0] is Finding.RIGHT
+        return context.classify(context.run(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
         said = context.failure.result.message + (context.plain.error if context.plain else "")
         if context.got is None:
@@ -114,7 +114,7 @@ def _hangs_on(
         # Values are open, and no shape and no dtype.
         pairs = zip(context.reference.expected, context.got, strict=False)
         return all((expected.shape, expected.dtype) == (got.shape, got.dtype) for expected, got in pairs)
-    calmed = with_inputs(context.invocation, question.calm)
+    calmed = change_inputs(context.invocation, question.calm)
     try:
         reference = context.kind.reference(calmed)
     except Exception:
@@ -122,5 +122,5 @@ def _hangs_on(
         return False
     if _asking(question, nodes, context, model, reference) != []:
         return False
-    answer = context.ask(context.accused, context.model, reference)
+    answer = context.run(context.accused, context.model, reference)
     return answer.outputs is not None and compare(context.judge, reference, answer.outputs).problem is None
