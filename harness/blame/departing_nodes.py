@@ -39,7 +39,7 @@ def departing_nodes(
     of_form = wrongly_formed(graph)
     if of_form:
         return of_form
-    torch_graph = PyTorchGraph.of_program(program, tuple(tensors))
+    torch_graph = PyTorchGraph.bind(program, tuple(tensors))
     if len(torch_graph.nodes) < 2:
         return frozenset()
     try:

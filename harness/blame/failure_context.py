@@ -41,7 +41,7 @@ from harness.pipeline.nodes.walk import Walk, WrongStep
 from harness.pipeline.program import Structure, export_alone
 from harness.pipeline.reference import Reference
 from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
-from harness.pipeline.submodel import with_cast_outputs
+from harness.pipeline.submodel import cast_outputs
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_case import Calls, CaseKind
 from harness.run.artefact import ONNX, AnyModel
@@ -264,7 +264,7 @@ class FailureContext:
         model = self._model
         if model is None:
             model = cast(onnx.ModelProto, self.export(self.converter(self.failure.converter), "model"))
-        return with_cast_outputs(model, self.failure.result.casts)
+        return cast_outputs(model, self.failure.result.casts)
 
     @property
     def accused(self) -> Backend:

@@ -337,7 +337,7 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
     if isinstance(got, StageFailure):
         raise NoValues(f"{backend.name} gives no value to compare: {first_line(got.error)}")
     alive()
-    graph = PyTorchGraph.of_program(program, inputs)
+    graph = PyTorchGraph.bind(program, inputs)
     values: BackendValues
     assert started.converter is not None
     if isinstance(started.converter, HasProgram) and not isinstance(exported, Artefact):

@@ -33,10 +33,10 @@ from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.route import Route
-from harness.pipeline.nodes.bodies import has_body, widened, with_bodies
-from harness.pipeline.nodes.definition import as_wide_model
+from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
+from harness.pipeline.nodes.definition import widen_attributes
 from harness.pipeline.nodes.kernel_fault import node_facts_of_step
-from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, in_steps
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, split_steps
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.task import Settings
 from harness.pipeline.worker import WorkerProcess
@@ -110,7 +110,7 @@ def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
     """
     if not context.is_onnx or context.got is None:
         return None
-    graph = in_steps(context.model)
+    graph = split_steps(context.model)
     formulas = [step for step in graph.steps if _has_formula(graph, step)]
     truth = context.reference.truth
     if not formulas or truth is None or len(graph.steps) > _MOST_STEPS:
@@ -173,8 +173,8 @@ def _evaluated(
     values = {name: _wide(array) for name, array in {**graph.constant_values, **feeds}.items()}
     for step in graph.steps:
         inputs = {name: values[name] for name in step.inputs}
-        model = as_wide_model(graph.alone(step, inputs, fed_with_constants=True))
-        body = with_bodies(model) if _has_formula(graph, step) else None
+        model = widen_attributes(graph.alone(step, inputs, fed_with_constants=True))
+        body = inline_bodies(model) if _has_formula(graph, step) else None
         given = {step.names_alone[name]: array for name, array in inputs.items()}
         rounds = body is not None and only in (None, step)
         outputs = _run(widened(body) if body else model, given, roundoff if rounds else 0.0, random)

@@ -34,7 +34,7 @@ class Accepted:
 
     @classmethod
     def of(cls, group: Group, references: Mapping[int, Reference], kind: CaseKind | None = None) -> Accepted:
-        """With the answers to those of its cases that PyTorch accepts, one at least."""
+        """Return a group with PyTorch's answers to the cases that it accepts, at least one."""
         structure = (kind or Calls()).structure(
             group.exported,
             [invocation for _, invocation in group.cases],
@@ -55,11 +55,11 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Answered:
-    """A group as PyTorch answered it.
+    """A group with PyTorch's answers.
 
     Attributes:
-        accepted: What it accepts; None for nothing.
-        rejected: Case → why PyTorch rejects it.
+        accepted: The part that PyTorch accepts; None if it accepts none.
+        rejected: Case → reason why PyTorch rejects it.
     """
 
     accepted: Accepted | None
@@ -68,14 +68,14 @@ class Answered:
 
 @dataclass(frozen=True)
 class Converted:
-    """Groups inside one model, or inside one artefact of another kind, which cannot be cut down.
+    """Groups in one model, or in one artefact of another kind, which cannot be cut down.
 
     Attributes:
-        members: Of its parts, in order.
+        members: The groups, in order.
         convert_ms: Each case's share.
-        rule: What the user's rules contributed to every member; "" for nothing.
-        is_shared: Whether the exporter has made it of several groups in one piece, so that what is wrong with one may
-            be the others' doing.
+        rule: The user's rules that took part in every member; "" for none.
+        is_shared: Whether the exporter has made it of several groups in one piece, so that one group's export may be
+            wrong because of the others.
     """
 
     model: AnyModel
@@ -135,8 +135,8 @@ class NotConverted:
     """Groups without a valid model.
 
     Attributes:
-        converted: The model that the check rejects; None where there is none.
-        rule: What the user's rules contributed.
+        converted: The model that the check rejects; None if there is no model.
+        rule: The user's rules that took part.
     """
 
     members: tuple[Accepted, ...]
@@ -151,7 +151,7 @@ def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
 
 
 def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto:
-    """What a model has of `members`: the model itself where it has nothing else."""
+    """Return the part of a model that belongs to `members`: the model itself if it has no other part."""
     inputs = [name for m in members for name in m.structure.input_names]
     outputs = [name for m in members for name in m.structure.outputs_in(model)]
     if {value.name for value in (*model.graph.input, *model.graph.output)} <= {*inputs, *outputs}:
@@ -199,7 +199,7 @@ class BatchExport:
         size = self._batch_size
         together = [a for a in accepted if not self._is_apart(a)]
         for start in range(0, len(together), size):
-            yield from self._in_parts(together[start : start + size])
+            yield from self._export_partially(together[start : start + size])
         # Exporters keep the constants of a model by value, and −0.0 equals 0.0: whichever comes first is
         # taken for both. In a model of its own a case meets no other case's zero.
         for one in accepted:
@@ -211,7 +211,7 @@ class BatchExport:
         return apart or _holds_negative_zero(member.group.exported.arguments)
 
     def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
-        """Some groups of a model in one of their own: cut out of it, or exported again where it is no ONNX model."""
+        """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model."""
         if converted.graph is not None or len(members) == len(converted.members):
             yield converted.part(members)
         else:
@@ -221,8 +221,8 @@ class BatchExport:
         """Export one group by itself."""
         return self._batch([member])
 
-    def _in_parts(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
-        """Export `members` with a converter that goes on where some of them fail; else as `_batch` does."""
+    def _export_partially(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+        """Export `members` with a converter that continues if some of them fail; else as `_batch` does."""
         parts = None
         converter = supports_partial(self.converter)
         if len(members) > 1 and converter is not None:
@@ -241,23 +241,23 @@ class BatchExport:
                 yield self._failed(some, part.failure)
             elif part.model is None:
                 for result in self._batch(some):
-                    yield from self._as_alone(result) if len(some) > 1 else [result]
+                    yield from self._single_out(result) if len(some) > 1 else [result]
             elif not self._keeps_opset(part.model, some):
                 yield from self._batch(some)
             else:
                 converted = Converted(only(part.model, some), some, elapsed / len(keys_of(some)))
                 for result in self._check(converted):
-                    yield from self._as_alone(result) if part.differs_alone and len(some) > 1 else [result]
+                    yield from self._single_out(result) if part.differs_alone and len(some) > 1 else [result]
             started = time.perf_counter()
 
-    def _as_alone(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:
-        """Groups out of a batch that was exported in one piece, without what only the batch has."""
+    def _single_out(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:
+        """Yield groups of a batch that was exported in one piece, without properties that only the batch has."""
         members: Sequence[Accepted] = result.members
         if isinstance(result, NotConverted):
-            # The check quotes names of sizes, which are others alone.
+            # The check quotes names of sizes, which differ in a batch.
             yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
             return
-        # A constant that several return is made once, and the others return a copy of it.
+        # If several groups return a constant, it is made once, and all but one return a copy of it.
         graph = result.graph
         assert graph is not None
         copies = {name for node in graph.graph.node if node.op_type == "Identity" for name in node.output}
@@ -300,7 +300,7 @@ class BatchExport:
                         continue
             except Exception as error:
                 if len(batch) > 1:
-                    rest = yield from self._without_unsupported(batch, error)
+                    rest = yield from self._split_unsupported(batch, error)
                     if len(rest) < len(batch):
                         members = [*rest, *members[start + len(batch) :]]
                         start, size = 0, max(1, len(rest))
@@ -333,20 +333,20 @@ class BatchExport:
         labels = {rule.label for rule in rules if rule is not None}
         return None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
 
-    def _without_unsupported(
+    def _split_unsupported(
         self, batch: Sequence[Accepted], error: Exception
     ) -> Generator[NotConverted, None, list[Accepted]]:
         """Yield the members that need an operator without any conversion, and return the others.
 
-        For each such operator one member is exported alone, which must fail in the same way and says in
-        which words; the others with the same operator would fail in them too.
+        For each such operator one member is exported alone. It must fail in the same way, and its message is the one
+        that the others with the same operator would give.
         """
         missing = error.missing if isinstance(error, UnsupportedOperator) else {}
         rest = list(batch)
         for operator in dict.fromkeys(missing.values()):
             needing = [m for m in rest if any(missing.get(n) == operator for n in m.structure.output_names)]
             if not needing:
-                # All of them need an earlier operator too.
+                # All of them need an earlier operator, too.
                 continue
             self._announce(Step(Stage.CONVERT, None, needing[0].keys))
             try:

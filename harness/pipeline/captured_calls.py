@@ -37,12 +37,12 @@ def invocation_of(
     kwargs: Mapping[str, Any],
     describe: Callable[..., Any] = describe_tensor,
 ) -> Invocation:
-    """A call as an invocation; one that writes into its argument as the call that returns the result.
+    """Return a call as an invocation; a call that writes into its argument becomes one that returns the result.
 
-    `describe` makes a `TensorSpec` of a tensor and of where it stands.
+    `describe` makes a `TensorSpec` of a tensor and its place among the arguments.
 
     Raises:
-        CannotKeep: there is no such invocation.
+        CannotKeep: an invocation cannot hold the call.
     """
     target = functional(target)
     given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
@@ -73,10 +73,10 @@ def _argument(value: Any, place: str, describe: Callable[..., Any]) -> Argument:
 
 @cache
 def functional(target: OpOverload) -> OpOverload:
-    """`relu` of `relu_`: how exporters treat a call that writes into its argument.
+    """Return `relu` for `relu_`: exporters treat a call that writes into its argument in this way.
 
     Raises:
-        CannotKeep: there is no such operator.
+        CannotKeep: the operator has no functional form.
     """
     if target.namespace not in NAMESPACES:
         raise CannotKeep(f"{target} is an operator of another library")

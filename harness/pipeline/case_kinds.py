@@ -1,4 +1,4 @@
-"""Which kind of cases a task has: calls and programs, the runs of a model, or the runs of an ONNX file."""
+"""Choose the kind of cases that a task has: calls and programs, the runs of a model, or the runs of an ONNX file."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def case_kind(
         source: The model or file; None for calls and programs.
         backend: The backend that runs a file.
         first: The first run of a file, in which its nodes are judged.
-        tolerance: What the user allows the outputs of a model; None for what roundings explain.
-        alive: Called before what may take long.
+        tolerance: The user's tolerance for the outputs of a model; None for the effect of roundings.
+        alive: Called before each step that may take long.
 
     Raises:
         ModelProblem: the model or file cannot be loaded.

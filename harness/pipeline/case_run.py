@@ -1,4 +1,4 @@
-"""What became of a case on a route."""
+"""The result of a case on a route."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ MemberKey: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class CaseRun:
-    """What became of one case on one route: what the worker sends, the witnesses amend, and a `Verdict` is made of.
+    """The result of one case on one route: the worker sends it, the witnesses amend it, and it becomes a `Verdict`.
 
     Attributes:
-        case: Which case of its task.
+        case: Key of the case in its task.
         backend: The name of the backend; "" for a route that ends before one.
         stage: The stage at which the case ended.
-        outcome: How it ended; `PASS` also where the run was to end before the comparison.
-        message: In what way it failed, or what the backend narrows; "" for nothing.
-        comparison: The outputs compared with the oracle's; None where nothing was compared.
-        is_of_harness: Whether it is the harness itself that failed, so that no component may be blamed.
-        blame: Whose failure it is; "" for a pass.
+        outcome: The outcome; `PASS` also if the run was to end before the comparison.
+        message: The failure's message, or the dtypes that the backend narrows; "" for none.
+        comparison: The comparison with the oracle's outputs; None if there was none.
+        is_of_harness: Whether the harness itself failed, so that no component may be blamed.
+        blame: The component to blame; "" for a pass.
         diagnosis: The diagnosis of a failure, once witnesses have been asked.
-        further: What else is wrong with a failing case, each as if it were the only failure.
-        wrong_outputs: The outputs that a wrong result is about; none for all.
+        further: Other problems of a failing case, each as if it were the only failure.
+        wrong_outputs: The outputs that a wrong result is about; empty for all.
         casts: Output → the dtype that it must be cast to before its values can be examined.
         rule: The user's conversion functions that took part; "" for none.
-        opset: The opset of the artefact; None where it is no ONNX model.
-        onnx_operators: Those of the case's graph, with blanks between; "" where there is no ONNX model.
+        opset: The opset of the artefact; None if it is not an ONNX model.
+        onnx_operators: Operators of the case's graph, separated by blanks; "" if there is no ONNX model.
         graph_kind: The kind of the graph of a failure from `LOAD` on that is to be examined, which the worker keeps; ""
-            where there is no graph.
+            if there is no graph.
         raised_by: The part of PyTorch that raised in a failure to convert or to capture, as `raising_part` says; "" for
             the converter.
-        placement: What ran on the CPU although the backend's device is another, in words; "" for nothing.
+        placement: The nodes that ran on the CPU although the backend's device is another, in words; "" for none.
         convert_ms: Milliseconds, the case's share.
         load_ms: Milliseconds, the case's share.
         run_ms: Milliseconds, the case's share.
-        model_run: What else is known of a run of a model.
-        artefact: What was loaded. This and the next two stay in the process that ran the case by itself.
-        outputs: The backend's outputs; None where it gave none.
+        model_run: Further facts about a run of a model.
+        artefact: The loaded artefact. This and the next two stay in the process that ran the case by itself.
+        outputs: The backend's outputs; None if it gave none.
         failure: The exception that ended the case before the comparison.
     """
 

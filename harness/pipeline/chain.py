@@ -45,9 +45,9 @@ class CallAlone:
 
     Attributes:
         exported: The call, with the values that it gets in the program that was exported as its inputs.
-        reference: PyTorch's answer to the same in the program that is run, which may have other sizes.
+        reference: PyTorch's answer to the same call in the program that is run, which may have other sizes.
         backend: The name of the backend that ran it.
-        run: What became of it.
+        run: The result.
     """
 
     exported: Invocation
@@ -92,15 +92,15 @@ class Caller:
 def run_calls(
     caller: Caller, invocation: Invocation, exported: Invocation | None = None, *, hands_on_wrong: bool = False
 ) -> Iterator[CallAlone | None]:
-    """Run each call of a program by itself, in order; None for one that cannot be.
+    """Run each call of a program by itself, in order; yield None for a call that cannot be run.
 
-    Where a call gives nothing, or something wrong, those behind it get PyTorch's values.
+    After a call without a result, or with a wrong one, the later calls get PyTorch's values.
 
     Args:
-        caller: Runs them.
+        caller: Runs the calls.
         invocation: The program.
-        exported: What was exported for it, with other sizes perhaps; None for the program itself.
-        hands_on_wrong: Whether those behind a call get its values of the right form also where they are wrong.
+        exported: The exported program, perhaps with other sizes; None for the program itself.
+        hands_on_wrong: Whether later calls get a call's values of the right form even if they are wrong.
     """
     program = unshare_inputs(Program.of(invocation))
     base = unshare_inputs(Program.of(exported)) if exported is not None else program
@@ -140,7 +140,7 @@ Values: TypeAlias = "tuple[Array | int | float, ...]"
 
 
 def values_of(program: Program) -> list[Values]:
-    """What PyTorch gives for each call of a program."""
+    """Return PyTorch's results of each call of a program."""
     call = bind(program.invocation)
     assert isinstance(call.target, ProgramSteps)
     with quiet_call():
@@ -149,7 +149,7 @@ def values_of(program: Program) -> list[Values]:
 
 
 def _numbers(call: Invocation) -> list[Argument]:
-    """What a call takes beside tensors."""
+    """Return the arguments of a call other than tensors."""
     parts = (part for _, argument in call.arguments for part in parts_of(argument))
     return [part for part in parts if not isinstance(part, TensorSpec)]
 
@@ -193,12 +193,12 @@ def _can_be_chained(program: Program) -> bool:
 
 
 def is_chain(calls: Sequence[CallAlone | None], reference: Reference, got: Sequence[Array]) -> bool | None:
-    """Whether what a backend gives for a program is what its calls give one by one; None where they do not say.
+    """Whether a backend's result for a program is that of its calls one by one; None if the calls do not tell.
 
     Args:
-        calls: What `run_calls` gave, in full.
+        calls: All results of `run_calls`.
         reference: PyTorch's answer to the program.
-        got: The backend's.
+        got: The backend's answer.
     """
     program = Program.of(reference.invocation)
     places = [place for place, call in enumerate(program.calls) if not is_size_operator(call.overload)]

@@ -108,12 +108,12 @@ class InPlaceOfTheParts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode] | None:
-    """The call of an operator's definition with the arguments of a case, and the mode to make it in.
+    """Return the call of an operator's definition with the arguments of a case, and the mode to make it in.
 
-    None where PyTorch has no definition, or one that takes other arguments: some take fewer by position.
+    None if PyTorch has no definition, or one that takes other arguments: some take fewer by position.
     """
     if is_flow_operator(invocation.overload):
-        # What it calls is not decomposed, and no mode but an exporter's own takes it.
+        # Its subprograms are not decomposed, and no mode but an exporter's own takes it.
         return None
     call = bind(invocation)
     kernel = overload(invocation.overload)
@@ -128,7 +128,7 @@ def definition_of(invocation: Invocation) -> tuple[BoundCall, TorchDispatchMode]
 
 
 def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
-    """What the operator's definition gives for a case, in the case's dtypes; None where it gives nothing."""
+    """Return the result of the operator's definition for a case, in the case's dtypes; None if there is none."""
     try:
         results = _run_definition(invocation)
         return None if results is None else tuple(map(to_numpy, results))
@@ -137,9 +137,9 @@ def defined_outputs(invocation: Invocation) -> tuple[Array, ...] | None:
 
 
 def _run_definition(invocation: Invocation) -> Sequence[torch.Tensor] | None:
-    """Return the tensors that the operator's definition gives for a case; None where it has no definition.
+    """Return the tensors that the operator's definition gives for a case; None if it has no definition.
 
-    Raises `Circular` where the definition comes back to the operator, and whatever the definition raises.
+    Raises `Circular` if the definition comes back to the operator, and the definition's own exceptions.
     """
     found = definition_of(invocation)
     if found is None:
@@ -155,28 +155,28 @@ _OF_META_TENSORS = re.compile("meta tensors?|Meta tensors?|fake impl", re.IGNORE
 
 
 def raising_part(invocation: Invocation, failure: BaseException) -> str:
-    """The part of PyTorch that an export fails in: ``meta kernel`` or ``decomposition``; "" for neither.
+    """Return the part of PyTorch that an export fails in: ``meta kernel`` or ``decomposition``; "" for neither.
 
-    The kernel takes the call. Where the operator without values, or its definition by simpler operators, raises
+    The kernel takes the call. If the operator without values, or its definition by simpler operators, raises
     the very error that an export ends with, no exporter could have done better.
 
     Args:
         invocation: The call.
-        failure: What the export raised.
+        failure: The exception of the export.
     """
     *_, cause = error_chain(failure)
-    for part, raised in (("meta kernel", _without_values(invocation)), ("decomposition", _decomposed(invocation))):
+    for part, raised in (("meta kernel", _meta_error(invocation)), ("decomposition", _decomposed(invocation))):
         if raised is None or _OF_META_TENSORS.search(str(raised)) or not str(raised):
             continue
         same = type(raised) is type(cause) and str(cause).startswith(str(raised))
-        # `torch.compile` quotes what is raised while it captures a call, or goes on with its own lines.
+        # `torch.compile` quotes an exception of its capture, or goes on with its own lines.
         quoted = str(failure).startswith(f"{type(raised).__name__}: {raised}") or repr(raised) in str(failure)
         if same or quoted:
             return part
     return ""
 
 
-def _without_values(invocation: Invocation) -> Exception | None:
+def _meta_error(invocation: Invocation) -> Exception | None:
     tensors = [t.to("meta") for t in build_tensors(invocation)]
     try:
         with quiet_call():

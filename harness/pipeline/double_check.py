@@ -1,9 +1,9 @@
-"""What a fast export says, confirmed by public exports. Runs in the worker process.
+"""Confirm the results of a fast export by public exports. Runs in the worker process.
 
 1. A failure before the model is loaded that is new for its operator (by its signature) is exported once more, alone and
-   by the plain public call. The same failure confirms it for all cases that fail so.
-2. Of the successful exports a share is exported once more in the same way, and the graphs are compared.
-3. Where the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
+   by the plain public call. The same failure confirms it for all cases that fail in this way.
+2. A share of the successful exports is exported once more in the same way, and the graphs are compared.
+3. If the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
    and the cases at hand are exported again: every verdict is that of the public export.
 """
 
@@ -22,10 +22,10 @@ from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotC
 
 
 class DoubleCheck:
-    """Passes the results of an export on, those that a public export contradicts corrected.
+    """Passes the results of an export on, after correcting those that a public export contradicts.
 
     Args:
-        exports: What exports, and whose results are checked.
+        exports: The export whose results are checked.
     """
 
     def __init__(self, exports: BatchExport) -> None:
@@ -38,7 +38,7 @@ class DoubleCheck:
 
     @property
     def converter(self) -> Converter:
-        """What exports."""
+        """Return the converter."""
         return self._exports.converter
 
     def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
@@ -50,7 +50,7 @@ class DoubleCheck:
         return self._exports.alone(member)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
-        """As `BatchExport.export`, with results that public exports agree with."""
+        """Export as `BatchExport.export` does, with results that public exports agree with."""
         for result in self._exports.export(accepted):
             if isinstance(result, NotConverted):
                 yield from self._failed(result)
@@ -63,7 +63,7 @@ class DoubleCheck:
             return
         signature = _signature(result)
         standing: list[Accepted] = []
-        for overload, members in _by_overload(result.members).items():
+        for overload, members in _group_by_overload(result.members).items():
             if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
                 standing += members
                 continue
@@ -102,7 +102,7 @@ class DoubleCheck:
 
 
 def _difference(fast: onnx.ModelProto, public: Converted | NotConverted) -> str:
-    """How a graph differs from the one of a public export; "" where it does not."""
+    """Describe the difference between a graph and the one of a public export; "" if there is none."""
     if isinstance(public, NotConverted):
         return f"fast: exported; public: {plain(_signature(public), 120)}"
     (member,) = public.members
@@ -119,7 +119,7 @@ def _signature(result: NotConverted) -> str:
     return f"{failure.stage.value} {failure.outcome.value}: {normalise(describe_error(failure.error))}"
 
 
-def _by_overload(members: Sequence[Accepted]) -> dict[str, list[Accepted]]:
+def _group_by_overload(members: Sequence[Accepted]) -> dict[str, list[Accepted]]:
     found: dict[str, list[Accepted]] = {}
     for member in members:
         found.setdefault(member.group.exported.overload, []).append(member)

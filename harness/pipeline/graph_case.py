@@ -26,8 +26,8 @@ class GraphCase:
     Attributes:
         model: The graph.
         inputs: Arrays by the names of the graph's inputs.
-        oracle: What the outputs must be.
-        judge: How outputs are compared with that.
+        oracle: The right outputs.
+        judge: The rules for comparing outputs with the oracle's.
     """
 
     model: onnx.ModelProto

@@ -1,7 +1,7 @@
 """Runs of an ONNX file as cases.
 
-What a file is to give nobody but its nodes' definitions can say. So the oracle of a run is the runtime's own answer
-without optimisations, and where one of its nodes gives something else than its definition, what follows from that:
+Only the definitions of its nodes can tell the right result of a file. So the oracle of a run is the runtime's own
+answer without optimisations. If one of its nodes departs from its definition, the oracle follows the definition:
 
 1. The graph is run node by node without optimisations, and the results of each node are compared with its definition,
    evaluated on the same inputs. Where a node is wrong or refused, the definition's results take its place. This is done
@@ -40,7 +40,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_reference import WITHIN_LARGEST, is_within_largest
 from harness.pipeline.model_task import ModelSource, NodesJudged, model_name
-from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import Walk, walk
 from harness.pipeline.onnx_inputs import read_inputs, signature
 from harness.pipeline.reference import ProgramReference
@@ -72,7 +72,7 @@ class LoadedFile:
 
     @property
     def overload(self) -> str:
-        """What the record has in the column of operators."""
+        """Return the name for the record's column of operators."""
         return MODEL + self.name
 
 
@@ -145,13 +145,13 @@ class GraphStructure:
 
 @dataclass(frozen=True)
 class GraphReference(ProgramReference):
-    """What a graph is to give; `expected` is empty where nothing tells.
+    """The right outputs of a graph; `expected` is empty if they are unknown.
 
     Attributes:
         model: The graph.
         plain: The runtime without optimisations.
-        nodes: What was found of the nodes; None where they were not judged.
-        is_runtimes: Whether the runtime itself gives what is expected, without optimisations.
+        nodes: The comparison of the nodes; None if they were not judged.
+        is_runtimes: Whether the runtime itself gives the expected outputs, without optimisations.
         alive: Called before each run, so that a slow one is not taken for a hang.
     """
 
@@ -168,7 +168,7 @@ class GraphReference(ProgramReference):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Nothing: no rule of an operator applies."""
+        """Return no arguments: no rule of an operator applies."""
         return {}
 
     @property
@@ -178,7 +178,7 @@ class GraphReference(ProgramReference):
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """How far roundings of inputs and weights move each output."""
+        """Return how much roundings of inputs and weights move each output."""
         return tuple(
             Sensitivity(_SPREAD / ROUNDINGS[str(e.dtype)] * moved, np.zeros(e.shape))
             if str(e.dtype) in PRECISION
@@ -223,7 +223,7 @@ class GraphReference(ProgramReference):
         for seed in range(_RUNS):
             self.alive()
             random = np.random.default_rng(seed)
-            altered = _with_moved_weights(self.model, random)
+            altered = _move_weights(self.model, random)
             feeds = {name: _moved(array, random) for name, array in zip(names, self.feeds, strict=True)}
             outputs = run_artefact(self.plain, altered, feeds)
             if isinstance(outputs, StageFailure):
@@ -241,8 +241,8 @@ class GraphRuns:
     Attributes:
         file: The file.
         backend: The runtime.
-        evaluator: Says what the definitions of nodes give.
-        first: The run in which the nodes are judged; None judges them in none.
+        evaluator: Evaluates the definitions of nodes.
+        first: The run in which the nodes are judged; None if they are judged in none.
         alive: See `GraphReference`.
     """
 
@@ -276,14 +276,14 @@ def expect(
     judges: bool = False,
     alive: Callable[[], None] = lambda: None,
 ) -> GraphReference:
-    """Return what a graph is to give in a runtime, by the steps above.
+    """Return the right outputs of a graph in a runtime, by the steps above.
 
     Args:
         model: The graph.
         feeds: Its inputs, in the order of its signature.
         backend: The runtime.
-        evaluator: Says what the definitions of nodes give.
-        invocation: What the run is called in the record.
+        evaluator: Evaluates the definitions of nodes.
+        invocation: The name of the run in the record.
         judges: Whether the nodes are judged.
         alive: See `GraphReference`.
     """
@@ -311,7 +311,7 @@ def _judge_nodes(
     model: onnx.ModelProto, feeds: Mapping[str, Array], plain: Backend, evaluator: Backend
 ) -> tuple[NodesJudged, tuple[Array, ...] | None]:
     """Compare each node with its definition, and return what follows where one is wrong or refused; else None."""
-    graph = in_steps(model)
+    graph = split_steps(model)
     if len(graph.steps) > _MOST_NODES:
         return NodesJudged(len(graph.steps), 0, 0), None
     moderate = steps_of_moderate_size(graph, feeds)
@@ -337,7 +337,7 @@ def steps_of_moderate_size(graph: SteppedGraph, feeds: Mapping[str, Array]) -> s
     try:
         inferred = onnx.shape_inference.infer_shapes(fixed, data_prop=True)
     except Exception:
-        # Beyond protobuf's limit, or invalid: each node says so itself.
+        # The model is too large for protobuf, or invalid: each node reports that itself.
         inferred = fixed
     sizes = {
         v.name: int(np.prod([dim.dim_value or 1 for dim in v.type.tensor_type.shape.dim]))
@@ -350,7 +350,7 @@ def steps_of_moderate_size(graph: SteppedGraph, feeds: Mapping[str, Array]) -> s
     }
 
 
-def _with_moved_weights(model: onnx.ModelProto, random: np.random.Generator) -> onnx.ModelProto:
+def _move_weights(model: onnx.ModelProto, random: np.random.Generator) -> onnx.ModelProto:
     altered = onnx.ModelProto()
     altered.CopyFrom(model)
     for tensor in altered.graph.initializer:

@@ -1,11 +1,11 @@
-"""A backend's intermediate values of a model, beside PyTorch's graph of it.
+"""Compare a backend's intermediate values of a model with PyTorch's graph of it.
 
-A *checkpoint* is a node of PyTorch's graph whose value the backend gives. What lies between a checkpoint and the
-checkpoints and inputs that it is computed from is its *region*: one operator mostly, several where an exporter or its
+A *checkpoint* is a node of PyTorch's graph whose value the backend gives. The nodes between a checkpoint and the
+checkpoints and inputs that it is computed from are its *region*: one operator mostly, several if an exporter or its
 optimiser fused them.
 
-The backend runs the graph in slices, each from its own values of those before, and keeps no value longer than its last
-reader needs it: memory is bounded by a slice and the live values around it, and all slices together cost one run.
+The backend runs the graph in slices, each from its own values of the slices before, and keeps no value longer than its
+last reader needs it: memory is bounded by a slice and the live values around it, and all slices together cost one run.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class PyTorchGraph:
     """A graph of ATen calls, with the values of its placeholders.
 
     Args:
-        graph: As `torch.export` makes it.
+        graph: A graph made by `torch.export`.
         placeholders: Node name → value; weights, constants and inputs.
-        attributes: What ``get_attr`` nodes get, by target.
+        attributes: Values of ``get_attr`` nodes, by target.
         inputs: Names of the placeholders that are inputs.
     """
 
@@ -90,8 +90,8 @@ class PyTorchGraph:
         self.strides: dict[str, tuple[int, ...]] = {}
 
     @classmethod
-    def of_program(cls, program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor]) -> PyTorchGraph:
-        """The graph of an exported program with values for its inputs."""
+    def bind(cls, program: torch.export.ExportedProgram, inputs: Sequence[torch.Tensor]) -> PyTorchGraph:
+        """Return the graph of an exported program with values for its inputs."""
         signature = program.graph_signature
         state = {**program.state_dict, **program.constants}
         named = {
@@ -114,7 +114,7 @@ class PyTorchGraph:
         return node.name in self._inputs
 
     def value(self, node: Node) -> Any:
-        """Of a placeholder or an attribute."""
+        """Return the value of a placeholder or an attribute."""
         if node.op == "get_attr":
             return operator.attrgetter(str(node.target))(self._attributes)
         return self._placeholders[node.name]
@@ -192,7 +192,7 @@ class Slice:
 
 
 class BackendValues(Protocol):
-    """Where a backend's values come from."""
+    """A source of a backend's values."""
 
     #: Names of the nodes that have one, in the order in which slices give them.
     checkpoints: tuple[str, ...]
@@ -310,7 +310,7 @@ class OfExportedSlices:
         self._converter = converter
         self._backend = backend
         self._opset = route.opset
-        # Beside ONNX, runtimes take and give arrays in the order of memory that they were captured with, or refuse.
+        # Runtimes other than ONNX's take and give arrays in the memory order of the capture, or refuse.
         self._is_contiguous = find_converter(converter.name).makes != ONNX
         self._producer: dict[str, str] = {}
         self._parts: list[list[Node]] = [[]]
@@ -380,7 +380,7 @@ class OfExportedSlices:
         return dict(zip(names, run_or_raise(self._backend, model, feeds), strict=True))
 
     def _module(self, part: Sequence[Node], names: Sequence[str]) -> tuple[torch.fx.GraphModule, list[Node]]:
-        """A part as a program; what it takes beside weights, which are its own."""
+        """Return a part as a program, and the nodes that it takes apart from its own weights."""
         graph, root = torch.fx.Graph(), torch.nn.Module()
         inside, copies = set(part), dict[Node, Node]()
         outer = dict.fromkeys(s for node in part for s in node.all_input_nodes if s not in inside)
@@ -406,7 +406,7 @@ class OfExportedSlices:
 
 
 def _halves(part: list[Node]) -> list[list[Node]]:
-    """A part cut in two; none where it cannot be: what takes one of several results stays with them."""
+    """Cut a part in two, or return none if it cannot be cut: a reader of several results stays with them."""
     middle = len(part) // 2
     while 0 < middle < len(part) and part[middle].target is operator.getitem:
         middle += 1
@@ -414,11 +414,11 @@ def _halves(part: list[Node]) -> list[list[Node]]:
 
 
 def to_torch(array: Array, strides: tuple[int, ...] | None = None) -> torch.Tensor:
-    """The tensor that `to_numpy` gave an array of; it shares the array's memory where that can be.
+    """Return the tensor from which `to_numpy` made an array; it shares the array's memory if possible.
 
     Args:
-        array: In row-major order.
-        strides: That the tensor had; what views it needs them. Those of a tensor that overlaps itself are not
+        array: The array in row-major order.
+        strides: The tensor's strides, which its views need. Strides of a tensor that overlaps itself are not
             restored.
     """
     shape = array.shape

@@ -28,7 +28,7 @@ class KeptModels:
         self._converted[member.group.index] = converted, member
 
     def find(self, serial: int, group: int) -> onnx.ModelProto | None:
-        """Return the model of a structure of a task; None where it is not here, or no ONNX model."""
+        """Return the model of a structure of a task; None if it is not kept, or not an ONNX model."""
         if serial != self._serial or group not in self._converted:
             return None
         converted, member = self._converted[group]

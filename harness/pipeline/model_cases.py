@@ -26,13 +26,13 @@ _EXACT = 4096
 
 
 def cases_of(model: LoadedModel, dynamic: bool) -> tuple[ModelInputs, ...]:
-    """What to run, the example first.
+    """Return the inputs to run a model with, the example first.
 
     A static export is run with other values, since tracing keeps the path that the example took; a dynamic
     one with the sizes that the model's axes name, one axis at a time and all together.
     """
     named = list(zip(model.inputs, model.input_names, strict=True))
-    # Masks, lengths and positions mean something together, and pixels do not.
+    # Masks, lengths and positions belong together; pixels do not.
     example = tuple(describe_tensor(t, name, exact=None if t.is_floating_point() else _EXACT) for t, name in named)
     drawn = tuple(describe_tensor(t, name, exact=0) for t, name in named)
     others = _other_sizes(model, drawn) if dynamic else _other_values(model, example, drawn)
@@ -97,12 +97,12 @@ def _resized(model: LoadedModel, drawn: tuple[TensorSpec, ...], sizes: Sequence[
         for axis, size in sizes:
             for dim in axis.dims_of(name):
                 shape[dim] = axis.size_at(name, dim, size)
-        specs.append(_with_shape(spec, tuple(shape)))
+        specs.append(_reshape_spec(spec, tuple(shape)))
     change = ", ".join(f"{axis.name} {size}" for axis, size in sizes)
     return ModelInputs(_invocation(model, tuple(specs)), change, resized=True)
 
 
-def _with_shape(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
+def _reshape_spec(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     values = spec.values
     if isinstance(values, Literal) or shape == spec.shape:
         return spec
@@ -144,7 +144,7 @@ class ModelStructure:
 
     @property
     def promised_outputs(self) -> int:
-        """What is checked of the graph's outputs: their number."""
+        """Return the number of the graph's outputs, which is all that is checked of them."""
         return self.outputs
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
@@ -181,7 +181,7 @@ class ModelRuns:
 
     Attributes:
         model: The model.
-        tolerance: What the user allows; None means what roundings explain.
+        tolerance: The user's tolerance; None for the effect of roundings.
         alive: See `ModelReference`.
     """
 

@@ -53,9 +53,9 @@ class ModelEntry:
     """A registered model.
 
     Attributes:
-        name: As written after ``--model``.
+        name: The name after ``--model``.
         make: Returns the module and its example inputs; called with the generator seeded.
-        axes: What varies in a dynamic export; none for a model whose sizes are fixed.
+        axes: Sizes that vary in a dynamic export; empty for a model of fixed sizes.
         source: The paper or the program that the architecture is from.
     """
 
@@ -110,12 +110,12 @@ class ModelProblem(Exception):
 
 
 class Flat(torch.nn.Module):
-    """A model as converters take it: tensors in, a tuple of tensors out.
+    """A model in the form that converters take: tensors in, a tuple of tensors out.
 
     Args:
-        model: What is called.
-        structure: Of its arguments: a tuple of the positional ones, and a dict of those by keyword.
-        constants: Their leaves that are not tensors, by position among all leaves.
+        model: The model to call.
+        structure: Structure of its arguments: a tuple of the positional ones, and a dict of the keyword arguments.
+        constants: Their leaves other than tensors, by position among all leaves.
     """
 
     def __init__(self, model: torch.nn.Module, structure: Any, constants: dict[int, Any]) -> None:
@@ -152,10 +152,10 @@ class LoadedModel:
         module: The user's own, in evaluation mode.
         program: The same, flat.
         inputs: The tensors among the example inputs, in order.
-        input_names: One each, by the parameters of `forward`.
+        input_names: Their names, by the parameters of `forward`.
         exported: The program that a ``.pt2`` file holds; None for a module.
-        arguments: The example arguments as the user passes them, and `keywords` those by keyword.
-        declared: What the user's `dynamic_shapes` declare of each tensor.
+        arguments: The positional example arguments as the user passes them; `keywords` are the keyword arguments.
+        declared: The declarations of the user's `dynamic_shapes` for each tensor.
     """
 
     name: str
@@ -192,12 +192,12 @@ class LoadedModel:
             for i, dim in places:
                 dims[i][dim] = size
         supply = iter(dims)
-        given = _by_parameter(self.module, self.arguments, self.keywords)
+        given = _bind_arguments(self.module, self.arguments, self.keywords)
         return {name: shapes_tree(argument, supply) for name, argument in given.items()}
 
     @property
     def overload(self) -> str:
-        """What the record has in the column of operators."""
+        """Return the name for the record's column of operators."""
         return MODEL + self.name
 
     @property
@@ -232,7 +232,7 @@ def check_word(word: str) -> None:
             raise UnknownName("model", word, tuple(load_models()))
         return
     if not file.is_file():
-        raise ModelProblem(f"--model {word}: there is no file {file}")
+        raise ModelProblem(f"--model {word}: file not found: {file}")
     if file.suffix == ".py" and not function:
         raise ModelProblem(f"--model {word}: say which function makes the model: {file}:make_model")
 
@@ -262,7 +262,7 @@ def _varied(model: LoadedModel, variant: Variant, word: str) -> LoadedModel:
         model = replace(model, axes=tuple({**own, **{axis.name: axis for axis in variant.axes}}.values()))
         _check_axes(model, word)
     for name, size in variant.example_sizes:
-        model = _with_example_size(model, name, size)
+        model = _change_example_size(model, name, size)
     if not variant.dtype:
         return model
     if model.exported is not None:
@@ -273,8 +273,8 @@ def _varied(model: LoadedModel, variant: Variant, word: str) -> LoadedModel:
     return replace(model, inputs=inputs)
 
 
-def _with_example_size(model: LoadedModel, name: str, size: int) -> LoadedModel:
-    """The model with another size of an axis in its example, whose elements are repeated; it is run at the old one."""
+def _change_example_size(model: LoadedModel, name: str, size: int) -> LoadedModel:
+    """Return the model with another size of an axis in its example, by repeating elements; it runs at the old one."""
     inputs, axes = list(model.inputs), []
     for axis in model.axes:
         if axis.name == name:
@@ -299,7 +299,7 @@ def _entry_in(file: Path, function: str) -> ModelEntry:
         assert spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         sys.modules[name] = loaded
-        # A model in several files imports those beside it.
+        # A model in several files imports the others.
         sys.path.insert(0, str(file.absolute().parent))
         try:
             spec.loader.exec_module(loaded)
@@ -331,10 +331,10 @@ def _made(entry: ModelEntry, word: str) -> LoadedModel:
             f"not {type(made).__name__}"
         )
     module, given, *rest = made
-    arguments, keywords = ((), dict(given)) if isinstance(given, Mapping) else (_as_tuple(given), {})
+    arguments, keywords = ((), dict(given)) if isinstance(given, Mapping) else (_make_tuple(given), {})
     if len(rest) == 2:
         keywords = {**keywords, **(rest.pop(0) or {})}
-    model = _flat(entry.name, _as_module(module), arguments, keywords, axes=entry.axes)
+    model = _flat(entry.name, _wrap_function(module), arguments, keywords, axes=entry.axes)
     if rest:
         model = _declared(model, rest[0], word)
     _check_axes(model, word)
@@ -349,16 +349,16 @@ def given_model(
     Raises:
         ModelProblem: its example inputs have no tensor, or it cannot be had in `dtype`.
     """
-    model = _flat(name, _as_module(module), arguments, keywords)
+    model = _flat(name, _wrap_function(module), arguments, keywords)
     return _varied(model, Variant(dtype=dtype), name)
 
 
-def _as_tuple(given: Any) -> tuple[Any, ...]:
+def _make_tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if isinstance(given, list | tuple) else (given,)
 
 
-def _as_module(model: Any) -> torch.nn.Module:
-    """A plain function as the module that its user would have to write for an exporter."""
+def _wrap_function(model: Any) -> torch.nn.Module:
+    """Wrap a plain function in the module that its user would have to write for an exporter."""
     if isinstance(model, torch.nn.Module):
         return model
     module = torch.nn.Module()
@@ -374,19 +374,19 @@ def _declared(model: LoadedModel, shapes: Any, word: str) -> LoadedModel:
     if shapes is None:
         return model
     try:
-        declared = declared_dims(shapes, _by_parameter(model.module, model.arguments, model.keywords))
+        declared = declared_dims(shapes, _bind_arguments(model.module, model.arguments, model.keywords))
     except ShapesMismatch as problem:
         raise ModelProblem(f"{word}: {problem}") from None
     axes = tuple(axes_of_dims(model.input_names, model.inputs, declared))
     return replace(model, axes=axes, declared=declared)
 
 
-def _by_parameter(module: torch.nn.Module, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by the parameters of `forward`, as `torch.export` binds them."""
+def _bind_arguments(module: torch.nn.Module, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments by the parameters of `forward`, as `torch.export` binds them."""
     try:
         return dict(inspect.signature(module.forward).bind(*arguments, **keywords).arguments)
     except (TypeError, ValueError):
-        # A scripted module has no signature; and PyTorch's answer to arguments that do not fit is its own.
+        # A scripted module has no signature, and PyTorch itself reports arguments that do not fit.
         return {**dict(zip(_parameters(module, arguments), arguments, strict=True)), **keywords}
 
 

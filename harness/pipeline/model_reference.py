@@ -48,7 +48,7 @@ class ModelReference(ProgramReference):
 
     Attributes:
         model: The model.
-        tolerance: What the user allows; None means what roundings explain.
+        tolerance: The user's tolerance; None for the effect of roundings.
         alive: Called before each run in float64, so that a slow one is not taken for a hang.
     """
 
@@ -71,12 +71,12 @@ class ModelReference(ProgramReference):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Nothing: no rule of an operator applies."""
+        """Return no arguments: no rule of an operator applies."""
         return {}
 
     @cached_property
     def steps(self) -> list[float] | None:
-        """How far each output moves where quantised values move by a step; None where nothing is quantised."""
+        """Return how much each output moves if quantised values move by a step; None if nothing is quantised."""
         inputs = build_tensors(self.invocation)
         return moved_by_steps(lambda: self.model.program(*(t.clone() for t in inputs)), self.expected)
 
@@ -92,7 +92,7 @@ class ModelReference(ProgramReference):
         return comparison
 
     def output_errors(self, outputs: Sequence[Array]) -> Iterator[OutputError]:
-        """By how much each floating output of the right form is off, and how much is allowed."""
+        """Yield the error of each floating output of the right form, and the allowed error."""
         for i, (e, g) in enumerate(zip(self.expected, outputs, strict=False)):
             dtype = str(e.dtype)
             if dtype in PRECISION and e.shape == g.shape and e.size:
@@ -101,7 +101,7 @@ class ModelReference(ProgramReference):
                 yield OutputError(i, f"{dtype}[{','.join(map(str, e.shape))}]", error, largest, float(allowed))
 
     def error_growth(self, outputs: Sequence[Array]) -> ErrorGrowth | None:
-        """How errors grew; None where float64 has no answer or nothing is floating."""
+        """Return the growth of errors; None if float64 has no answer or no output is floating."""
         truth, moved = self.truth, self.sensitivity
         if truth is None or moved is None:
             return None

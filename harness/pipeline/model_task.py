@@ -18,10 +18,10 @@ class Axis:
     """A size that may differ from one run of an exported model to the next.
 
     Attributes:
-        name: For people: ``batch``, ``height``.
-        where: Input name → the dimension that has it, or those, as of a square mask.
-        others: Sizes to run a dynamic export at, beside the exported one.
-        lines: (input, dimension) → factor and offset, where a size is derived from the axis: ``4 * Dim("h")``.
+        name: A name for people: ``batch``, ``height``.
+        where: Input name → its dimension of that size, or several, as for a square mask.
+        others: Sizes to run a dynamic export at, apart from the exported one.
+        lines: (input, dimension) → factor and offset, if a size is derived from the axis: ``4 * Dim("h")``.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """What is asked for of a model beyond what its function makes.
+    """A variation of the model that its function makes.
 
     Attributes:
-        dtype: Of its floating parameters, buffers and inputs; "" for its own.
-        axes: In addition to its own; one of the same name takes the place of its own.
-        example_sizes: Name of an axis, and the size that the example has there in place of its own.
+        dtype: Dtype of its floating parameters, buffers and inputs; "" for its own.
+        axes: Axes in addition to its own; an axis replaces one of the same name.
+        example_sizes: Name of an axis, and the size that the example has there instead of its own.
     """
 
     dtype: str = ""
@@ -61,11 +61,11 @@ AS_MADE = Variant()
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where a model comes from.
+    """The source of a model.
 
     Attributes:
         word: The model as its user named it: a registered name, ``FILE.py:FUNCTION``, ``FILE.pt2`` or ``FILE.onnx``.
-        variant: What is asked for beyond what its function makes.
+        variant: The variation of the model that its function makes.
         inputs: The file with the inputs of an ``.onnx`` file; "" draws them.
     """
 
@@ -75,7 +75,7 @@ class ModelSource:
 
     @property
     def overload(self) -> str:
-        """What the record has in the column of operators."""
+        """Return the name for the record's column of operators."""
         return MODEL + model_name(self.word)
 
     @property
@@ -105,7 +105,7 @@ class ModelInputs:
 
     Attributes:
         invocation: The inputs, as arguments of ``model.NAME``.
-        change: In what they differ from the exported example, for people; "" for the example itself.
+        change: Description of the difference from the exported example; "" for the example itself.
         resized: Whether their sizes differ.
         fixed: Sizes that a file declares open and that its constants fix.
     """
@@ -118,7 +118,7 @@ class ModelInputs:
 
 @dataclass(frozen=True)
 class ErrorGrowth:
-    """How errors grew on the way to one result.
+    """The growth of errors on the way to one result.
 
     Attributes:
         error: The backend's largest error against float64, relative to the largest element of its output.
@@ -133,14 +133,14 @@ class ErrorGrowth:
 
 @dataclass(frozen=True)
 class OutputError:
-    """By how much one output of a model is off.
+    """The error of one output of a model.
 
     Attributes:
         output: Its index.
         form: Dtype and shape, for people.
-        error: The largest absolute error, in the values' unit; infinite where NaN or infinities differ.
+        error: The largest absolute error, in the values' unit; infinite if NaN or infinities differ.
         largest: The largest finite element that PyTorch gives.
-        allowed: The error that is allowed at that.
+        allowed: The allowed error of that element.
     """
 
     output: int
@@ -167,12 +167,12 @@ class Traced:
 
 @dataclass(frozen=True)
 class NodesJudged:
-    """How many nodes of a file were compared with their definitions.
+    """Numbers of a file's nodes that were compared with their definitions.
 
     Attributes:
-        nodes: All nodes.
-        judged: Those that were compared.
-        wrong: Those that give something else.
+        nodes: Number of all nodes.
+        judged: Number of nodes that were compared.
+        wrong: Number of nodes that depart from their definition.
     """
 
     nodes: int
@@ -182,16 +182,16 @@ class NodesJudged:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelRun:
-    """What is known of a run of a model beyond what is known of a call; the column ``model_run`` has it as JSON.
+    """Facts about a run of a model that a call does not have; the column ``model_run`` has them as JSON.
 
     Attributes:
         index: The number of the run; the example is 0.
-        change: In what the inputs differ from the exported example, for people.
-        growth: How errors grew; None where that is not known.
-        output_errors: By how much each output of a wrong result is off.
-        traced: Where tracing is to blame.
+        change: Description of the difference of the inputs from the exported example.
+        growth: The growth of errors; None if it is not known.
+        output_errors: The error of each output of a wrong result.
+        traced: The path that tracing fixed, if that is the cause of the failure.
         fixed: See `ModelInputs`.
-        nodes: Of a file, in the run in which its nodes were judged.
+        nodes: The comparison of a file's nodes, in the run in which they were judged.
     """
 
     index: int = 0
@@ -210,13 +210,13 @@ class ModelRun:
 
     @classmethod
     def from_text(cls, text: str) -> ModelRun:
-        """Return what a column says."""
+        """Parse a column's text."""
         return parse_json(cls, text) if text else cls()
 
 
 @dataclass(frozen=True)
 class NoModel:
-    """That the model cannot be had, in words for a person."""
+    """The model could not be loaded; the message is for a person."""
 
     message: str
 
@@ -231,7 +231,7 @@ def split_word(word: str) -> tuple[Path | None, str]:
 
 
 def model_name(word: str) -> str:
-    """What the model that a user's word names is called in the record: ``my_model.make`` of ``my_model.py:make``."""
+    """Return the name of a model in the record: ``my_model.make`` for ``my_model.py:make``."""
     file, function = split_word(word)
     if file is None:
         return word
@@ -249,7 +249,7 @@ def refuse_model(results_dir: Path, case_id: str, overload: str, what: str) -> N
 
 
 def model_word(results_dir: Path, overloads: Sequence[str]) -> str | None:
-    """How a run's user named the model that a failure is of; None where it is of an operator."""
+    """Return the user's name for the model of a failure; None if the failure is an operator's."""
     if not overloads or not overloads[0].startswith(MODEL):
         return None
     name = overloads[0].removeprefix(MODEL)

@@ -60,7 +60,7 @@ def _name(value: onnx.ValueInfoProto, place: int, dim: onnx.TensorShapeProto.Dim
 
 
 def running_sizes(model: onnx.ModelProto, runs: Runs) -> dict[str, int] | None:
-    """Sizes at which a file runs, the same for all open dimensions if there is such; None where none is found."""
+    """Return sizes at which a file runs, the same for all open dimensions if possible; None if there are none."""
     names = open_sizes(model)
     same = (dict.fromkeys(names, size) for size in SIZES)
     sizes = sorted({size for held in _constant_sizes(model).values() for size in held})
@@ -143,15 +143,15 @@ def drawn_inputs(model: onnx.ModelProto, sizes: Sizes, seed: int) -> tuple[tuple
 def list_file_runs(
     model: onnx.ModelProto, overload: str, runs: Callable[[Invocation], bool]
 ) -> tuple[ModelInputs, ...]:
-    """Return what to run a file with: drawn values, other values, and other sizes.
+    """Return the inputs to run a file with: drawn values, other values, and other sizes.
 
     Args:
         model: The graph.
-        overload: What the record has in the column of operators.
+        overload: The name for the record's column of operators.
         runs: Whether the runtime runs the file with some inputs.
 
     Raises:
-        ModelProblem: as `drawn_inputs`.
+        ModelProblem: `drawn_inputs` raises it.
     """
 
     def inputs(sizes: Sizes, seed: int = 0) -> Invocation:

@@ -30,10 +30,10 @@ class ShapesMismatch(Exception):
 
 
 def declared_dims(shapes: Any, arguments: Mapping[str, Any]) -> tuple[Declared, ...]:
-    """What `dynamic_shapes` declare of each tensor in `arguments`, in the order of their leaves.
+    """Return the declarations in `dynamic_shapes` for each tensor in `arguments`, in the order of their leaves.
 
     Args:
-        shapes: As `torch.export.export` takes them: by parameter, in the order of the parameters, or a
+        shapes: The argument of `torch.export.export`: by parameter, in the order of the parameters, or a
             `torch.export.ShapesCollection`.
         arguments: Parameter → example argument.
 
@@ -143,7 +143,7 @@ def axes_of_program(
 
 
 def _bound(limit: Any) -> int | None:
-    """A limit of a symbol's range; None where there is none, for which PyTorch has an infinity of its own."""
+    """Return a limit of a symbol's range; None if there is none, for which PyTorch has an infinity of its own."""
     return int(limit) if isinstance(limit, int | sympy.Integer) else None
 
 

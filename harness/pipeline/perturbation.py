@@ -1,4 +1,4 @@
-"""What PyTorch says of calls beside a case: inputs moved by their last place, subnormal ones made zero."""
+"""Run PyTorch on calls near a case: with inputs moved by their last place, and with subnormal inputs made zero."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.core.program import map_arguments
 from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.torch_call import call_invocation, in_float64
+from harness.pipeline.torch_call import call_in_float64, call_invocation
 
 #: Neighbours that are looked at: each moves every input up or down, by chance.
 _NEIGHBOURS = 4
@@ -30,20 +30,20 @@ _REJECTIONS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexEr
 def sensitivity(
     invocation: Invocation, outputs: Sequence[str], coordinates: Collection[str] = ()
 ) -> tuple[Sensitivity | None, ...] | None:
-    """How far the outputs move, and how wrong PyTorch is, when every floating input moves by its last place.
+    """Return how much the outputs move, and PyTorch's error, when every floating input moves by its last place.
 
-    How far is asked of float64, which can tell numbers apart that the case's dtype cannot; how wrong, of
-    inputs in the dtypes that the case has. A float64 case has nothing wider to be asked: both are looked at
-    in float32 and scaled by the ratio of the two unit roundoffs, which they are proportional to.
+    Float64 gives the movement, since it can tell numbers apart that the case's dtype cannot; inputs in the case's own
+    dtypes give the error. A float64 case has no wider dtype: both are computed in float32 and scaled by the ratio of
+    the two unit roundoffs, to which they are proportional.
 
     Args:
         invocation: The case.
-        outputs: Dtypes of its outputs; the result has None for one that float64 has no answer for.
-        coordinates: As `harness.compare.judge.Judge` has them.
+        outputs: Dtypes of its outputs; the result has None for an output that float64 cannot compute.
+        coordinates: See `harness.compare.judge.Judge`.
     """
     least = [float(name in coordinates) for name in tensor_arguments(invocation)]
     tensors = build_tensors(invocation)
-    truth = in_float64(invocation, tensors)
+    truth = call_in_float64(invocation, tensors)
     floats = [dtype for dtype in outputs if is_float(dtype)]
     if truth is None or not floats:
         return None
@@ -52,12 +52,12 @@ def sensitivity(
     conditions, curvatures, errors = ([None if o is None else np.zeros(o.shape) for o in truth] for _ in range(3))
     with np.errstate(all="ignore"):
         for signs in range(_NEIGHBOURS):
-            near = in_float64(*_moved(invocation, tensors, step, signs, 1, least))
-            far = in_float64(*_moved(invocation, tensors, step, signs, 2, least))
+            near = call_in_float64(*_moved(invocation, tensors, step, signs, 1, least))
+            far = call_in_float64(*_moved(invocation, tensors, step, signs, 2, least))
             _add(conditions, truth, near, far, _response)
             _add(curvatures, truth, near, far, _curvature)
-            beside = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1, least)
-            _add(errors, truth, in_float64(*beside), _own(*beside), _distance)
+            near_case = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1, least)
+            _add(errors, truth, call_in_float64(*near_case), _own(*near_case), _distance)
     return tuple(
         None if c is None or e is None or q is None else Sensitivity(c * scale, e * scale, q * scale**2)
         for c, e, q in zip(conditions, errors, curvatures, strict=True)
@@ -65,7 +65,7 @@ def sensitivity(
 
 
 def flushed(invocation: Invocation) -> list[Array] | None:
-    """PyTorch's outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+    """Return PyTorch's outputs with zeros for subnormal inputs; None if no input is subnormal."""
     tensors = list(build_tensors(invocation))
     found = False
     for i, tensor in enumerate(tensors):
@@ -121,7 +121,7 @@ def _distance(truth: Array, true_beside: Array, own_beside: Array) -> Array:
 
 
 def _own(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[Array] | None:
-    """PyTorch's outputs in the dtypes of `tensors`, or None where it rejects them."""
+    """Return PyTorch's outputs in the dtypes of `tensors`, or None if it rejects them."""
     try:
         return [to_numpy(t) for t in call_invocation(invocation, tensors)]
     except _REJECTIONS:
@@ -164,15 +164,15 @@ def _moved(
     steps: int,
     least: Sequence[float],
 ) -> tuple[Invocation, list[torch.Tensor]]:
-    """The call with every float, and every part of a complex number, moved by `steps` last places.
+    """Return the call with every float, and every part of a complex number, moved by `steps` last places.
 
     Args:
         invocation: The case.
         tensors: Its inputs.
-        dtype: Whose last places; the moved tensors are in float64 then. None for each tensor's own.
+        dtype: The dtype whose last places count; the moved tensors are in float64 then. None for each tensor's own.
         signs: Seed of the directions, up or down.
-        steps: In last places.
-        least: Of each tensor, the magnitude whose last place its numbers are moved by at least.
+        steps: Number of last places.
+        least: For each tensor, the magnitude whose last place is the least that its numbers are moved by.
     """
     random = np.random.Generator(np.random.PCG64(signs))
 

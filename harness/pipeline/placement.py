@@ -1,4 +1,4 @@
-"""Which nodes of a case ran on the CPU although the backend's device is another, in words for the record."""
+"""Describe the nodes of a case that ran on the CPU although the backend's device is another, for the record."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import onnx
 
 from harness.pipeline.batch_export import Accepted, Converted, only
 from harness.pipeline.stages import StageFailure, load_stage
-from harness.pipeline.submodel import all_nodes, owners, with_inner_nodes
+from harness.pipeline.submodel import all_nodes, owners, walk_nodes
 from harness.pipeline.task import FOLDED, NOT_TOLD, fell_back
 from harness.run.artefact import AnyModel, Artefact, PlacedNode
 from harness.run.backend import Backend, BackendSession, HasPlacement, ShapeRange
 
 
 def placement_of(session: BackendSession, model: AnyModel) -> str:
-    """Where the nodes of a loaded model ran, in words: "" if all ran on the backend's device."""
+    """Describe the placement of a loaded model's nodes: "" if all ran on the backend's device."""
     if isinstance(model, Artefact):
         return _delegated([node for nodes in model.placed.values() for node in nodes])
     if not isinstance(session, HasPlacement):
@@ -55,7 +55,7 @@ def placements(
             else:
                 said[member.group.index] = placement_of(alone, part)
     else:
-        outer = {inner.name: node.name for node in model.graph.node for inner in with_inner_nodes([node])}
+        outer = {inner.name: node.name for node in model.graph.node for inner in walk_nodes([node])}
         reached = owners(model, dict.fromkeys(outer.values()))
         for member in members:
             outputs = set(member.structure.output_names)
@@ -77,13 +77,13 @@ def _placed_by_converter(artefact: Artefact, members: Sequence[Accepted]) -> dic
 
 
 def _delegated(nodes: Sequence[PlacedNode]) -> str:
-    """What does not run where it should, of these nodes; "" if all do."""
+    """Describe the nodes that are not on the device; "" if all are."""
     on_cpu = [node.operator for node in nodes if not node.on_device]
     return fell_back(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else ""
 
 
 def _said(nodes: Sequence[PlacedNode], emitted: Sequence[onnx.NodeProto]) -> str:
-    """What became of a case: the nodes that the runtime made of those that a converter emitted for it."""
+    """Describe the placement of a case: the runtime's nodes compared with those that a converter emitted for it."""
     if not nodes:
         return FOLDED if any(node.op_type != "Constant" for node in emitted) else ""
     return _delegated(nodes)

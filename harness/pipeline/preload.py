@@ -1,4 +1,4 @@
-"""What every worker process needs, imported once before they are forked.
+"""Import the modules that every worker process needs, once before the processes are forked.
 
 The fork server imports this module by name. It must not run anything that leaves threads or touches a
 device: a forked child inherits neither.

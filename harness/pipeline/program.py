@@ -22,7 +22,7 @@ from harness.run.backend import ShapeRange
 
 
 class Structure(Protocol):
-    """What is exported once and run with several inputs: a call, a program or a model."""
+    """A call, a program or a model that is exported once and run with several inputs."""
 
     @property
     def index(self) -> int:
@@ -42,7 +42,7 @@ class Structure(Protocol):
 
     @property
     def promised_outputs(self) -> Sequence[str] | int:
-        """What is checked of the outputs: their names; their number where a converter names them."""
+        """Return the outputs to check: their names; their number if a converter names them."""
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """The names of its outputs in an artefact, in their order."""
@@ -62,11 +62,10 @@ class Exportable:
     """A call or a program that is ready for export; see `Structure`.
 
     Attributes:
-        index: Of its group.
+        index: Index of its group.
         call: The operator call with its tensors left open.
-        tensors: Example inputs; no tensor is shared with another structure, since exporters treat a
-            shared one as one input.
-        outputs: How many tensors the call returns.
+        tensors: Example inputs. Structures share no tensor, since exporters treat a shared one as one input.
+        outputs: Number of tensors that the call returns.
         dynamic_dims: Per tensor, dimensions to leave dynamic; empty sets for a static export.
     """
 
@@ -86,11 +85,11 @@ class Exportable:
         index: int = 0,
         tensors: Sequence[torch.Tensor] | None = None,
     ) -> Exportable:
-        """The structure of an invocation.
+        """Return the structure of an invocation.
 
         Args:
             exported: The invocation.
-            cases: What is run with it; dimensions in which they differ from it may be left dynamic.
+            cases: Invocations to run with the export; dimensions in which they differ from it may be left dynamic.
             tensors: Example inputs in place of those that the invocation describes.
         """
         return cls(

@@ -1,7 +1,7 @@
-"""What quantisation allows: how far results move where each quantised value moves by a step.
+"""Bound the effect of quantisation: the movement of results when each quantised value moves by a step.
 
-A number that lies between two steps may be put on either: by a rounding before it, by a bias that a runtime quantises,
-too, or by integers in place of floating numbers. A result that is no further off than such steps make it is right.
+A number that lies between two steps may be put on either: because of a rounding before it, of a bias that a runtime
+quantises, too, or of integers in place of floating numbers. A result that differs by no more than such steps is right.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class _Stepped(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def moved_by_steps(run: Callable[[], Sequence[torch.Tensor]], expected: Sequence[Array]) -> list[float] | None:
-    """How far each output of a model moves at most; None where the model quantises nothing.
+    """Return the largest movement of each output of a model; None if the model quantises nothing.
 
     Args:
         run: Calls the model.
-        expected: Its outputs as they are.
+        expected: Its outputs without a movement.
     """
     moved = [0.0] * len(expected)
     for seed in range(_RUNS):

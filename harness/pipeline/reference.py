@@ -25,7 +25,7 @@ from harness.generate.operator_case import judge_of
 from harness.pipeline import perturbation
 from harness.pipeline.definition import defined_outputs
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
-from harness.pipeline.torch_call import call_invocation, in_float64, reference_outputs
+from harness.pipeline.torch_call import call_in_float64, call_invocation, reference_outputs
 
 
 @dataclass(frozen=True)
@@ -61,15 +61,15 @@ class Reference:
         """Whether an input does not lie row-major in memory, which runtimes never see."""
         return not all(spec.is_contiguous for spec in self.invocation.tensors())
 
-    def on_contiguous_inputs(self) -> Reference:
-        """The same call on row-major copies of the inputs."""
+    def run_contiguous(self) -> Reference:
+        """Run the same call on row-major copies of the inputs."""
         tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
         outputs = call_invocation(self.invocation, tensors)
         return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
 
     @property
     def judge(self) -> Judge:
-        """How a backend's outputs are compared with it."""
+        """Return the judge of a backend's outputs."""
         return judge_of(self.invocation)
 
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
@@ -78,13 +78,13 @@ class Reference:
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """What calls with inputs in the neighbourhood say; None where float64 has no answer."""
+        """Return the sensitivity to inputs in the neighbourhood; None if float64 has no answer."""
         coordinates = judge_of(self.invocation).coordinates
         return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected], coordinates)
 
     @cached_property
     def flushed(self) -> tuple[Array, ...] | None:
-        """The outputs with zeros in place of subnormal inputs; None where no input is subnormal."""
+        """Return the outputs with zeros in place of subnormal inputs; None if no input is subnormal."""
         outputs = perturbation.flushed(self.invocation)
         return None if outputs is None else tuple(outputs)
 
@@ -95,43 +95,43 @@ class Reference:
         A sum of products that has an infinity among its factors is decided by their signs, of which float64
         loses sight where other products overflow on the way.
         """
-        found = _in_float64(self.invocation)
+        found = _run_wide(self.invocation)
         judge = judge_of(self.invocation)
         if found is None or not judge.accumulates or judge.terms or all(map(_is_finite, found)):
             return found
         if all(map(_is_finite, self.feeds)):
             return found
-        signs = _in_float64(self.invocation, _sign, keep_scales=True)
+        signs = _run_wide(self.invocation, _sign, keep_scales=True)
         return found if signs is None else tuple(map(_decided, found, signs))
 
     @cached_property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """The outputs in float64 for the absolute values of the inputs."""
-        return self._of_both_parts(_in_float64(self.invocation, _absolute))
+        return self._pair_parts(_run_wide(self.invocation, _absolute))
 
     @cached_property
     def unscaled(self) -> tuple[Array | None, ...] | None:
         """The magnitude with scales of at least one."""
-        return self._of_both_parts(_in_float64(self.invocation, _absolute, least_scale=1))
+        return self._pair_parts(_run_wide(self.invocation, _absolute, least_scale=1))
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
         """The magnitude with 1 for every finite number, scales of at least one: finite if all numbers are."""
-        return self._of_both_parts(_in_float64(self.invocation, _marked, least_scale=1))
+        return self._pair_parts(_run_wide(self.invocation, _marked, least_scale=1))
 
     @cached_property
     def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
         """The truth and the magnitude with zeros for infinite inputs and NaN."""
-        truth = _in_float64(self.invocation, _zeroed, keep_scales=True)
-        return truth, self._of_both_parts(_in_float64(self.invocation, lambda tensor: _absolute(_zeroed(tensor))))
+        truth = _run_wide(self.invocation, _zeroed, keep_scales=True)
+        return truth, self._pair_parts(_run_wide(self.invocation, lambda tensor: _absolute(_zeroed(tensor))))
 
     @cached_property
     def definition(self) -> tuple[Array, ...] | None:
         """The outputs of PyTorch's own definition of the operator; see `harness.pipeline.definition`."""
         return defined_outputs(self.invocation)
 
-    def _of_both_parts(self, found: tuple[Array | None, ...] | None) -> tuple[Array | None, ...] | None:
-        """Outputs for real inputs, once for each part where the case's own are complex."""
+    def _pair_parts(self, found: tuple[Array | None, ...] | None) -> tuple[Array | None, ...] | None:
+        """Return outputs for real inputs, once for each part if the case's own are complex."""
         if found is None or len(found) != len(self.expected):
             return found
         return tuple(
@@ -167,7 +167,7 @@ class ProgramReference(Reference):
 
     @property
     def _dtypes_of_calls(self) -> frozenset[str]:
-        """Of inputs, weights and outputs: the narrowest is what the calls round to."""
+        """Return the dtypes of inputs, weights and outputs: the calls round to the narrowest."""
         return self.dtypes | {weight.dtype or weight.spec.dtype for weight in weights_of(Program.of(self.invocation))}
 
     @property
@@ -190,9 +190,9 @@ class ProgramReference(Reference):
         """See `RoundingOracle`."""
         return self._rounding.sensitivity
 
-    def on_contiguous_inputs(self) -> Reference:
-        """The same program on row-major copies of the inputs."""
-        found = super().on_contiguous_inputs()
+    def run_contiguous(self) -> Reference:
+        """Run the same program on row-major copies of the inputs."""
+        found = super().run_contiguous()
         return ProgramReference(found.invocation, found.feeds, found.expected)
 
 
@@ -249,21 +249,21 @@ def _marked(tensor: torch.Tensor) -> torch.Tensor:
     return torch.where(tensor.isfinite(), 1, tensor.abs())
 
 
-def _in_float64(
+def _run_wide(
     invocation: Invocation,
     magnitude: Callable[[torch.Tensor], torch.Tensor] | None = None,
     *,
     least_scale: int = 0,
     keep_scales: bool = False,
 ) -> tuple[Array | None, ...] | None:
-    """The same call with floating and complex tensors in float64, or None where PyTorch has no such call.
+    """Run the call with floating and complex tensors in float64; return None if PyTorch has no such call.
 
     Args:
         invocation: The case.
-        magnitude: Applied to the floating and complex inputs; to integer tensors too where there are none of
-            these, and none is an index therefore. `SCALES` are made positive then.
-        least_scale: What these are at least.
-        keep_scales: Whether these stay as they are.
+        magnitude: Applied to the floating and complex inputs, and to integer tensors if there are none of
+            these, so that none is an index. `SCALES` are made positive then.
+        least_scale: Lower bound of the scales.
+        keep_scales: Whether the scales stay unchanged.
     """
     only_integers = not any(is_float(spec.dtype) or spec.dtype in PARTS for spec in invocation.tensors())
     if magnitude and not keep_scales:
@@ -279,4 +279,4 @@ def _in_float64(
         if magnitude and (floating or (only_integers and tensor.dtype is not torch.bool)):
             tensor = magnitude(tensor)
         tensors.append(tensor)
-    return in_float64(invocation, tensors)
+    return call_in_float64(invocation, tensors)

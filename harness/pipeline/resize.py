@@ -23,12 +23,12 @@ _SIZED_DOMAINS = ("index", "signed_index", "unique")
 
 
 def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
-    """At most `count` valid invocations that differ from `base` in tensor sizes alone.
+    """Return at most `count` valid invocations that differ from `base` in tensor sizes alone.
 
-    One of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two sizes made equal that differed, and
-    one in several places that is not the same in all of them any more. Then more of them. Sizes that are 0
-    or 1 in `base` keep their meaning and are not changed. Nor are sizes that can be nothing else than 1 in place of
-    what they are, as those of a tensor that is broadcast to given sizes: no model can leave them open. Runs PyTorch.
+    The first are one of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two different sizes made equal,
+    and a size in several places that is no longer the same in all of them. Then come more of them. Sizes that are 0
+    or 1 in `base` keep their meaning and are not changed. Nor are sizes that can only change to 1, such as
+    those of a tensor that is broadcast to given sizes: no model can leave them open. Runs PyTorch.
     """
     if any(isinstance(spec.values, Literal) for spec in base.tensors()):
         return ()
@@ -77,7 +77,7 @@ def _sizes(base: Invocation) -> list[int]:
 
 
 def _other(base: Invocation) -> Iterator[Invocation]:
-    """All of them one more, twice as many, three more, one less but 2; then each of them."""
+    """Yield all sizes one larger, twice as large, three larger, one smaller but 2; then each of them."""
     sizes = _sizes(base)
     for factor, summand in ((1, 1), (2, 0), (1, 3), (1, -1)) if sizes else ():
         yield _resized(base, {n: max(factor * n + summand, 2) for n in sizes})
@@ -123,7 +123,7 @@ def _resized(base: Invocation, sizes: dict[int, int]) -> Invocation:
 
 
 def _resize(spec: TensorSpec, sizes: dict[int, int], axis: int | None = None) -> TensorSpec:
-    """With other sizes, in one dimension alone where `axis` names it."""
+    """Return the spec with other sizes, in one dimension alone if `axis` names it."""
     places = range(len(spec.shape))
     changed = places if axis is None else places[axis : axis + 1 or None]
     shape = tuple(sizes.get(n, n) if i in changed else n for i, n in enumerate(spec.shape))

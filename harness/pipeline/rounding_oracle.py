@@ -53,17 +53,17 @@ def _move(roundoff: float, seed: int) -> Move:
 
 
 class RoundingOracle:
-    """PyTorch's answer to a computation, and how far roundings may move it: a `nearness.Oracle`.
+    """PyTorch's answer to a computation with the effect of roundings on it: a `nearness.Oracle`.
 
     Args:
         expected: Its results.
-        dtypes: Of its arguments and results; the narrowest floating one is the one that it rounds to.
-        wide: Makes the computation in float64, under whatever mode is active; called with what changes its
+        dtypes: Dtypes of its arguments and results; the narrowest floating one is the one that it rounds to.
+        wide: Makes the computation in float64, under whatever mode is active; called with a function that changes its
             arguments as little as roundings of them would.
-        arguments: For rules of an operator's own judge; none where there is no such.
+        arguments: Arguments for rules of an operator's own judge; empty if it has none.
     """
 
-    #: What only a single operator has.
+    #: Facts that only a single operator has.
     magnitude = unscaled = marked = flushed = definition = None
     finite_terms = (None, None)
 
@@ -83,7 +83,7 @@ class RoundingOracle:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The results in float64; None for those that are not floating, or where there is no such run."""
+        """Return the results in float64; None for those that are not floating, or if float64 cannot compute them."""
         wide = self._wide
         if wide is None:
             return None
@@ -94,7 +94,7 @@ class RoundingOracle:
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """What roundings move, element by element."""
+        """Return the effect of roundings, element by element."""
         wide = self._wide
         if wide is None:
             return None
@@ -131,7 +131,7 @@ class RoundingOracle:
         """The results in float64, and those with perturbed results, of the expected shapes."""
         roundoff = 2.0 ** -min((PRECISION[d] for d in self.dtypes if d in PRECISION), default=24)
         runs = []
-        with quiet_call(), default_dtype(torch.float64), _without_fused_kernels(), self._make_wide() as compute:
+        with quiet_call(), default_dtype(torch.float64), _unfused_attention(), self._make_wide() as compute:
             for seed in range(1 + _RUNS):
                 self.alive()
                 try:
@@ -147,14 +147,14 @@ class RoundingOracle:
 
 
 def _ratio(own: Array, moved: Array) -> float:
-    """How many times larger PyTorch's own error is than what roundings move, each at its largest."""
+    """Return the ratio of PyTorch's largest error to the largest effect of roundings."""
     most = float(moved.max(initial=0.0))
     return float(own.max(initial=0.0)) / most if most > 0 else 1.0
 
 
 @contextmanager
-def _without_fused_kernels() -> Iterator[None]:
-    """Attention by the operators that it is made of, as exporters see it."""
+def _unfused_attention() -> Iterator[None]:
+    """Compute attention by its component operators, as exporters see it."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

@@ -57,13 +57,13 @@ def wrong_results(
     expected: Sequence[Array],
     got: Sequence[Array],
 ) -> tuple[CaseRun, ...]:
-    """A result for each problem that a comparison found, the first one first.
+    """Return a result for each problem that a comparison found, the first one first.
 
     Args:
-        result: Says which case it is, with what and how fast.
-        comparison: Of `got` with `expected`.
+        result: The case, its route and its times.
+        comparison: Comparison of `got` with `expected`.
         expected: PyTorch's outputs.
-        got: The backend's.
+        got: The backend's outputs.
     """
     forms = {
         i: e.dtype
@@ -133,7 +133,7 @@ class BatchRunner:
         self._slowest = 0.0
         #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
         self._doubted: dict[tuple[str, int], list[int]] = {}
-        #: (backend, group index) → what ran on the CPU instead, in words, of what is loaded.
+        #: (backend, group index) → the nodes of the loaded model that ran on the CPU instead, in words.
         self._placed: dict[tuple[str, int], str] = {}
 
     def execute(self) -> None:
@@ -179,7 +179,7 @@ class BatchRunner:
         return answered.accepted
 
     def _answered(self, group: Group) -> Answered:
-        """What PyTorch says to a group; at an opset that is asked for, it may have said so at another."""
+        """Return PyTorch's answer to a group; for a requested opset the answer may come from another opset's run."""
         # A plug-in's converter may change PyTorch.
         key = self._route.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
         keeps = self._route.opset is not None and self._task.model is None
@@ -377,7 +377,7 @@ class BatchRunner:
                 wrong = replace(first, comparison=comparison, further=tuple(further))
                 result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
             if isinstance(reference, ModelReference):
-                result = self._with_errors(result, reference, [outputs[i] for i in places])
+                result = self._add_errors(result, reference, [outputs[i] for i in places])
             if isinstance(reference, GraphReference):
                 result = replace(result, model_run=replace(result.model_run, nodes=reference.nodes))
                 if not reference.expected:
@@ -396,9 +396,9 @@ class BatchRunner:
         for result in explain_by_tracing(failures, exported):
             self._send([result])
 
-    def _with_errors(self, result: CaseRun, reference: ModelReference, got: Sequence[Array]) -> CaseRun:
-        """A model's result with its errors; how they grew takes float64 several times, so of what passes it is looked
-        at for the example of a quick model alone."""
+    def _add_errors(self, result: CaseRun, reference: ModelReference, got: Sequence[Array]) -> CaseRun:
+        """Add the errors to a model's result. Their growth takes several runs in float64, so among passing runs only
+        the example of a quick model gets it."""
         is_wrong = result.outcome is Outcome.MISMATCH
         if is_wrong:
             errors = tuple(reference.output_errors(got))
@@ -439,7 +439,7 @@ class BatchRunner:
     def _judged(
         self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
     ) -> OutputComparison:
-        """What is wrong with a case whose outputs are at `places` among all."""
+        """Compare a case whose outputs are at `places` among all."""
 
         def once_more() -> Sequence[Array] | None:
             found = again()

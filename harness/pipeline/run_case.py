@@ -52,7 +52,7 @@ class StartedRoute:
 
     @cached_property
     def tolerance(self) -> Tolerance | None:
-        """The tolerance of the dtype that the route's transforms compute in; None where they change none."""
+        """Return the tolerance of the dtype that the route's transforms compute in; None if they change none."""
         if not self.route.transforms:
             return None
         from harness.convert.transform import tolerance_along
@@ -61,7 +61,7 @@ class StartedRoute:
 
 
 class Case(Protocol):
-    """What is sent along a route: a call, a program, a model, or a graph."""
+    """An object that is sent along a route: a call, a program, a model, or a graph."""
 
     @property
     def arrays(self) -> Sequence[Array]:

@@ -42,7 +42,7 @@ class StageFailure:
 
 
 def emitted_opset(model: AnyModel) -> int | None:
-    """Version of the default operator set that `model` imports; None also for what is no ONNX model."""
+    """Return the version of the default operator set that `model` imports; None if it is not an ONNX model."""
     for imported in () if isinstance(model, Artefact) else model.opset_import:
         if imported.domain in ("", "ai.onnx"):
             return int(imported.version)
@@ -57,12 +57,12 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
 
 
 def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int) -> StageFailure | None:
-    """Check that an artefact has the outputs of what was exported, and that an ONNX model is valid and at its opset.
+    """Check that an artefact has the program's outputs, and that an ONNX model is valid and at its opset.
 
     Args:
         model: The artefact as the converter emitted it.
         opset: The opset that was asked for; None for the converter's default.
-        outputs: The names of the outputs; the number of a model's outputs, whose names are the converter's own.
+        outputs: The names of the outputs, or the number of a model's outputs, which the converter names itself.
     """
     try:
         if not isinstance(model, Artefact):
@@ -106,11 +106,10 @@ def named_feeds(model: AnyModel, names: Iterable[str], arrays: Iterable[Array]) 
 @dataclass(frozen=True)
 class Narrowing:
     """A dtype that a backend silently narrows in a case.
-
     Attributes:
-        text: For a person: which dtype becomes which.
+        text: The dtype and its narrower form, for a person.
         is_of_integers: Whether only integers are narrowed. A result is right then unless one of them does not fit, so
-            that the case is run, and a wrong result is the narrowing's.
+            that the case is run, and the narrowing is blamed for a wrong result.
     """
 
     text: str

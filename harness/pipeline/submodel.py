@@ -24,17 +24,17 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a model, those of its subgraphs at any depth and of its functions included."""
-    yield from with_inner_nodes(model.graph.node)
+    yield from walk_nodes(model.graph.node)
     for function in model.functions:
-        yield from with_inner_nodes(function.node)
+        yield from walk_nodes(function.node)
 
 
-def with_inner_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """Nodes with those of their subgraphs, at any depth."""
+def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    """Yield nodes and the nodes of their subgraphs, at any depth."""
     for node in nodes:
         yield node
         for graph in subgraphs(node):
-            yield from with_inner_nodes(graph.node)
+            yield from walk_nodes(graph.node)
 
 
 def outer_names(node: onnx.NodeProto) -> Iterator[str]:
@@ -83,7 +83,7 @@ def operators_behind(model: onnx.ModelProto) -> dict[str, frozenset[str]]:
     """
     behind: dict[str, frozenset[str]] = {}
     for node in model.graph.node:
-        own = {f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in with_inner_nodes([node])}
+        own = {f"{n.domain}.{n.op_type}" if n.domain else n.op_type for n in walk_nodes([node])}
         found = frozenset(own).union(*(behind[name] for name in outer_names(node) if name in behind))
         behind.update(dict.fromkeys(node.output, found))
     return {output.name: behind.get(output.name, frozenset()) for output in model.graph.output}
@@ -134,10 +134,10 @@ def _telling(attribute: AttributeProto) -> str:
     return repr(getattr(attribute, field)) if field else ""
 
 
-def with_cast_outputs(model: onnx.ModelProto, dtypes: Mapping[int, np.dtype[Any]]) -> onnx.ModelProto:
-    """Return a model with a ``Cast`` to a dtype behind some of its outputs, by place.
+def cast_outputs(model: onnx.ModelProto, dtypes: Mapping[int, np.dtype[Any]]) -> onnx.ModelProto:
+    """Return a model with a ``Cast`` to a dtype after some of its outputs, by place.
 
-    What is wrong with values that come in a wrong dtype can then be examined like any other wrong result.
+    Wrong values that come in a wrong dtype can then be examined like any other wrong result.
     """
     if not dtypes:
         return model
@@ -153,12 +153,12 @@ def with_cast_outputs(model: onnx.ModelProto, dtypes: Mapping[int, np.dtype[Any]
     return changed
 
 
-def with_declared_outputs(model: onnx.ModelProto, expected: Sequence[Array]) -> onnx.ModelProto:
-    """Return a model whose outputs all declare a dtype and a shape, which files leave out and the checker asks for.
+def declare_outputs(model: onnx.ModelProto, expected: Sequence[Array]) -> onnx.ModelProto:
+    """Return a model whose outputs all declare a dtype and a shape, which files may omit and the checker requires.
 
     Args:
         model: The model.
-        expected: What it gives; nothing where that is unknown, so that shapes are inferred as far as they can be.
+        expected: Its outputs; empty if they are unknown, so that shapes are inferred as far as they can be.
     """
     try:
         declared = onnx.shape_inference.infer_shapes(model)

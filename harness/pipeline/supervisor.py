@@ -50,13 +50,13 @@ class WorkerFailed(RuntimeError):
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended.
+    """The end of a worker.
 
     Attributes:
         outcome: `CRASH` or `TIMEOUT`.
         message: The same in words.
-        announced: What it had announced last.
-        is_of_harness: Whether it is the harness itself that failed, so that no component may be blamed.
+        announced: Its last announcement.
+        is_of_harness: Whether the harness itself failed, so that no component may be blamed.
     """
 
     outcome: Outcome
@@ -106,17 +106,17 @@ class Supervisor:
 
     @property
     def worker_pid(self) -> int | None:
-        """Process id of the worker, None where none runs."""
+        """Return the process id of the worker, or None if none runs."""
         return self._worker.pid
 
     def run(self, task: Task) -> Iterator[list[CaseRun]]:
         """Carry out `task`: one `CaseRun` per case and backend, in lists as they come."""
         self.serial += 1
         stack = [replace(task, serial=self.serial)]
-        #: Groups during which the process died in company → how.
+        #: Groups during which the process died in company → description of the death.
         accused: dict[int, str] = {}
         while stack:
-            current = self._in_doubt(stack.pop())
+            current = self._shorten_timeouts(stack.pop())
             done: set[tuple[MemberKey, str]] = set()
             step: Step | None = None
             died = False
@@ -140,8 +140,8 @@ class Supervisor:
             if not died and len(current.groups) == 1 and current.groups[0].index in accused:
                 self._note_death_in_company(current, accused[current.groups[0].index])
 
-    def _in_doubt(self, task: Task) -> Task:
-        """The task, with what is known of hangs of its overload."""
+    def _shorten_timeouts(self, task: Task) -> Task:
+        """Return the task with the known hangs of its overload."""
         known = {
             backend: _AFTER_CALLS
             for backend in task.backends
@@ -159,7 +159,7 @@ class Supervisor:
             self._waited_for |= _runs(task, step.backend)
 
     def resize(self, bases: Sequence[Invocation], count: int) -> list[tuple[Invocation, ...]]:
-        """At most `count` valid invocations of other sizes for each of `bases`, in their order."""
+        """Return at most `count` valid invocations of other sizes for each of `bases`, in their order."""
         found: dict[int, tuple[Invocation, ...]] = {}
         left = list(enumerate(bases))
         while left:
@@ -178,16 +178,16 @@ class Supervisor:
         return [found[i] for i in range(len(bases))]
 
     def serve_alone(self, task: WorkerTask) -> Iterator[Any]:
-        """As `serve`, in a worker of its own: what PyTorch keeps of one export can make the next one fail."""
+        """Serve in a fresh worker: state that PyTorch keeps from one export can make the next one fail."""
         if self._worker.served:
             self._worker.stop()
         return self.serve(task)
 
     def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
-        """Messages of one task; a `Death` comes last where the worker did not survive it.
+        """Yield the messages of one task; a `Death` comes last if the worker did not survive it.
 
         Args:
-            task: What to do.
+            task: The task.
             patience: The share of the time limit that a step of it may take, though not less than 5 seconds.
 
         Raises:
@@ -312,9 +312,9 @@ def _after_death(
 def _left(
     task: Task, done: set[tuple[MemberKey, str]], doubt: Callable[[int, str], str], split: Sequence[set[int]]
 ) -> list[Task]:
-    """What is left of a task, in parts of `split` groups each and one of all others.
+    """Return the rest of a task, in parts of `split` groups each and one of all others.
 
-    `doubt` says of a group and a backend why the backend may hang there; "" for no reason.
+    `doubt` returns the reason why a backend may hang with a group; "" for no reason.
     """
     pending: dict[tuple[tuple[str, str], ...], list[Group]] = {}
     for group in task.groups:

@@ -1,4 +1,4 @@
-"""What travels between the session and a worker: plain values."""
+"""The plain values that travel between the session and a worker."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How tasks are executed, whatever their route.
+    """Settings for executing tasks, whatever their route.
 
     Attributes:
         batch_size: Structures per export.
-        blame: Find out whose defect each failure is.
+        blame: Whether to find the component to blame for each failure.
         witnesses: Backends that are asked about another backend's failure; None for those whose
-            `BackendEntry` says so.
-        last_witnesses: Those that are asked only where the failure cannot be decided without them.
-        runs: How often a case that draws at random is run at most, to find a failure that is known of.
-        tolerance: What the user allows the outputs of a model; None for what roundings explain.
+            `BackendEntry` allows it.
+        last_witnesses: Backends that are asked only if the failure cannot be decided without them.
+        runs: Maximum number of runs of a case that draws at random, to find a known failure.
+        tolerance: The user's tolerance for the outputs of a model; None for the effect of roundings.
     """
 
     batch_size: int = 64
@@ -57,10 +57,10 @@ class Task:
     """Groups to export and to run in some backends.
 
     Attributes:
-        route: The way up to the backends, which share its artefact.
+        route: The route up to the backends, which share its artefact.
         model: The model that the groups are runs of; None for calls and programs.
         serial: The number of the task; its parts, after a death, keep it.
-        hung: Of backends that are waited for less with these groups, why, as a message ends.
+        hung: Backend → the end of a message that explains why these groups get a shorter time limit in it.
     """
 
     handler: ClassVar[str] = "harness.pipeline.run_batch:run_batch"
@@ -94,10 +94,10 @@ class Resized:
 
 @dataclass(frozen=True)
 class Step:
-    """What the worker is about to do, with which cases; if it dies or hangs, this is what it was doing.
+    """The worker's next step with its cases; if the worker dies or hangs, this step was the cause.
 
-    The backend is None but at the stages `LOAD`, `RUN` and `COMPARE`. `standing` has the results of its cases
-    where these are known already, and the step only looks for more: they hold if it is not survived.
+    The backend is None except at the stages `LOAD`, `RUN` and `COMPARE`. `standing` has the results of its cases
+    if these are known already, and the step only looks for more: they hold if the worker does not survive it.
     """
 
     stage: Stage
@@ -136,12 +136,12 @@ class Finished:
     is_of_harness: bool = False
 
 
-#: How people are told that the harness itself failed.
+#: The message that the harness itself failed.
 OWN_FAULT = "the harness itself failed"
 
 
 class WorkerTask(Protocol):
-    """What a worker can be asked to do: a plain value."""
+    """A task for a worker: a plain value."""
 
     @property
     def handler(self) -> str:

@@ -91,8 +91,8 @@ def _wide(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple[Array | None, ...] | None:
-    """The call with floating tensors in float64, complex ones in complex128; None where there is no such."""
+def call_in_float64(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> tuple[Array | None, ...] | None:
+    """Make the call with floating tensors in float64 and complex ones in complex128; return None if it fails."""
 
     def widened(argument: Argument) -> Argument:
         if isinstance(argument, Enumerated) and argument.kind == "dtype":

@@ -23,7 +23,7 @@ from harness.run.backend import ShapeRange
 
 
 class CaseKind(Protocol):
-    """How invocations are run in PyTorch and exported: those of calls and programs, or those of one model."""
+    """A way to run invocations in PyTorch and to export them: for calls and programs, or for one model."""
 
     def reference(self, invocation: Invocation) -> Reference:
         """Run a case in PyTorch; raises `harness.pipeline.torch_call.CallRejected`."""
@@ -53,11 +53,11 @@ class TorchCase:
     """A call, a program or a run of a model; see `harness.pipeline.run_case.Case`.
 
     Attributes:
-        structure: What is exported.
-        reference: PyTorch's answer to what is run.
-        judge: How outputs are compared with it; None means the reference's own judge.
-        runs: The most runs to take of a case that draws at random, until one is wrong.
-        artefact: What the structure has been exported to already; None exports it.
+        structure: The structure to export.
+        reference: PyTorch's answer to the case.
+        judge: The rules for comparing outputs with it; None means the reference's own judge.
+        runs: Maximum number of runs of a case that draws at random, until one is wrong.
+        artefact: The artefact that the structure has been exported to; None exports it.
     """
 
     structure: Structure
@@ -99,7 +99,7 @@ class TorchCase:
         return self.structure.feeds(artefact, self.reference.feeds)
 
     def shape_ranges(self, artefact: AnyModel) -> Mapping[str, ShapeRange]:
-        """Return the sizes of what is run."""
+        """Return the ranges of the sizes in the case."""
         return self.structure.shape_ranges(artefact, [self.reference.invocation])
 
     def choose(self, outputs: tuple[Array, ...], again: Again) -> tuple[Array, ...]:

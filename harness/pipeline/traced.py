@@ -58,7 +58,7 @@ def path(model: LoadedModel, invocation: Invocation) -> list[str]:
 
 
 def other_path(model: LoadedModel, example: Invocation, other: Invocation) -> str:
-    """Where the model goes another way for `other` than for `example`, for people; "" where it does not."""
+    """Describe where the model takes another path for `other` than for `example`; "" if it does not."""
     ours, theirs = path(model, example), path(model, other)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if a != b:
@@ -70,7 +70,7 @@ def other_path(model: LoadedModel, example: Invocation, other: Invocation) -> st
 
 @dataclass(frozen=True)
 class ModelFailures:
-    """What became of the runs of a model.
+    """The failures in the runs of a model.
 
     Attributes:
         model: The model.
@@ -78,8 +78,8 @@ class ModelFailures:
         converter: The route's converter, started.
         backends: The backends by name, started.
         cases: Index → inputs; the example is 0.
-        references: Index → PyTorch's answer, of the runs that it accepts.
-        results: What became of each run in each backend.
+        references: Index → PyTorch's answer, for the runs that it accepts.
+        results: The result of each run in each backend.
     """
 
     model: LoadedModel
@@ -92,7 +92,7 @@ class ModelFailures:
 
 
 def explain_by_tracing(failures: ModelFailures, exported: AnyModel | None) -> Iterator[CaseRun]:
-    """Yield the failures that are of tracing, with why; `exported` is None where the export failed."""
+    """Yield the failures that tracing causes, with the reason; `exported` is None if the export failed."""
     failed = [r for r in failures.results if r.outcome.is_failure]
     if any(r.stage is Stage.CONVERT and r.outcome is Outcome.ERROR for r in failed):
         yield from _refused(failures.model, failed)

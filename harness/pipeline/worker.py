@@ -30,14 +30,14 @@ from harness.run.backend import BACKENDS, Backend, DeviceLost
 
 
 def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:
-    """What carries out tasks in this process; see `WorkerProcess` for the arguments."""
+    """Return the function that carries out tasks in this process; see `WorkerProcess` for the arguments."""
     # One thread a process: the harness runs as many processes as the user asks for.
     torch.set_num_threads(1)
-    # What exporters log, they log on every call.
+    # Exporters log on every call.
     logging.disable(logging.CRITICAL)
     # Operators are judged as their family files say, whoever started the fork server.
     load_cases()
-    # As the fork server has done with what it imported.
+    # The fork server does the same with its own imports.
     gc.freeze()
     # An export makes graphs of many small objects; looking through them again and again costs more than what
     # is found early. So many take some two hundred megabytes, and most workers are replaced before.
@@ -56,12 +56,12 @@ class CannotStart(Exception):
 
 
 class WorkerProcess:
-    """What a task has of the process that carries it out: started converters and backends, a way back.
+    """The resources of a task in its process: started converters and backends, and a way to send results.
 
     Args:
         send: Takes a handler's messages, and at last `Finished`.
-        announce: Takes what a handler is about to do, which the session looks at if the process ends; far
-            cheaper than a message. None where it is not read.
+        announce: Takes a handler's next step, which the session looks at if the process ends; far
+            cheaper than a message. None if it is not read.
     """
 
     def __init__(self, send: Send, announce: Send | None = None) -> None:
@@ -100,7 +100,7 @@ class WorkerProcess:
             gc.collect()
 
     def _send_notes(self) -> None:
-        """What has been learned of a converter's fast lane; the supervisor drops what it knows."""
+        """Send the notes on a converter's fast lane; the supervisor drops those that it knows."""
         for converter, _ in self._converters.values():
             if isinstance(converter, HasFastLane) and converter.trust is not None:
                 for note in converter.trust.notes:
@@ -112,7 +112,7 @@ class WorkerProcess:
             try:
                 self.announce(step)
             except ValueError:
-                # There is no room for so many cases.
+                # The board has no room for so many cases.
                 pass
             else:
                 return

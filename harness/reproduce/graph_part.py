@@ -31,7 +31,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource, NoModel
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import right_results
-from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, in_steps
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import WrongStep, walk
 from harness.pipeline.program import export_alone
 from harness.pipeline.run_case import StartedRoute, run_case
@@ -177,7 +177,7 @@ class _Search:
 
     def smallest(self, model: onnx.ModelProto, feeds: Feeds) -> GraphPart | None:
         """Return the smallest part that fails; None if the graph does not fail once it is put together again."""
-        graph = in_steps(model)
+        graph = split_steps(model)
         self.alive()
         if not self.task.optimiser:
             found = walk(graph, feeds, self.plain, self.evaluator, only=steps_of_moderate_size(graph, feeds))
@@ -240,7 +240,7 @@ class _Search:
 
         def failure(model: onnx.ModelProto, feeds: Feeds) -> GraphPart | None:
             self.alive()
-            found = walk(in_steps(model), feeds, self.plain, self.evaluator)
+            found = walk(split_steps(model), feeds, self.plain, self.evaluator)
             content = model.SerializeToString()
             if found.failing:
                 refused = found.failing[0].failure

@@ -21,7 +21,7 @@ from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
-from harness.pipeline.nodes.node_steps import in_steps
+from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.nodes.walk import Attempts, walk
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.supervisor import Supervisor
@@ -60,7 +60,7 @@ def test_another_walk_runs_only_nodes_that_draw() -> None:
     given = [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])]
     opset = helper.make_opsetid("", 20)
     model = helper.make_model(helper.make_graph(nodes, "", given, made), opset_imports=[opset], ir_version=10)
-    graph, backend = in_steps(model), Counting()
+    graph, backend = split_steps(model), Counting()
     attempts: Attempts = {}
     first, second = (
         walk(graph, {"x": x}, backend, start("onnx-reference"), strict=strict, attempts=attempts)
@@ -104,7 +104,7 @@ def test_the_same_node_is_the_same_model_whatever_a_graph_calls_its_values() -> 
         ]
         given = [helper.make_tensor_value_info(names[0], onnx.TensorProto.FLOAT, [2])]
         graph = helper.make_graph(nodes, "", given, [onnx.ValueInfoProto(name=names[2])])
-        stepped = in_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
+        stepped = split_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]))
         steps += [stepped.alone(step, dict.fromkeys(step.inputs, x)) for step in stepped.steps]
     assert len(steps) == 4
     assert len({model.SerializeToString(deterministic=True) for model in steps}) == 1

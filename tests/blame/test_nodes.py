@@ -16,7 +16,7 @@ from harness.core.dtypes import Array
 from harness.pipeline.nodes.definition import Definition, Undefined
 from harness.pipeline.nodes.formulas import ELEMENTWISE, FORMULAS
 from harness.pipeline.nodes.judged_nodes import not_as_defined, overflown, right_results
-from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import walk
 from harness.run.backend import BACKENDS, Backend
 
@@ -37,7 +37,7 @@ def graph_of(nodes: list[onnx.NodeProto], feeds: dict[str, Array], outputs: list
     ]
     made = [onnx.ValueInfoProto(name=name) for name in outputs]
     graph = helper.make_graph(nodes, "nodes", inputs, made)
-    return in_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+    return split_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
 
 
 def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Definition:

@@ -15,7 +15,7 @@ from harness.blame.examine import examine
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.pipeline.nodes.definition import Definition
-from harness.pipeline.nodes.node_steps import in_steps
+from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.nodes.readings import fits_a_reading
 from harness.pipeline.stages import StageFailure, run_artefact
 
@@ -36,7 +36,7 @@ def single(
     results = [onnx.ValueInfoProto(name=name) for name in node.output]
     graph = helper.make_graph([node], "node", described, results, list(constants))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
-    steps = in_steps(model)
+    steps = split_steps(model)
     return Definition(steps, steps.steps[0], {**steps.constant_values, **fed}, start("onnx-reference"))
 
 

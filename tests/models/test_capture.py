@@ -221,7 +221,7 @@ def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) 
     ("word", "said"),
     [
         ("resnet51", "did you mean resnet50"),
-        ("none.py:make", "there is no file none.py"),
+        ("none.py:make", "file not found: none.py"),
         (str(PLANTED), "say which function makes the model"),
         (f"{PLANTED}:smal", "has no function 'smal'; it has "),
         (f"{PLANTED}:fails", "fails: RuntimeError: no weights here"),

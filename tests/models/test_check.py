@@ -350,7 +350,7 @@ def test_calls_at_other_sizes_are_paired_where_only_sizes_differ(models: Path) -
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["nowhere.onnx"], "there is no file nowhere.onnx"),
+        (["nowhere.onnx"], "file not found: nowhere.onnx"),
         (["rms", "--axis", "x=3"], "--axis x=3: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12"),
         (["rms", "--axis", "y:0=3"], "axis y:0 is of input 'y'; inputs: x"),
         (["rms", "--also", "float8"], "--also float8: a model can be run in float16, bfloat16, float32, float64"),

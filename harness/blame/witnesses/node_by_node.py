@@ -22,7 +22,7 @@ from harness.pipeline.graph_runs import steps_of_moderate_size
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import overflown
 from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
-from harness.pipeline.nodes.node_steps import SteppedGraph, in_steps
+from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
 from harness.pipeline.stages import StageFailure, emitted_opset, run_artefact
@@ -251,7 +251,7 @@ _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "R
 
 def _towards(context: FailureContext, outputs: Sequence[str]) -> SteppedGraph:
     every = [i.name for i in context.model.graph.input]
-    return in_steps(extract(context.model, every, outputs))
+    return split_steps(extract(context.model, every, outputs))
 
 
 def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] | None:

@@ -60,7 +60,7 @@ def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
     if draws(context.judge):
         # Two draws are equal by chance.
         return
-    if context.is_equal(context.reference.on_contiguous_inputs().expected):
+    if context.is_equal(context.reference.run_contiguous().expected):
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": context.failure.backend})
 
 

@@ -12,7 +12,7 @@ from harness.blame.witness import witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.core.dtypes import Array
 from harness.core.text import one_line
-from harness.pipeline.submodel import with_declared_outputs
+from harness.pipeline.submodel import declare_outputs
 
 #: A phrase about updates in the text of ONNX ScatterElements.
 _SAME_SHAPE = "same rank and shape as indices"
@@ -21,7 +21,7 @@ _SAME_SHAPE = "same rank and shape as indices"
 @witness("the ONNX checker", place=110)
 def check_validity(context: FailureContext) -> Iterator[Testimony]:
     """Check the model of the single case, with constants propagated into shapes."""
-    model = with_declared_outputs(context.model, context.reference.expected) if context.is_file else context.model
+    model = declare_outputs(context.model, context.reference.expected) if context.is_file else context.model
     try:
         onnx.checker.check_model(model, full_check=True)
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)

@@ -29,8 +29,8 @@ def has_body(node: onnx.NodeProto, opset: int) -> bool:
 _DEEPEST = 4
 
 
-def with_bodies(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return the bodies of a model's nodes in place of them; None where the first has none for its inputs."""
+def inline_bodies(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a model with nodes replaced by their bodies; None if the first has no body for its inputs."""
     for depth in range(_DEEPEST):
         opset = emitted_opset(model) or 1
         called = onnx.ModelProto()

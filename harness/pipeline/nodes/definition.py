@@ -1,4 +1,4 @@
-"""What an operator's definition gives for a node's own inputs, in its dtypes and in a wider one.
+"""Evaluate an operator's definition on a node's own inputs, in its dtypes and in a wider one.
 
 The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` where that is known
 to be wrong. In the wide evaluation every float is a float64, and a float64 is NumPy's `longdouble` where the
@@ -18,7 +18,7 @@ from onnx import TensorProto
 
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
-from harness.pipeline.nodes.bodies import has_body, with_bodies
+from harness.pipeline.nodes.bodies import has_body, inline_bodies
 from harness.pipeline.nodes.formulas import FORMULAS, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
@@ -50,7 +50,7 @@ class Definition:
 
     @property
     def operator(self) -> str:
-        """Of the step's last node."""
+        """Return the operator of the step's last node."""
         return self.step.node.op_type
 
     @cached_property
@@ -90,7 +90,7 @@ class Definition:
         found = self._evaluated_or_rounded(forms)
         if len(found) != len(forms):
             raise Undefined(f"{self.operator}: {len(found)} results in place of {len(forms)}")
-        return tuple(self._in_form(array, *form) for array, form in zip(found, forms, strict=True))
+        return tuple(self._cast_result(array, *form) for array, form in zip(found, forms, strict=True))
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -99,7 +99,7 @@ class Definition:
 
     @property
     def fed(self) -> dict[str, Array]:
-        """What `model` is fed with."""
+        """Return the inputs of `model`."""
         names, constants = self.step.names_alone, self.graph.constants
         return {names[name]: self.inputs[name] for name in self.step.inputs if name not in constants}
 
@@ -126,21 +126,21 @@ class Definition:
         # Not `in`: to NumPy, no dtype is equal to float64.
         return (dtype is None or dtype == array.dtype) and (shape is None or _fits(array.shape, shape))
 
-    def _in_form(self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array:
+    def _cast_result(self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array:
         if shape is not None and not _fits(array.shape, shape):
             raise Undefined(f"{self.operator}: shape {list(array.shape)} where inference has {list(shape)}")
         with np.errstate(all="ignore"):
             return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
     @cached_property
-    def by_body(self) -> tuple[Array, ...] | None:
-        """The results of the function by which ONNX defines the operator, step by step in the node's dtypes.
+    def body_results(self) -> tuple[Array, ...] | None:
+        """Return the results of the function by which ONNX defines the operator, step by step in the node's dtypes.
 
-        None where there is no such function, or it cannot be evaluated.
+        None if there is no such function, or it cannot be evaluated.
         """
         if not self.step.is_single or not has_body(self.step.node, emitted_opset(self.graph.model) or 1):
             return None
-        body = with_bodies(self.model)
+        body = inline_bodies(self.model)
         try:
             return None if body is None else run_or_raise(self.evaluator, body, self.fed)
         except Exception:
@@ -157,8 +157,8 @@ class Definition:
         """The wide results where each floating input, made wide, is changed by `change`."""
         return self._wide(lambda name, array: change(array))
 
-    def of_terms(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
-        """The same where `change` is for terms alone: not for what says where they lie (`PLACING`)."""
+    def change_terms(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
+        """Evaluate with `change` applied to terms alone, and not to inputs that place them (`PLACING`)."""
         places = PLACING.get(self.operator, frozenset())
         placing = {name for i, name in enumerate(self.step.node.input) if i in places}
         return self._wide(lambda name, array: array if name in placing else change(array))
@@ -182,7 +182,7 @@ class Definition:
                     found = formula(self._call(inputs))
                     if found is not None:
                         return tuple(np.asarray(a, order="C") for a in found)
-                return self._by_evaluator(inputs)
+                return self._evaluate_model(inputs)
             except Exception as error:
                 raise Undefined(f"{self.operator}: {type(error).__name__}: {error}") from error
 
@@ -192,12 +192,12 @@ class Definition:
         given = [inputs[n] if n else None for n in node.input]
         return NodeCall(node, given, emitted_opset(self.graph.model) or 1, own)
 
-    def _by_evaluator(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
+    def _evaluate_model(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
             return run_or_raise(self.evaluator, self.model, self.fed)
         names, constants = self.step.names_alone, self.graph.constants
         # No model has a constant in `longdouble`.
-        feeds = {names[n]: _as_float64(a) if n in constants else a for n, a in inputs.items()}
+        feeds = {names[n]: _narrow_longdouble(a) if n in constants else a for n, a in inputs.items()}
         outputs = run_stage(self._wide_session, feeds)
         if isinstance(outputs, StageFailure):
             raise outputs.error
@@ -209,7 +209,7 @@ class Definition:
         wide = {n: a.astype(np.float64) if _is_float(a) else a for n, a in self.inputs.items()}
         model = self.graph.alone(self.step, wide, fed_with_constants=True)
         if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
-            as_wide_model(model)
+            widen_attributes(model)
         session = load_stage(self.evaluator, model, None)
         if isinstance(session, StageFailure):
             raise session.error
@@ -243,12 +243,12 @@ def inferred_forms(model: onnx.ModelProto) -> list[_Form]:
     return found
 
 
-def _as_float64(array: Array) -> Array:
+def _narrow_longdouble(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype == np.longdouble else array
 
 
-def as_wide_model(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model itself, with float64 for the narrower dtypes that attributes of its operators name."""
+def widen_attributes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Set float64 for the narrower dtypes that attributes of the model's operators name, and return the model."""
     for node in model.graph.node:
         for attribute in node.attribute:
             if attribute.name in ("dtype", "softmax_precision") and attribute.i in _NARROW:

@@ -1,15 +1,8 @@
-"""Definitions of ONNX operators in NumPy, where onnx's evaluator is wrong or inexact.
+"""Definitions of ONNX operators in NumPy, for operators that onnx's reference evaluator gets wrong or inexact.
 
-A node with its inputs, as a formula takes it.
-
-Operators that compute element by element, by NumPy's functions, which take a `longdouble` too.
-
-Runtimes approximate them, and onnx's evaluator is not a judge of itself: these formulas are no runtime's kernel.
-Each follows the operator's text, in a form that keeps its digits.
-
-Operators that onnx's reference evaluator gets wrong, or only roughly right, by formulas of their own.
-
-Each formula follows the text of the operator, and a test shows where the evaluator departs from it.
+Each formula follows the operator's text, in a form that keeps its digits, and a test shows the evaluator's departure
+from it. Runtimes approximate elementary functions, and onnx's evaluator is not a judge of itself: these formulas share
+no code with a runtime's kernel. NumPy's functions take a `longdouble`, too.
 """
 
 from __future__ import annotations
@@ -31,9 +24,9 @@ class NodeCall:
     """A node with its inputs.
 
     Attributes:
-        inputs: By position; None where one is left out. Floats may be wider than the node's.
-        opset: Of the default domain.
-        dtype: Of the node's first input in the graph.
+        inputs: Inputs by position; None for an omitted one. Floats may be wider than the node's.
+        opset: Opset of the default domain.
+        dtype: Dtype of the node's first input in the graph.
     """
 
     node: onnx.NodeProto
@@ -49,11 +42,11 @@ class NodeCall:
         return default
 
     def given(self, position: int) -> Array | None:
-        """An input; None where it is left out."""
+        """Return an input; None if it is omitted."""
         return self.inputs[position] if position < len(self.inputs) else None
 
 
-#: The outputs; None where the reference evaluator is right.
+#: Returns the outputs; None if the reference evaluator is right.
 Formula: TypeAlias = Callable[[NodeCall], Sequence[Array] | None]
 
 
@@ -164,7 +157,7 @@ def _erf(call: NodeCall) -> Sequence[Array]:
 
 
 def _gelu(call: NodeCall) -> Sequence[Array]:
-    """By the distribution function, which keeps the digits that 1 + erf loses."""
+    """Compute GELU by the distribution function, which keeps the digits that 1 + erf loses."""
     x = call.given(0)
     assert x is not None
     wide = torch.from_numpy(np.array(x.astype(np.float64)))
@@ -252,7 +245,7 @@ def _shifted(total: Array, axis: int) -> Array:
 
 
 def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
-    """In the range of the dtype: the largest element is taken out of the sum."""
+    """Compute it within the range of the dtype: the largest element is taken out of the sum."""
     x = call.given(0)
     assert x is not None
     axes, keep = call.given(1), bool(call.attribute("keepdims", 1))
@@ -318,7 +311,7 @@ def _pad(call: NodeCall) -> Sequence[Array] | None:
     if mode == "reflect" and any(
         min(b, a) < 0 or max(b, a) >= max(n, 1) for (b, a), n in zip(around, x.shape, strict=True)
     ):
-        raise ValueError("a reflection of what is removed, or beyond the data")
+        raise ValueError("a reflection of elements that are removed, or beyond the data")
     cut = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(around, x.shape, strict=True))
     more = [(max(b, 0), max(a, 0)) for b, a in around]
     if mode == "constant":
@@ -328,7 +321,7 @@ def _pad(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
-    """Without the softmax, whose logarithm the evaluator takes: it underflows, and loses digits near 1."""
+    """Compute it without the softmax, whose logarithm the evaluator takes: it underflows, and loses digits near 1."""
     x = call.given(0)
     assert x is not None
     if call.opset < 13 or not x.size:

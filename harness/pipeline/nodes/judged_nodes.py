@@ -1,14 +1,8 @@
-"""Which elements of a node's results depart from its operator's definition.
+"""Find the elements of a node's results that depart from its operator's definition for its own inputs.
 
-Sums that leave the range of their dtype in some orders of summation, and in others do not.
-
-Neither ONNX nor PyTorch states an order (rule 5 of `harness.compare.nearness`). A partial sum may be as large
-as the sum of the terms' magnitudes: where that leaves the range, an infinity is right, and NaN beside
-an infinity of the other sign.
-
-Which elements of a node's results are not what its definition gives for its own inputs.
-
-The definition of a node as what `harness.compare.nearness` asks of PyTorch.
+Some sums leave the range of their dtype in one order of summation and not in another. Neither ONNX nor PyTorch states
+an order (rule 5 of `harness.compare.nearness`). A partial sum may be as large as the sum of the terms' magnitudes: if
+that leaves the range, an infinity is right, and so is NaN next to an infinity of the other sign.
 """
 
 from __future__ import annotations
@@ -30,7 +24,7 @@ def overflown(definition: Definition, got: Sequence[Array], instead: float) -> t
     """The results of a step with `instead`, an infinity or NaN, wherever a sum may have left the range."""
     if not definition.accumulates or len(got) != 1 or str(got[0].dtype) not in PRECISION:
         return tuple(got)
-    magnitudes = definition.of_terms(_finite_magnitudes)
+    magnitudes = definition.change_terms(_finite_magnitudes)
     if magnitudes is None or magnitudes[0] is None or magnitudes[0].shape != got[0].shape:
         return tuple(got)
     with np.errstate(all="ignore"):
@@ -39,12 +33,12 @@ def overflown(definition: Definition, got: Sequence[Array], instead: float) -> t
 
 
 def _finite_magnitudes(array: Array) -> Array:
-    """Without infinities: finite terms beside one may leave the range, too."""
+    """Return magnitudes without infinities: finite terms next to one may leave the range, too."""
     return np.where(np.isfinite(array), np.abs(array), 0).astype(array.dtype)
 
 
 def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool = False) -> tuple[Mask, ...] | None:
-    """A mask per output, of an output of another dtype or shape, all; None where everything is right.
+    """Return a mask per output, all true for an output of another dtype or shape; None if everything is right.
 
     `strict` is for `NodeOracle`. Raises `Undefined`.
     """
@@ -59,15 +53,15 @@ def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool
     found = wrong_elements(_judge_of(definition), NodeOracle(definition, strict=strict), got)
     wide = definition.truth or (None,) * len(own)
     masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
-    if any(mask.any() for mask in masks) and definition.by_body is not None:
+    if any(mask.any() for mask in masks) and definition.body_results is not None:
         # Who follows the text step by step does as it says, whatever it loses on the way.
-        pairs = zip(masks, got, definition.by_body, strict=True)
+        pairs = zip(masks, got, definition.body_results, strict=True)
         masks = tuple(mask & ~_are_near(array, body) for mask, array, body in pairs)
     return masks if any(mask.any() for mask in masks) else None
 
 
 def _are_near(got: Array, right: Array) -> Mask:
-    """Elements that are equal, or within the tolerance of the dtype; none where forms differ."""
+    """Return the mask of elements that are equal, or within the dtype's tolerance; all false if forms differ."""
     if form_of(got) != form_of(right):
         return np.zeros(got.shape, bool)
     with np.errstate(all="ignore"):
@@ -79,7 +73,7 @@ def _are_near(got: Array, right: Array) -> Mask:
 
 
 def right_results(definition: Definition) -> tuple[Array, ...]:
-    """What the definition gives, in the node's dtypes."""
+    """Return the definition's results in the node's dtypes."""
     return NodeOracle(definition).expected
 
 
@@ -115,8 +109,8 @@ class NodeOracle:
     """A `nearness.Oracle`.
 
     Args:
-        definition: Of the node.
-        strict: Take the inputs for what they are, and excuse nothing by how far they may be rounded.
+        definition: Definition of the node.
+        strict: Whether the inputs are taken as exact, so that their roundings excuse nothing.
     """
 
     unscaled = flushed = definition = None
@@ -151,15 +145,15 @@ class NodeOracle:
         """The sums of the terms' magnitudes, of an operator that sums."""
         if not self._definition.accumulates:
             return None
-        return _in_float64(self._definition.of_terms(np.abs))
+        return _cast_float64(self._definition.change_terms(np.abs))
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:
         """The same with 1 for every finite number."""
         if not self._definition.accumulates:
             return None
-        return _in_float64(
-            self._definition.of_terms(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
+        return _cast_float64(
+            self._definition.change_terms(lambda a: np.where(np.isfinite(a), 1.0, np.abs(a)).astype(a.dtype))
         )
 
     @cached_property
@@ -171,12 +165,12 @@ class NodeOracle:
         def zeroed(a: Array) -> Array:
             return np.where(np.isfinite(a), a, np.zeros_like(a))
 
-        found = [self._definition.of_terms(change) for change in (zeroed, lambda a: np.abs(zeroed(a)))]
-        return _in_float64(found[0]), _in_float64(found[1])
+        found = [self._definition.change_terms(change) for change in (zeroed, lambda a: np.abs(zeroed(a)))]
+        return _cast_float64(found[0]), _cast_float64(found[1])
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
-        """How far results move when inputs do by their last place."""
+        """Return how much results move if inputs move by their last place."""
         truth = self._definition.truth
         if truth is None or self._strict:
             return None
@@ -212,7 +206,7 @@ class NodeOracle:
         return self._definition.inputs
 
 
-def _in_float64(found: Sequence[Array | None] | None) -> tuple[Array | None, ...] | None:
+def _cast_float64(found: Sequence[Array | None] | None) -> tuple[Array | None, ...] | None:
     if found is None:
         return None
     return tuple(None if a is None else a.astype(np.float64) for a in found)

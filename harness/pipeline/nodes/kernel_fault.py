@@ -1,9 +1,4 @@
-"""What is wrong with a kernel: the facts of the first wrong node, and its fault.
-
-The facts of a node: what it is, what it gets and what it gives.
-
-What a kernel does wrong, by the first element that is not what its operator's definition gives.
-"""
+"""Describe a wrong kernel: the facts of the first wrong node, and its fault by the first wrong element."""
 
 from __future__ import annotations
 
@@ -102,12 +97,12 @@ def kernel_fault(inputs: Sequence[Array], right: Array, got: Array, place: Any =
     """The kind of difference between a definition's result and a kernel's: one of `harness.compare.diagnosis`.
 
     Args:
-        inputs: Of the node.
-        right: What the definition gives.
-        got: What the kernel gives.
-        place: Index of the first wrong element; None where dtypes or shapes differ.
+        inputs: Inputs of the node.
+        right: The definition's result.
+        got: The kernel's result.
+        place: Index of the first wrong element; None if dtypes or shapes differ.
     """
-    # An operator of a few steps goes wrong with tensors without elements in its own way, whatever it gives.
+    # An operator of a few steps goes wrong with tensors without elements in its own way, whatever its result.
     if _takes_empty(inputs):
         return "wrong-without-elements"
     if place is None:

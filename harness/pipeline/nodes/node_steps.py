@@ -1,8 +1,6 @@
-"""A graph as steps, each a node or a few, and how the results of each are judged.
+"""Split a graph into steps, a node each or several that exchange values other than tensors.
 
-How an ONNX operator's results are judged: choices exactly, sums by their terms, others closely.
-
-A graph as the steps in which it is looked at: a node each, or several that pass on what is not a tensor.
+Results of a step are judged by its operator: choices exactly, sums by their terms, others closely.
 """
 
 from __future__ import annotations
@@ -70,12 +68,12 @@ class NodeStep:
     """Nodes that are run together.
 
     Attributes:
-        index: Of the first node in the graph, without ``Constant`` nodes.
-        nodes: One, but for nodes that exchange sequences or optional values: no runtime is fed with these.
-            Each has its place for a name, so that a runtime says the same of it whatever the graph's names:
-            an exporter gives other ones to a case in a batch than to the same case alone.
+        index: Index of the first node in the graph, without ``Constant`` nodes.
+        nodes: One node, or several that exchange sequences or optional values, which no runtime takes as inputs.
+            Each is named by its place, so that a runtime's message does not depend on the graph's names:
+            an exporter gives other names to a case in a batch than to the same case alone.
         inputs: Names of the tensors that they take.
-        outputs: Names of the tensors that they give, to whomever.
+        outputs: Names of the tensors that they give, to any reader.
     """
 
     index: int
@@ -95,7 +93,7 @@ class NodeStep:
 
     @cached_property
     def names_alone(self) -> Mapping[str, str]:
-        """What the tensors are called where the step is a model of its own: by their places, if it is single,
+        """Return the names of the tensors in the step's own model: by their places, if it is single,
         so that the same nodes are the same model."""
         if not self.is_single:
             return {name: name for name in (*self.inputs, *self.outputs)}
@@ -108,7 +106,7 @@ class SteppedGraph:
     """A model in steps.
 
     Attributes:
-        model: With the functions that it brings along put in place of their calls.
+        model: The model, with its own functions inlined.
         constants: Weights and the results of ``Constant`` nodes.
     """
 
@@ -133,7 +131,7 @@ class SteppedGraph:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)
             info = helper.make_tensor_value_info(step.names_alone[name], kind, array.shape)
             part.graph.input.append(info)
-        return _with_types(part)
+        return _declare_types(part)
 
     def _bare(self, step: NodeStep) -> onnx.ModelProto:
         part = onnx.ModelProto()
@@ -161,8 +159,8 @@ class SteppedGraph:
         return {name: numpy_helper.to_array(tensor) for name, tensor in self.constants.items()}
 
 
-def in_steps(model: onnx.ModelProto) -> SteppedGraph:
-    """The steps of a model, in order."""
+def split_steps(model: onnx.ModelProto) -> SteppedGraph:
+    """Return the steps of a model, in order."""
     if model.functions:
         model = inline_local_functions(model)
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -257,8 +255,8 @@ def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
     return tensor
 
 
-def _with_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """With the element types of the outputs, which some runtimes exchange differently; no shapes."""
+def _declare_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Declare the element types of the outputs, which some runtimes exchange differently; no shapes."""
     try:
         inferred = onnx.shape_inference.infer_shapes(model)
     except onnx.shape_inference.InferenceError:

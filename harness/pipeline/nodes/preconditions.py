@@ -1,6 +1,6 @@
-"""What the text of an operator asks of a node's inputs: the one check, for all operators.
+"""Check the inputs of a node against its operator's text: the one check, for all operators.
 
-ONNX's own inference knows what it asks of shapes. `VALUE_LIMITS` has what it asks of values, with the words.
+ONNX's own inference knows the limits on shapes. `VALUE_LIMITS` has the limits on values, with the words.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
     if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
         return {}
     schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
-    return _not_of_rank(definition, schema) or _of_other_shape(definition, schema) or _out_of_range(definition, schema)
+    return (
+        _not_of_rank(definition, schema) or _find_unlike_shape(definition, schema) or _out_of_range(definition, schema)
+    )
 
 
 #: How the text says that a tensor has no dimension, and how many it has at least.
@@ -56,8 +58,8 @@ def _not_of_rank(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str
 _LIKE_INDICES = "same rank and shape as indices"
 
 
-def _of_other_shape(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input that must have the shape of the indices and has not; nothing where there is none."""
+def _find_unlike_shape(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input that must have the shape of the indices but has not; empty if there is none."""
     node, places = definition.step.node, {expected.name: place for place, expected in enumerate(schema.inputs)}
     for name, expected in zip(node.input, schema.inputs, strict=False):
         if name and "indices" in places and _LIKE_INDICES in " ".join(expected.description.split()):
@@ -69,10 +71,10 @@ def _of_other_shape(definition: Definition, schema: onnx.defs.OpSchema) -> dict[
 
 @dataclass(frozen=True)
 class ValueLimit:
-    """What the text of an operator says of the values of one of its inputs.
+    """A limit in the text of an operator on the values of one of its inputs.
 
     Attributes:
-        place: Of the input.
+        place: Index of the input.
         quote: The words; they are in the text of the operator or of the input.
         holds: Whether values keep to it, for the values, the operator's first input, and the node.
     """

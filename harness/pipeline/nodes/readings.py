@@ -1,4 +1,4 @@
-"""What a node may give for NaN where its operator's text is silent: the results of some reading of the text.
+"""Find a node's possible results for NaN if its operator's text is silent: the results of some reading of the text.
 
 An operator that orders its elements or chooses among them is silent on NaN, which has no place in the order. Every
 place that is the same for all elements is a reading: NaN is the greatest of all numbers, or the least, and ``Unique``
@@ -8,8 +8,8 @@ NaN lies, is wrong by any of them.
 1. The numbers are replaced by their ranks, which keep their order: 0 stays 0, negative numbers get negative ranks. NaN
    gets a rank of its own by the reading.
 2. The node's definition is evaluated on the ranks, and the ranks in its results are replaced by the numbers.
-3. The same is done with a NaN brought to the front, and with the reverse of that. A reading fits where it gives what
-   the backend gives all three times.
+3. The same is done with a NaN brought to the front, and with the reverse of that. A reading fits if its results equal
+   the backend's all three times.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ ORDERING = frozenset(
 )
 #: Elements above which nothing is ranked.
 _MOST = 20_000
-#: Runs the node with other inputs in the backend; None where that fails.
+#: Runs the node with other inputs in the backend; returns None if that fails.
 Rerun = Callable[[Definition], "Sequence[Array] | None"]
 
 
 @dataclass(frozen=True)
 class _Reading:
-    """Where NaN lies in the order, and whether each NaN is an element of its own."""
+    """The place of NaN in the order, and whether each NaN is an element of its own."""
 
     is_greatest: bool
     are_apart: bool = False
@@ -62,7 +62,7 @@ def fits_a_reading(definition: Definition, got: Sequence[Array], rerun: Rerun) -
         if str(definition.graph.constant_values[n].dtype) not in PRECISION
     }
     given = replace(definition, graph=replace(definition.graph, constants=kept))
-    front = replace(given, inputs={name: _with_nan_in_front(array) for name, array in given.inputs.items()})
+    front = replace(given, inputs={name: _bring_nan_forward(array) for name, array in given.inputs.items()})
     back = replace(given, inputs={name: _reversed(array) for name, array in front.inputs.items()})
     answers = [(given, got)]
     for arranged in (front, back):
@@ -125,13 +125,13 @@ def _coded(array: Array, ranks: Mapping[float, int], reading: _Reading) -> Array
 
 
 def _decoded(array: Array, numbers: Mapping[int, float]) -> Array:
-    """Replace ranks by their numbers; what is no rank of a number is NaN's, or what an empty choice gives."""
+    """Replace ranks by their numbers; any other value is NaN's rank, or the result of an empty choice."""
     wide = array.astype(np.float64)
     flat = [n if np.isinf(n) or np.isnan(n) else numbers.get(round(n), np.nan) for n in wide.reshape(-1).tolist()]
     return np.array(flat, np.float64).reshape(array.shape).astype(array.dtype)
 
 
-def _with_nan_in_front(array: Array) -> Array:
+def _bring_nan_forward(array: Array) -> Array:
     """Return the elements moved along each axis so that the first NaN is the first element."""
     if str(array.dtype) not in PRECISION or not array.ndim or not np.isnan(array).any():
         return array
@@ -140,7 +140,7 @@ def _with_nan_in_front(array: Array) -> Array:
 
 
 def _reversed(array: Array) -> Array:
-    """Return the elements in reverse order along each axis; what is no float says how, and stays."""
+    """Return the elements in reverse order along each axis; an array of integers holds options, and stays."""
     return np.ascontiguousarray(np.flip(array)) if str(array.dtype) in PRECISION else array
 
 

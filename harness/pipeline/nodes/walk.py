@@ -41,13 +41,13 @@ class FailingStep:
 
 @dataclass
 class Walk:
-    """What came of it.
+    """The result of a walk.
 
     Attributes:
-        values: Name → array. Behind a wrong node, what follows from its definition.
-        wrong: In order.
-        failing: In order; the definition stands in for their results.
-        unjudged: Steps of which it is unknown what is right, and why.
+        values: Name → array. After a wrong node, the values that follow from its definition.
+        wrong: Wrong steps, in order.
+        failing: Failing steps, in order; the definition stands in for their results.
+        unjudged: Steps whose right results are unknown, and why.
         ended: Whether the last value was reached.
     """
 
@@ -75,14 +75,14 @@ def walk(
     altered: Callable[[Definition, Sequence[Array]], Sequence[Array]] | None = None,
     attempts: Attempts | None = None,
 ) -> Walk:
-    """Run every step in `backend`; `evaluator` says what definitions give.
+    """Run every step in `backend`; `evaluator` evaluates definitions.
 
     Args:
-        corrected: Put the definition's results in place of wrong ones; else judge nothing.
+        corrected: Whether the definition's results replace wrong ones; if not, nothing is judged.
         strict: See `NodeOracle`.
         only: Indices of the steps whose results are judged; None for all.
-        altered: What to go on with in place of a step's results.
-        attempts: Of earlier walks over the same graph with the same backend and evaluator; added to.
+        altered: Replaces a step's results.
+        attempts: Results of earlier walks over the same graph with the same backend and evaluator; added to.
     """
     found = Walk({**graph.constant_values, **feeds})
     attempts = {} if attempts is None else attempts
@@ -112,7 +112,7 @@ def walk(
 def _attempt(
     definition: Definition, backend: Backend, attempts: Attempts
 ) -> tuple[Definition, tuple[Array, ...] | StageFailure]:
-    """What `backend` makes of a step, and its definition: those of an earlier walk where it got the same."""
+    """Run a step in `backend`, or return the result of an earlier walk in which it got the same inputs."""
     key = (definition.step.index, *map(id, definition.inputs.values()))
     if key in attempts and not definition.is_random:
         return attempts[key]
