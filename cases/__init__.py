@@ -1,4 +1,4 @@
-"""What the schemas of ATen operators cannot say: one file per family, each adding to one registry.
+"""Facts about ATen operators that their schemas lack: one file per family, each adding to one registry.
 
-`harness.generate.case_library.load_cases` imports them. README.md beside this file says how to write one.
+`harness.generate.case_library.load_cases` imports them. README.md in this folder explains how to write one.
 """

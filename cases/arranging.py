@@ -73,7 +73,7 @@ def tile(d: Draw) -> Arguments:
 
 
 def _counts(d: Draw, size: int) -> tuple[TensorSpec, Any]:
-    """How often to repeat each of `size` elements, and the total where that is known beforehand."""
+    """Draw the repeats of each of `size` elements, and their total if it is known beforehand."""
     dtype = d.choose("int64", "int32")
     if d.choose(False, False, True):
         each = d.integer(0, 3)
@@ -270,7 +270,7 @@ def col2im(d: Draw) -> Arguments:
     return {"self": d.tensor((*batch, channels, rows * columns)), "output_size": [height, width], **window}
 
 
-def _with_channels(d: Draw, multiple: int) -> tuple[int, ...]:
+def _shape_with_channels(d: Draw, multiple: int) -> tuple[int, ...]:
     """Any leading dimensions, then channels that `multiple` divides, then a plane."""
     lead = d.choose((2,), (1,), (), (0,), (2, 3))
     return (*lead, multiple * d.integer(1, 3), d.size(0, 5), d.size(0, 5))
@@ -279,13 +279,13 @@ def _with_channels(d: Draw, multiple: int) -> tuple[int, ...]:
 @ops.case("pixel_shuffle", dtypes=ALL, judge=EXACT)
 def pixel_shuffle(d: Draw) -> Arguments:
     factor = d.integer(1, 3)
-    return {"self": d.tensor(_with_channels(d, factor**2)), "upscale_factor": factor}
+    return {"self": d.tensor(_shape_with_channels(d, factor**2)), "upscale_factor": factor}
 
 
 @ops.case("pixel_unshuffle", dtypes=ALL, judge=EXACT)
 def pixel_unshuffle(d: Draw) -> Arguments:
     factor = d.integer(1, 3)
-    *lead, height, width = _with_channels(d, 1)
+    *lead, height, width = _shape_with_channels(d, 1)
     return {"self": d.tensor((*lead, factor * height, factor * width)), "downscale_factor": factor}
 
 

@@ -57,8 +57,8 @@ def _mask(d: Draw, scores: tuple[int, ...]) -> Any:
     return d.tensor(shape, d.choose(d.dtype, "bool"))
 
 
-def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Queries with a score of which a term, or a sum of terms, leaves the range of the dtype.
+def _overflowing_rows(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Mask queries with a score of which a term, or a sum of terms, leaves the range of the dtype.
 
     PyTorch documents `query @ key.transpose(-2, -1) * scale`, and its kernels scale before, after, or both halfway.
     """
@@ -72,7 +72,7 @@ def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
 
 
 def overflowing(query: Array, key: Array, scale: float | None) -> Mask:
-    """Which queries have a score of which a term, or a sum of terms, leaves the range of the dtype."""
+    """Return the mask of queries with a score of which a term, or a sum of terms, leaves the range of the dtype."""
     limit = float(ml_dtypes.finfo(query.dtype).max)  # type: ignore[no-untyped-call]
     with np.errstate(all="ignore"):
         wide = [np.abs(np.where(np.isfinite(a), a, 0).astype(np.longdouble)) for a in (query, key)]
@@ -86,7 +86,7 @@ _ATTENTION = Judge(
     unsettled=Allowance(
         "A score leaves the range on its way: whether it does depends on when the kernel multiplies by the scale, "
         "and on the order in which it sums.",
-        _with_overflow,
+        _overflowing_rows,
     )
 )
 
@@ -203,12 +203,12 @@ def lstm_cell(d: Draw) -> Arguments:
 
 
 def _layers(d: Draw, gates: int, *, projects: bool = False) -> tuple[dict[str, Any], int, tuple[int, int, int]]:
-    """What the layers of a network share, the size of its input, and how many states of which sizes.
+    """Draw the shared arguments of a network's layers, the size of its input, and the number and sizes of its states.
 
     Args:
-        d: Draws.
-        gates: Of a cell.
-        projects: Whether what a layer gives may be projected to fewer numbers than its cell state has.
+        d: The draw.
+        gates: Number of gates of a cell.
+        projects: Whether a layer's output may be projected to fewer numbers than its cell state has.
     """
     inputs, hidden, layers = d.size(1, 9), d.size(1, 9), d.choose(1, 1, 1, 2, 3)
     both, biased = d.boolean(), d.boolean()
@@ -277,7 +277,7 @@ def lstm(d: Draw) -> Arguments:
 
 
 def _packed(d: Draw, gates: int, *, projects: bool = False) -> tuple[dict[str, Any], list[tuple[int, int, int]]]:
-    """As `_sequence`."""
+    """Draw packed arguments; see `_sequence`."""
     shared, inputs, (states, given, hidden) = _layers(d, gates, projects=projects)
     batch, steps, shortest = d.size(1, 4), d.size(1, 5), d.choose(1, 2, 4)
     rows = sum(max(batch - step, min(shortest, batch)) for step in range(steps))

@@ -141,8 +141,8 @@ def addcdiv(d: Draw) -> Arguments:
 
 
 def _lerp_undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Where the documented start + weight·(end - start) and the equal end - (end - start)·(1 - weight), which
-    the kernel takes for the greater weights, run into different infinities or NaN."""
+    """Mask the elements at which the documented start + weight·(end - start) and the equal
+    end - (end - start)·(1 - weight), which the kernel takes for greater weights, differ by infinities or NaN."""
     with np.errstate(all="ignore"):
         start, end, weight = (
             array if array.dtype.kind == "c" else array.astype(np.float64)

@@ -91,7 +91,7 @@ def _within_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]) ->
 def isclose(d: Draw) -> Arguments:
     operands = d.operands("self", "other")
     if d.boolean():
-        # The same numbers, NaN and infinities too: only beside themselves are these close.
+        # The same numbers, NaN and infinities too: these are close only to themselves.
         operands["other"] = replace(operands["other"], values=operands["self"].values)
     return {
         **operands,
@@ -122,7 +122,7 @@ def clamp(d: Draw) -> Arguments:
 
 
 def _some(d: Draw, low: Any, high: Any) -> dict[str, Any]:
-    """Both bounds or one, the other omitted or None."""
+    """Draw both bounds or one, the other omitted or None."""
     absent = d.choose(OMIT, None)
     given = d.choose("both", "both", "min", "max")
     return {"min": absent if given == "max" else low, "max": absent if given == "min" else high}

@@ -19,12 +19,12 @@ def pairs(d: Draw) -> Arguments:
 
 
 @ops.case("complex", dtypes=(*FULL_FLOATS, "float16"), judge=EXACT)
-def from_parts(d: Draw) -> Arguments:
+def complex_parts(d: Draw) -> Arguments:
     return d.operands("real", "imag")
 
 
 @ops.case("polar", dtypes=FULL_FLOATS)
-def from_angle(d: Draw) -> Arguments:
+def polar_parts(d: Draw) -> Arguments:
     return d.operands("abs", "angle")
 
 

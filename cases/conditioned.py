@@ -98,7 +98,7 @@ def _tolerance(arguments: Mapping[str, Any], largest: Array, data: Array) -> Arr
 
 
 def _ranked(d: Draw, *, hermitian: Any) -> TensorSpec:
-    """Of full rank, of rank one, or of none."""
+    """Draw a matrix of full rank, of rank one, or of rank zero."""
     if hermitian is True or d.boolean():
         return _square(d, symmetric=hermitian is True)
     shape = (*_lead(d), d.choose(3, 1, 2, 5, 8), d.choose(3, 1, 2, 5, 8))
@@ -261,7 +261,7 @@ def _values(d: Draw) -> Domain:
 
 
 def _correlation_bound(arguments: Mapping[str, Any]) -> Array:
-    """Of covariances' errors, which are divided by deviations: the sums of magnitudes over those."""
+    """Bound the errors of covariances divided by deviations: the sums of magnitudes divided in the same way."""
     weights = np.ones(np.atleast_2d(arguments["self"]).shape[-1])
     away, size = _deviations(arguments, weights)
     with np.errstate(all="ignore"):

@@ -23,7 +23,7 @@ _OF_FLOATS = "0.5"
 
 
 def _functions(d: Draw, bodies: Iterable[str]) -> list[str]:
-    """Those that keep the invocation's dtype."""
+    """Return the bodies that keep the invocation's dtype."""
     lacking = (_OF_FLOATS,) if d.dtype in NUMBERS else (_OF_FLOATS, *_OF_NUMBERS)
     return [body for body in bodies if d.dtype in FLOATS or not any(part in body for part in lacking)]
 
@@ -47,7 +47,7 @@ def cond(d: Draw) -> Arguments:
 
 
 def _round(d: Draw) -> tuple[TensorSpec, str]:
-    """What a loop carries, and what a round makes of it."""
+    """Draw the value that a loop carries, and the body of a round."""
     x = d.tensor(d.shape(0, 5), contiguous=True)
     bodies = _functions(d, ROUNDS)
     return x, d.choose(*(b for b in bodies if (x.shape or "flip" not in b) and (x.numel or "amax" not in b)))

@@ -18,7 +18,7 @@ CPU = Enumerated("device", "cpu")
 
 
 def memory_format(d: Draw, rank: int) -> Any:
-    """How the result lies in memory, which its values do not depend on."""
+    """Draw the memory format of the result, which its values do not depend on."""
     formats = ["contiguous_format", "preserve_format", *(["channels_last"] if rank == 4 else [])]
     return d.choose(OMIT, OMIT, Enumerated("memory_format", d.choose(*formats)))
 

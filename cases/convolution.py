@@ -144,7 +144,7 @@ _CONVOLVED = Judge(accumulates=True, undefined=Allowance(_PADDING, _padding_time
 
 
 def _tbc_times_infinity(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """As for other convolutions, of which this is one in one dimension with the channels last."""
+    """Treat it as a convolution in one dimension with the channels last."""
     (mask,) = _padding_times_infinity(
         {
             "input": arguments["self"].transpose(1, 2, 0),
@@ -208,12 +208,14 @@ def convolution(d: Draw) -> Arguments:
 _FLAGS = ("benchmark", "deterministic", "cudnn_enabled")
 
 
-def _with_flags(names: Sequence[str], d: Draw) -> Arguments:
+def _convolution_with_flags(names: Sequence[str], d: Draw) -> Arguments:
     return {**convolution(d), **{name: d.boolean() for name in names}}
 
 
-ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_with_flags, _FLAGS))
-ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_with_flags, (*_FLAGS, "allow_tf32")))
+ops.case("_convolution.deprecated", dtypes=FLOATS + INTS, judge=_CONVOLVED)(partial(_convolution_with_flags, _FLAGS))
+ops.case("_convolution", dtypes=FLOATS + INTS, judge=_CONVOLVED)(
+    partial(_convolution_with_flags, (*_FLAGS, "allow_tf32"))
+)
 
 
 @ops.case(

@@ -21,7 +21,7 @@ UNINITIALISED = Judge(rules={0: anything})
 
 
 def _dtype(d: Draw, default: str = "float32") -> Any:
-    """The `dtype` argument; left out or None where the invocation's dtype is the default."""
+    """Draw the `dtype` argument; it may be omitted or None if the invocation's dtype is the default."""
     given = Enumerated("dtype", d.dtype)
     return d.choose(OMIT, None, given) if d.dtype == default else given
 
@@ -181,7 +181,7 @@ def _span(d: Draw) -> tuple[bool | int | float, bool | int | float, int | float]
 
 
 def _sequence_dtype(d: Draw) -> Any:
-    """Without a dtype the numbers' types decide between int64 and float32."""
+    """Draw the `dtype` argument: without it the numbers' types decide between int64 and float32."""
     given = Enumerated("dtype", d.dtype)
     return d.choose(OMIT, None, given) if d.dtype in ("float32", "int64") else given
 

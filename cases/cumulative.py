@@ -52,15 +52,15 @@ def diff(d: Draw) -> Arguments:
     dim = d.maybe(lambda: d.dim(len(shape)))
     axis = (-1 if dim is OMIT else dim) % len(shape)
 
-    def beside() -> Any:
+    def neighbour() -> Any:
         return d.tensor((*shape[:axis], d.size(0, 3), *shape[axis + 1 :]), d.other_dtype())
 
     return {
         "self": d.tensor(shape),
         "n": d.maybe(lambda: d.choose(1, 2, 0, 3, 6)),
         "dim": dim,
-        "prepend": d.maybe(beside, none=True),
-        "append": d.maybe(beside, none=True),
+        "prepend": d.maybe(neighbour, none=True),
+        "append": d.maybe(neighbour, none=True),
     }
 
 
@@ -164,7 +164,7 @@ def gradient(d: Draw) -> Arguments:
 @ops.case("gradient.array", dtypes=FLOATS + SIGNED_INTS)
 def gradient_dims(d: Draw) -> Arguments:
     rank = d.integer(1, 5)
-    # Along no dim there is no difference to compare.
+    # Without a dim the call has no difference to compare.
     dims = d.dims(rank, min_count=0 if d.integer(0, 15) == 15 else 1)
     return {**_gradient(d, rank, dims)[1], "dim": dims}
 

@@ -231,7 +231,7 @@ def eigenvalues(d: Draw) -> Arguments:
 
 
 def _determinants(scratch: Sequence[int]) -> Judge:
-    """The factors beside the result serve autograd; of the matrix or its transpose, as it lies in memory."""
+    """Accept any factors, which serve autograd: of the matrix or its transpose, as it lies in memory."""
     return Judge(rules=dict.fromkeys(scratch, anything))
 
 

@@ -50,7 +50,7 @@ def _bounded(kind: str, plan: Plan) -> Judge:
 
 
 def _pairs(magnitude: Array) -> Array:
-    """For the real and the imaginary part."""
+    """Return the magnitude for the real and for the imaginary part."""
     return np.stack([magnitude, magnitude], -1)
 
 
@@ -133,7 +133,7 @@ def _norm(d: Draw) -> Any:
 
 
 def _half(kind: str, size: int) -> int:
-    """How long a signal is taken to be from a spectrum of `size`, where nothing is said."""
+    """Return the default length of the signal with a spectrum of `size`."""
     return 2 * (size - 1) if kind == "c2r" else size
 
 

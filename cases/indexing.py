@@ -32,12 +32,12 @@ def _value(d: Draw) -> bool | int | float | complex:
 def _indices(
     d: Draw, shape: Sequence[int], *, distinct: bool = False, keep: bool = True
 ) -> tuple[list[Any], tuple[int, ...]]:
-    """A list of index tensors, None where a dim is kept, and the shape of what they select.
+    """Draw a list of index tensors, None for a kept dim, and the shape of the selected elements.
 
     Args:
-        d: Where to draw from.
-        shape: Of the tensor that is indexed; no size is 0.
-        distinct: No element is selected twice.
+        d: The draw.
+        shape: Shape of the indexed tensor; no size is 0.
+        distinct: Whether each element is selected once at most.
         keep: Whether dims may be kept.
     """
     indexed = [not keep or d.boolean() for _ in range(d.integer(1, len(shape)))] if shape else []
@@ -84,8 +84,8 @@ def _masked(d: Draw, shape: Sequence[int], *dtypes: str) -> list[Any]:
     return [*(None,) * start, d.tensor(shape[start:stop], dtype, domain)]
 
 
-def _of_nothing(d: Draw, shape: tuple[int, ...]) -> dict[str, Any]:
-    """A tensor without elements, and no place in it."""
+def _empty_selection(d: Draw, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Draw a tensor without elements, and an empty index."""
     shape = (0, *shape[1:])
     return {"self": d.tensor(shape), "indices": [d.tensor((0,), _index_dtype(d), index_into(1))]}
 
@@ -97,7 +97,7 @@ def index(d: Draw) -> Arguments:
         return {"self": d.tensor(shape), "indices": _masked(d, shape, "uint8")}
     shape = d.shape(1, 5, min_size=1)
     if d.integer(0, 15) == 15:
-        return _of_nothing(d, shape)
+        return _empty_selection(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape)[0]}
 
 
@@ -105,7 +105,7 @@ def index(d: Draw) -> Arguments:
 def index_unchecked(d: Draw) -> Arguments:
     shape = d.shape(1, 5, min_size=1)
     if d.integer(0, 15) == 15:
-        return _of_nothing(d, shape)
+        return _empty_selection(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape)[0]}
 
 
@@ -113,7 +113,7 @@ def index_unchecked(d: Draw) -> Arguments:
 def index_all(d: Draw) -> Arguments:
     shape = d.shape(1, 5, min_size=1)
     if d.integer(0, 15) == 15:
-        return _of_nothing(d, shape)
+        return _empty_selection(d, shape)
     return {"self": d.tensor(shape), "indices": _indices(d, shape, keep=False)[0]}
 
 
@@ -124,7 +124,7 @@ def _index_put(d: Draw, *, keep: bool = True) -> dict[str, Any]:
         return {"self": d.tensor(shape), "indices": _masked(d, shape), "values": d.tensor(d.choose((), (1,)))}
     accumulate = d.maybe(d.boolean)
     if d.integer(0, 15) == 15:
-        nothing = _of_nothing(d, shape)
+        nothing = _empty_selection(d, shape)
         return {**nothing, "values": d.tensor((0, *shape[1:])), "accumulate": accumulate}
     # Without `accumulate`, which of several values written to one place stays is undefined.
     indices, selected = _indices(d, shape, distinct=accumulate is not True, keep=keep)

@@ -28,7 +28,7 @@ def _smoothed(kind: str) -> Judge:
     """Cubic and Lanczos weights are of either sign: the terms are summed by their magnitudes.
 
     PyTorch interpolates uint8 in 16-bit fixed point where the processor has AVX2 and the layout suits it, and
-    rounds between the dimensions: its own result may be one beside the real number rounded.
+    rounds between the dimensions: its own result may be off by one from the rounded real number.
     """
     return Judge(
         accumulates=True,
@@ -129,7 +129,7 @@ def _image(d: Draw, inputs: Sequence[int]) -> Any:
     return d.tensor((d.choose(1, 2, 1, 2, 1, 3, 1, 0), d.choose(1, 3, 2, 4), *inputs))
 
 
-def _by_size(dims: int, align: bool, smooth: bool, d: Draw) -> Arguments:
+def _size_arguments(dims: int, align: bool, smooth: bool, d: Draw) -> Arguments:
     inputs, outputs, scales = _resized(d, dims)
     kind = d.choose("none", "matching", "matching", "other")
     if kind != "matching":
@@ -145,7 +145,7 @@ def _by_size(dims: int, align: bool, smooth: bool, d: Draw) -> Arguments:
     return arguments
 
 
-def _by_either(dims: int, align: bool, d: Draw) -> Arguments:
+def _size_or_scale_arguments(dims: int, align: bool, d: Draw) -> Arguments:
     inputs, outputs, scales = _resized(d, dims)
     scaled = d.boolean()
     if not scaled:
@@ -159,8 +159,8 @@ def _by_either(dims: int, align: bool, d: Draw) -> Arguments:
 
 
 def _upsample(name: str, dims: int, dtypes: Sequence[str], judge: Judge, *, align: bool) -> None:
-    ops.case(name, dtypes=dtypes, judge=judge)(partial(_by_size, dims, align, name.endswith("_aa")))
-    ops.case(f"{name}.vec", dtypes=dtypes, judge=judge)(partial(_by_either, dims, align))
+    ops.case(name, dtypes=dtypes, judge=judge)(partial(_size_arguments, dims, align, name.endswith("_aa")))
+    ops.case(f"{name}.vec", dtypes=dtypes, judge=judge)(partial(_size_or_scale_arguments, dims, align))
 
 
 for _dims in (1, 2, 3):
@@ -203,10 +203,10 @@ def _decided_by_rounding(arguments: Mapping[str, Any], expected: Sequence[Array]
     return [np.broadcast_to(uncertain[:, None], expected[0].shape)]
 
 
-def _without_place(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Coordinates that are not finite, where PyTorch's kernels do not do what its documentation says: NaN is
-    -1, and an infinity is out of bounds or beyond the border. They do so unless they take the weights from
-    them (zeros, and cubic interpolation); where an infinity is reflected to it says nothing of."""
+def _unplaced_coordinates(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Mask coordinates that are not finite, for which PyTorch's kernels depart from the documentation: NaN is
+    -1, and an infinity is out of bounds or beyond the border. They follow it unless the weights are computed from
+    the coordinates (zeros, and cubic interpolation); it does not define the reflection of an infinity."""
     grid, padding = arguments["grid"], arguments["padding_mode"]
     with np.errstate(all="ignore"):
         # A coordinate that leaves the range when it is scaled is infinite to a kernel.
@@ -229,7 +229,7 @@ _SAMPLED = Judge(
     unsettled=Allowance(
         "A coordinate is not finite: PyTorch's kernel does not follow its documentation, by which NaN is -1 "
         "and what lies outside is padded, and ONNX's GridSample says nothing of it.",
-        _without_place,
+        _unplaced_coordinates,
     ),
     # ((x + 1)·size - 1) / 2 is the place of x.
     coordinates=frozenset({"grid"}),

@@ -138,7 +138,7 @@ def tensor_split_sections(d: Draw) -> Arguments:
 
 
 def _places(d: Draw) -> list[int]:
-    """Where to split: in any order, negative, beyond either end."""
+    """Draw places to split at: in any order, negative, beyond either end."""
     return [d.integer(-10, 10) if d.boolean() else d.integer(0, 5) for _ in range(d.integer(0, 3))]
 
 
@@ -174,13 +174,13 @@ def _equal_sections(axis: int, d: Draw) -> Arguments:
     return {"self": d.tensor(shape), "sections": sections}
 
 
-def _at_indices(axis: int, d: Draw) -> Arguments:
+def _split_indices(axis: int, d: Draw) -> Arguments:
     return {"self": d.tensor(_along(axis, d)[0]), "indices": _places(d)}
 
 
 for _axis, _letter in enumerate("vhd"):
     ops.case(f"{_letter}split.int", dtypes=ALL, judge=EXACT)(partial(_equal_sections, _axis))
-    ops.case(f"{_letter}split.array", dtypes=ALL, judge=EXACT)(partial(_at_indices, _axis))
+    ops.case(f"{_letter}split.array", dtypes=ALL, judge=EXACT)(partial(_split_indices, _axis))
 
 
 @ops.case("unbind.int", "unbind_copy.int", dtypes=ALL, judge=EXACT)

@@ -28,12 +28,12 @@ def _square(d: Draw, *, lead: tuple[int, ...] | None = None, symmetric: bool = F
 
 
 @ops.case("linalg_det", "linalg_slogdet", "linalg_inv", dtypes=FULL_FLOATS)
-def of_matrix(d: Draw) -> Arguments:
+def matrix_argument(d: Draw) -> Arguments:
     return {"A": _square(d)}
 
 
 @ops.case("det", "slogdet", "logdet", "inverse", dtypes=FULL_FLOATS)
-def of_self(d: Draw) -> Arguments:
+def self_argument(d: Draw) -> Arguments:
     return {"self": _square(d)}
 
 

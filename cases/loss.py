@@ -254,7 +254,7 @@ def nll_loss2d_forward(d: Draw) -> Arguments:
 
 
 def _explicit(d: Draw, arguments: dict[str, Any]) -> dict[str, Any]:
-    """For overloads without defaults."""
+    """Fill in arguments for overloads without defaults."""
     ignored, weight = arguments["ignore_index"], arguments["weight"]
     return {
         **arguments,

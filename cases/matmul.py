@@ -180,7 +180,7 @@ def addr(d: Draw) -> Arguments:
         "self": d.tensor(d.broadcastable((m, n))),
         "vec1": d.tensor((m,)),
         "vec2": d.tensor((n,)),
-        # As Python ints, which no bool is spelled for: beside floats a bool is refused.
+        # Python ints never stand for a bool, which is refused next to floats.
         **{name: int(v) if isinstance(v, float) and v in (0.0, 1.0) else v for name, v in _scales(d).items()},
     }
 
@@ -240,7 +240,7 @@ def kron(d: Draw) -> Arguments:
     }
 
 
-def _with_three(d: Draw, dim: int) -> tuple[int, ...]:
+def _shape_with_three(d: Draw, dim: int) -> tuple[int, ...]:
     shape = list(d.shape(max(1, -dim, dim + 1)))
     shape[dim] = 3
     return tuple(shape)
@@ -274,7 +274,7 @@ def _cross(default: int | None) -> Judge:
 def cross(d: Draw) -> Arguments:
     dim = d.maybe(lambda: d.choose(-1, 0, 1, -2))
     axis = -1 if dim is OMIT else dim
-    shape = _with_three(d, axis)
+    shape = _shape_with_three(d, axis)
     other = tuple(n if i == axis % len(shape) or d.boolean() else 1 for i, n in enumerate(shape))
     left, right = (shape, other) if d.boolean() else (other, shape)
     return {"self": d.tensor(left), "other": d.tensor(right), "dim": dim}
@@ -283,7 +283,7 @@ def cross(d: Draw) -> Arguments:
 @ops.case("cross", dtypes=NUMBERS, judge=_cross(None))
 def cross_at_first_three(d: Draw) -> Arguments:
     axis = d.choose(-1, 0, 1, -2)
-    shape = _with_three(d, axis)
+    shape = _shape_with_three(d, axis)
     return {"self": d.tensor(shape), "other": d.tensor(shape), "dim": d.choose(axis, OMIT, None)}
 
 

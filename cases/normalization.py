@@ -39,7 +39,7 @@ def _optional(d: Draw, shape: Sequence[int], *, omit: bool = False, contiguous: 
 
 
 def _terms(x: Array, axes: tuple[int, ...], eps: float) -> Array:
-    """What a rounding error of (x - mean) / σ is relative to, σ² = variance + eps, over `axes`.
+    """Return the scale of rounding errors of (x - mean) / σ, σ² = variance + eps, over `axes`.
 
     Deviations cancel: each is off by a unit of |x| + mean |x|, not by one of itself. The variance of such
     deviations is off by twice their root mean square over σ, relatively (Chan, Golub and LeVeque, Algorithms

@@ -18,8 +18,8 @@ ops = Family("onnx_operators")
 _OPSET = 23
 
 
-def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
-    """Results of queries with a score that leaves the range of the dtype on its way."""
+def _overflowing_queries(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:
+    """Mask the results of queries with a score that leaves the range of the dtype on its way."""
     query, key, past = arguments["Q"], arguments["K"], arguments.get("past_key")
     if query.ndim == 3:
         counts = arguments["q_num_heads"], arguments["kv_num_heads"]
@@ -38,7 +38,7 @@ def _with_overflow(arguments: Mapping[str, Any], expected: Sequence[Array]) -> l
 _ATTENTION = Judge(
     unsettled=Allowance(
         "A score leaves the range on its way: whether it does depends on when the kernel multiplies by the scale.",
-        _with_overflow,
+        _overflowing_queries,
     )
 )
 

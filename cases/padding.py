@@ -1,6 +1,6 @@
 """Padding: constant, reflected, replicated, circular; negative amounts crop.
 
-Values are moved and a constant is put beside them, so all are judged bit for bit.
+Values are moved and a constant is put around them, so all are judged bit for bit.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _MODES: dict[str, tuple[int, Callable[[int], int]]] = {
 }
 
 
-def _by_mode(d: Draw) -> tuple[str, dict[str, Any]]:
+def _mode_arguments(d: Draw) -> tuple[str, dict[str, Any]]:
     # The kernels that reflect and replicate take no bool, nor wide unsigned integers.
     copied = d.dtype == "bool" or d.dtype in WIDE_UNSIGNED
     # The one mode that has an argument of its own comes more often.
@@ -104,13 +104,13 @@ def _by_mode(d: Draw) -> tuple[str, dict[str, Any]]:
 
 @ops.case("pad", dtypes=ALL, judge=EXACT)
 def pad(d: Draw) -> Arguments:
-    mode, arguments = _by_mode(d)
+    mode, arguments = _mode_arguments(d)
     return {**arguments, "mode": d.choose(OMIT, mode) if mode == "constant" else mode}
 
 
 @ops.case("_pad_enum", dtypes=ALL, judge=EXACT)
 def pad_enum(d: Draw) -> Arguments:
-    mode, arguments = _by_mode(d)
+    mode, arguments = _mode_arguments(d)
     return {**arguments, "mode": _MODES[mode][0]}
 
 

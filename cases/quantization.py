@@ -21,7 +21,7 @@ ops.simple("dequantize.self", dtypes=ALL, judge=EXACT)
 
 
 def _places(arguments: Mapping[str, Any]) -> tuple[Array, Array, Array]:
-    """Where each element lies among the integers of the grid, and scale and zero point, all in float64."""
+    """Return the place of each element among the integers of the grid, the scale and the zero point, in float64."""
     data, axis = arguments["self"], arguments.get("axis")
     scale, zero = (np.asarray(arguments[name], dtype=np.float64) for name in ("scale", "zero_point"))
     if axis is not None:

@@ -1,7 +1,7 @@
 """Quantisation with integers: numbers become places on a grid, and back.
 
 The operators of `torch.ao`'s quantised models (PT2E), in the namespace ``quantized_decomposed``. ONNX has
-`QuantizeLinear` and `DequantizeLinear` for them, which know no range beside that of the dtype.
+`QuantizeLinear` and `DequantizeLinear` for them, which know no range but that of the dtype.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCALES = (0.1, 1.0, 0.5, 0.037, 2.0, 1e-3, 300.0)
 
 
 def _places(arguments: Mapping[str, Any]) -> Array:
-    """Where each element lies among the integers of the grid, in float64."""
+    """Return the place of each element among the integers of the grid, in float64."""
     data, axis = arguments["input"], arguments.get("axis")
     scale = np.asarray(arguments.get("scale", arguments.get("scales")), dtype=np.float64)
     zero = np.asarray(arguments.get("zero_point", arguments.get("zero_points")), dtype=np.float64)
@@ -90,7 +90,7 @@ def _points(d: Draw, shape: Sequence[int], grid: Mapping[str, Any]) -> TensorSpe
 
 
 def _scales(d: Draw, shape: Sequence[int]) -> TensorSpec:
-    """In float64, as observers have them, or in float32."""
+    """Draw scales in float64, as observers have them, or in float32."""
     return d.tensor(shape, d.choose("float64", "float32"), between(0.01, 2.0))
 
 

@@ -161,7 +161,7 @@ def extremum(d: Draw) -> Arguments:
 
 
 @ops.case("_aminmax.dim", dtypes=ALL, judge=EQUAL_PAIR)
-# The first of several equal extrema is returned: the documentation of `max` and `min` says so.
+# The first of several equal extrema is returned, by the documentation of `max` and `min`.
 @ops.case("max.dim", "min.dim", dtypes=ALL, judge=EXACT)
 def extremum_dim(d: Draw) -> Arguments:
     shape = long_or_any_shape(d)
@@ -231,10 +231,10 @@ def _averaged(arguments: Mapping[str, Any]) -> tuple[int, ...] | None:
     return tuple(arguments.get("dim") or ()) or None
 
 
-def _in_long_double(
+def _exact_variances(
     arguments: Mapping[str, Any], expected: Sequence[Array], root: bool = False
 ) -> Sequence[Array | None]:
-    """Float64 variances, or their roots, of finite numbers, computed in the machine's long double.
+    """Compute float64 variances, or their roots, of finite numbers in the machine's long double.
 
     PyTorch's kernel updates a mean and a variance element by element: its error grows with their number, and at
     the ends of the range it is NaN.
@@ -261,11 +261,11 @@ def _in_long_double(
 VARIANCE_AND_MEAN = Judge(
     accumulates=True,
     undefined=infinite_mean(_averaged, source="self", output=1),
-    alternatives=_in_long_double,
+    alternatives=_exact_variances,
 )
-DEVIATION_AND_MEAN = replace(VARIANCE_AND_MEAN, alternatives=partial(_in_long_double, root=True))
-VARIANCE = Judge(alternatives=_in_long_double)
-DEVIATION = Judge(alternatives=partial(_in_long_double, root=True))
+DEVIATION_AND_MEAN = replace(VARIANCE_AND_MEAN, alternatives=partial(_exact_variances, root=True))
+VARIANCE = Judge(alternatives=_exact_variances)
+DEVIATION = Judge(alternatives=partial(_exact_variances, root=True))
 
 
 @ops.case("var_mean", dtypes=FLOATS, judge=VARIANCE_AND_MEAN)

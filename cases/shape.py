@@ -169,25 +169,25 @@ def unsqueeze(d: Draw) -> Arguments:
     return {"self": d.tensor(shape), "dim": d.dim(len(shape) + 1)}
 
 
-def _with_ones(d: Draw) -> tuple[int, ...]:
-    """A shape rich in dimensions of size 1."""
+def _shape_of_ones(d: Draw) -> tuple[int, ...]:
+    """Draw a shape rich in dimensions of size 1."""
     return tuple(d.choose(1, size) for size in d.shape())
 
 
 @ops.case("squeeze", "squeeze_copy", dtypes=ALL, judge=EXACT)
 def squeeze(d: Draw) -> Arguments:
-    return {"self": d.tensor(_with_ones(d))}
+    return {"self": d.tensor(_shape_of_ones(d))}
 
 
 @ops.case("squeeze.dim", "squeeze_copy.dim", dtypes=ALL, judge=EXACT)
 def squeeze_dim(d: Draw) -> Arguments:
-    shape = _with_ones(d)
+    shape = _shape_of_ones(d)
     return {"self": d.tensor(shape), "dim": d.dim(len(shape))}
 
 
 @ops.case("squeeze.dims", "squeeze_copy.dims", dtypes=ALL, judge=EXACT)
 def squeeze_dims(d: Draw) -> Arguments:
-    shape = _with_ones(d)
+    shape = _shape_of_ones(d)
     return {"self": d.tensor(shape), "dim": d.dims(len(shape))}
 
 
@@ -230,7 +230,7 @@ ops.simple("atleast_1d", "atleast_2d", "atleast_3d", dtypes=ALL, judge=EXACT)
 
 
 @ops.case("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence", dtypes=ALL, judge=EXACT)
-def at_least(d: Draw) -> Arguments:
+def atleast_sequence(d: Draw) -> Arguments:
     return {"tensors": [d.tensor(d.shape(), d.other_dtype()) for _ in range(d.integer(1, 3))]}
 
 

@@ -182,12 +182,12 @@ def number_isin(d: Draw) -> Arguments:
     }
 
 
-# Unique elements: in order only where `sorted` says so
+# Unique elements: in order only if `sorted` is true
 
 
 def _unasked(arguments: Mapping[str, Any]) -> frozenset[int]:
-    """PyTorch returns an inverse and counts that nobody asked for, or nothing in their place, and documents
-    neither."""
+    """Return the outputs that were not requested: PyTorch returns an inverse and counts all the same, or empty
+    tensors in their place, and documents neither."""
     flags = {1: "return_inverse", 2: "return_counts"}
     return frozenset(output for output, name in flags.items() if not arguments.get(name, False))
 
@@ -214,10 +214,10 @@ def _flags(d: Draw) -> dict[str, Any]:
 def unique_consecutive(d: Draw) -> Arguments:
     shape = d.shape()
     dim = d.maybe(lambda: d.dim(len(shape)), none=True) if shape else d.choose(OMIT, None)
-    return {"self": d.tensor(_with_elements(shape, dim)), "dim": dim, **_flags(d)}
+    return {"self": d.tensor(_nonempty_shape(shape, dim)), "dim": dim, **_flags(d)}
 
 
-def _with_elements(shape: tuple[int, ...], dim: Any) -> tuple[int, ...]:
+def _nonempty_shape(shape: tuple[int, ...], dim: Any) -> tuple[int, ...]:
     """PyTorch takes an empty tensor along a dim only where that dim is the one of size 0."""
     if dim is OMIT or dim is None:
         return shape
@@ -272,7 +272,7 @@ def unique_dim(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape))
     return {
-        "self": d.tensor(_with_elements(shape, dim)),
+        "self": d.tensor(_nonempty_shape(shape, dim)),
         "dim": dim,
         "sorted": d.maybe(d.boolean),
         **_flags(d),
@@ -283,7 +283,7 @@ def unique_dim(d: Draw) -> Arguments:
 def unique_dim_consecutive(d: Draw) -> Arguments:
     shape = d.shape(1)
     dim = d.dim(len(shape))
-    return {"self": d.tensor(_with_elements(shape, dim)), "dim": dim, **_flags(d)}
+    return {"self": d.tensor(_nonempty_shape(shape, dim)), "dim": dim, **_flags(d)}
 
 
 # Histograms

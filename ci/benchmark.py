@@ -1,4 +1,4 @@
-"""How much faster the harness is than a plain loop, whether both say the same, and whether memory stays flat.
+"""Measure the harness against a plain loop: the ratio of speed, the same verdicts, and memory that stays flat.
 
     python ci/benchmark.py                           # dynamo: speed and sameness on the same cases
     python ci/benchmark.py --converter torchscript

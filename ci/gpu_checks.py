@@ -13,7 +13,7 @@ from typing import Any
 
 import gpu_faults
 import gpu_judging
-from gpu_judging import BESIDE, DEPENDENT, NotRun, Rows
+from gpu_judging import COMPANION, DEPENDENT, NotRun, Rows
 
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
@@ -37,16 +37,16 @@ TWICE = 12
 
 
 class GpuChecks:
-    """Makes the checks and keeps what they said.
+    """Makes the checks and keeps their results.
 
     Args:
-        out: Where records and logs are written.
-        backends: Those to check.
-        operators: Those to sweep.
-        quick: Whether fewer cases and sessions have to do.
+        out: Directory for records and logs.
+        backends: The backends to check.
+        operators: The operators to sweep.
+        quick: Whether to use fewer cases and sessions.
 
     Attributes:
-        rows: Of the table: check, result (passed, failed or not run), seconds, note.
+        rows: Rows of the table: check, result (passed, failed or not run), seconds, note.
     """
 
     def __init__(self, out: Path, *, backends: Sequence[str], operators: Sequence[str], quick: bool) -> None:
@@ -62,15 +62,15 @@ class GpuChecks:
     def make_all(self) -> None:
         """Every check; an interruption is a failure of the rest."""
         try:
-            self._of_the_machine()
+            self._check_machine()
             for name in self._backends:
-                self._of_a_backend(name)
+                self._check_backend(name)
             if "" not in self._started.values():
-                self._check("a simulated fault, and what follows", partial(self._fault, BESIDE))
+                self._check("a simulated fault, and what follows", partial(self._fault, COMPANION))
         except KeyboardInterrupt:
             self._keep("the rest", "failed", 0.0, "it was interrupted")
 
-    def _of_the_machine(self) -> None:
+    def _check_machine(self) -> None:
         self._check("driver and devices", _devices)
         self._check("packages", _packages)
         self._check("providers of ONNX Runtime", _providers)
@@ -80,7 +80,7 @@ class GpuChecks:
         self._check(f"sweep of {len(self._operators)} operators", self._sweep)
         self._check("two processes at once", self._together)
 
-    def _of_a_backend(self, name: str) -> None:
+    def _check_backend(self, name: str) -> None:
         if name not in self._started:
             words = "it did not start: no shapes, data, blame, placement, times, faults, indices or memory"
             self._keep(f"{name}: all else", "not run", 0.0, words)
@@ -134,7 +134,7 @@ class GpuChecks:
     def _sweep(self) -> str:
         """The operators on all backends that started, static and dynamic."""
         self._verdicts = self._swept("run", self._operators)
-        return f"{len(self._verdicts):,} verdicts of {', '.join([*self._started, BESIDE])}"
+        return f"{len(self._verdicts):,} verdicts of {', '.join([*self._started, COMPANION])}"
 
     def _together(self) -> str:
         """Two worker processes on one device: they find what one found."""
@@ -166,14 +166,14 @@ class GpuChecks:
         calls = [Invocation("aten.neg.default", (("self", tensor),)) for tensor in tensors]
         faulty, why = gpu_faults.NAME + name, self._started.get(name, "")
         due = {(call.case_id, faulty): "built" if why else "pass" for call in calls}
-        due |= {(call.case_id, BESIDE): "pass" for call in calls}
+        due |= {(call.case_id, COMPANION): "pass" for call in calls}
         guilty = (calls[len(values) // 2].case_id, faulty)
         if not why:
             due[guilty] = "crash"
         unit = Unit(
             overload="aten.neg.default",
             route=Route(converter="dynamo"),
-            backends=(faulty, BESIDE),
+            backends=(faulty, COMPANION),
             sources=(FromRecord.of_calls(calls),),
             settings=Settings(blame=False),
         )
@@ -192,7 +192,7 @@ class GpuChecks:
         return f"1 of {len(calls)} cases crashed, all others passed; it said: {said}"
 
     def _indices(self, name: str) -> str:
-        """What becomes of indices that are out of range, and whether a new process works afterwards."""
+        """Describe the results of indices that are out of range, and whether a new process works afterwards."""
         self._need_running(name)
         told = []
         for operator in ("Gather", "GatherElements", "GatherND"):
@@ -227,7 +227,7 @@ class GpuChecks:
         """Run operators into a folder, and read the record."""
         where = self._out / name
         words = [part for operator in operators for part in ("--op", operator)]
-        words += [part for backend in (*self._started, BESIDE) for part in ("--backend", backend)]
+        words += [part for backend in (*self._started, COMPANION) for part in ("--backend", backend)]
         words += ["--converter", "dynamo", "--converter", "torchscript", "--source", "generated"]
         words += ["--shapes", "both", "--examples", "8" if self._quick else "24", "--shrink", "0"]
         # The libraries of CUDA alone take more than a worker is usually given.
@@ -253,7 +253,7 @@ def _devices() -> str:
     """The driver's own words."""
     _need_gpu()
     asked = "--query-gpu=name,driver_version,memory.total,compute_cap"
-    return _said(["nvidia-smi", asked, "--format=csv,noheader"]).replace("\n", "; ")
+    return _run(["nvidia-smi", asked, "--format=csv,noheader"]).replace("\n", "; ")
 
 
 def _packages() -> str:
@@ -267,8 +267,8 @@ def _packages() -> str:
 
 
 def _providers() -> str:
-    """What the installed ONNX Runtime was built with."""
-    return _said([PYTHON, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"])
+    """Return the providers that the installed ONNX Runtime was built with."""
+    return _run([PYTHON, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"])
 
 
 def _need_gpu() -> None:
@@ -276,8 +276,8 @@ def _need_gpu() -> None:
         raise NotRun(why)
 
 
-def _said(command: Sequence[str]) -> str:
-    """What a command prints."""
+def _run(command: Sequence[str]) -> str:
+    """Return the output of a command."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG)
     if done.returncode:
         raise RuntimeError(_last_line(done.stdout + done.stderr))

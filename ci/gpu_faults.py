@@ -1,4 +1,4 @@
-"""What `ci/gpu_check` does to a GPU in worker processes: a fault that sticks, wrong indices, many sessions.
+"""Provoke a GPU in worker processes for `ci/gpu_check`: a fault that sticks, wrong indices, many sessions.
 
 Workers find this file as a plug-in: ``gpu-fault:NAME`` is the backend NAME, on which a case with `GUILTY` in
 its input causes a fault.
@@ -42,11 +42,11 @@ class FaultyBackend:
         self.name, self.device, self.version = NAME + argument, self._inner.device, self._inner.version
 
     def narrows(self, dtype: str) -> str | None:
-        """As the other."""
+        """Narrow as the inner backend does."""
         return self._inner.narrows(dtype)
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
-        """As the other."""
+        """Load in the inner backend."""
         return _FaultySession(self._inner.load(model, shapes))
 
 
@@ -72,7 +72,7 @@ def launch_fault() -> int:
     Raises:
         RuntimeError: the driver takes the kernel in none of its forms.
     """
-    driver = _with_context()
+    driver = _enter_context()
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     for version, target in _TARGETS:
         text = _KERNEL.format(version=version, target=target).encode()
@@ -105,7 +105,7 @@ def started(name: str) -> Backend:
 
 
 def sessions(name: str, count: int) -> tuple[int, int]:
-    """How much memory `count` sessions leave behind, the first 20 not counted: on the device, on the host.
+    """Return the memory that `count` sessions leave behind, without the first 20: on the device, on the host.
 
     Both in bytes; on the device, what other processes take in the meantime counts. Every session has tensors of
     4 MiB and is dropped before the next.
@@ -125,7 +125,7 @@ def sessions(name: str, count: int) -> tuple[int, int]:
 
 
 def wrong_indices(name: str, operator: str) -> str:
-    """What the backend makes of indices that are out of range: an answer, or an error in its own words."""
+    """Return the backend's reaction to indices that are out of range: an answer, or an error in its own words."""
     data = helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])
     index = helper.make_tensor_value_info("i", TensorProto.INT64, [1, 1] if operator == "GatherND" else [1])
     output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
@@ -156,14 +156,14 @@ def _used() -> tuple[int, int]:
     if missing_gpu() is not None:
         return 0, host
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    code = _with_context().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
+    code = _enter_context().cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total))
     if code != 0:
         raise RuntimeError(f"the driver does not tell how much memory is free: CUDA error {code}")
     return total.value - free.value, host
 
 
-def _with_context() -> ctypes.CDLL:
-    """The driver, once the context of the first GPU that runtimes share is this thread's."""
+def _enter_context() -> ctypes.CDLL:
+    """Return the driver, with the context of the first GPU that runtimes share as this thread's."""
     driver = ctypes.CDLL("libcuda.so.1")
     device, context = ctypes.c_int(), ctypes.c_void_p()
     driver.cuInit(0)

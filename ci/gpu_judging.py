@@ -1,4 +1,4 @@
-"""What the record of the sweep of `ci/gpu_check` says of a backend: a note, or what is wrong is raised."""
+"""Judge a backend by the record of the sweep of `ci/gpu_check`: return a note, or raise the problem."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from harness.record import store
 #: Rows of a record.
 Rows: TypeAlias = Sequence[Mapping[str, Any]]
 
-#: What runs beside the backends of a GPU, and says whose a failure is.
-BESIDE = "ort-cpu"
+#: The backend that runs along with those of a GPU, and helps to find the component to blame.
+COMPANION = "ort-cpu"
 #: Operators whose outputs have sizes that depend on data.
 DEPENDENT = tuple(f"aten.{name}.default" for name in ("nonzero", "masked_select", "_unique2", "unique_consecutive"))
 #: The columns that tell the cases of one backend apart.
@@ -39,29 +39,29 @@ def endings(rows: Rows, operators: Collection[str]) -> Mapping[tuple[str, ...], 
 
 
 def right(rows: Rows, name: str, *, builds: bool, mode: str = "", only: Collection[str] = ()) -> str:
-    """How the cases end that the CPU passes: most of what the backend takes has to pass, or to be built.
+    """Count the outcomes of the cases that the CPU passes: most that the backend takes have to pass, or to be built.
 
     Args:
-        rows: Of all backends.
+        rows: Rows of all backends.
         name: The backend.
-        builds: Whether it builds here and does not run.
-        mode: Only ``static`` or ``dynamic`` shapes.
-        only: Only these operators.
+        builds: Whether it builds on this machine and does not run.
+        mode: The only kind of shapes, ``static`` or ``dynamic``; "" for both.
+        only: The only operators; empty for all.
     """
-    passed = {_key(row) for row in rows if row["backend"] == BESIDE and row["outcome"] == "pass"}
+    passed = {_key(row) for row in rows if row["backend"] == COMPANION and row["outcome"] == "pass"}
     chosen = [row for row in _of(rows, name) if not only or row["overload"] in only]
     ended = Counter(row["outcome"] for row in chosen if mode in ("", row["shape_mode"]) and _key(row) in passed)
     note = ", ".join(f"{number:,} {outcome}" for outcome, number in ended.most_common())
     able = ended.total() - ended["narrowed"] - ended["unsupported"]
     if not able:
-        raise NotRun(f"it takes none of the {ended.total():,} cases that {BESIDE} passes: {note or 'no case'}")
+        raise NotRun(f"it takes none of the {ended.total():,} cases that {COMPANION} passes: {note or 'no case'}")
     if 2 * ended["built" if builds else "pass"] < able:
         raise RuntimeError(f"too few are right: {note}")
-    return f"{note}, of {ended.total():,} that {BESIDE} passes"
+    return f"{note}, of {ended.total():,} that {COMPANION} passes"
 
 
 def blamed(rows: Rows, name: str) -> str:
-    """Whose the failures are; every one has an owner, or says that it has none."""
+    """Count the failures by the component to blame; each must have a blame, or be unknown."""
     failing = [row for row in _of(rows, name) if row["outcome"] in _FAILED]
     if lost := [row["case_id"] for row in failing if not row["blame"]]:
         raise RuntimeError(f"{len(lost)} failures have no blame, such as {lost[0]}")
@@ -70,19 +70,19 @@ def blamed(rows: Rows, name: str) -> str:
 
 
 def placed(rows: Rows, name: str) -> str:
-    """What the backend did not run on its device."""
+    """Count the cases that the backend did not run wholly on its device."""
     told = Counter(row["placement"] for row in _of(rows, name) if row["stage"] in ("run", "compare"))
     here = told.pop("", 0)
     if unknown := sum(number for words, number in told.items() if words.startswith("not known")):
-        raise RuntimeError(f"of {unknown:,} cases nobody knows where they ran")
+        raise RuntimeError(f"the placement of {unknown:,} cases is unknown")
     most = "; ".join(f"{number:,} {words}" for words, number in told.most_common(5))
     return f"{here:,} cases ran wholly on the device" + (f"; {most}" if most else "")
 
 
 def times(rows: Rows, name: str) -> str:
-    """A case's share of its batch, beside the CPU's."""
+    """Return a case's share of its batch's time, for the backend and for the CPU."""
     parts = []
-    for backend in (name, BESIDE):
+    for backend in (name, COMPANION):
         for step in ("load", "run"):
             found = [ms for row in _of(rows, backend) if (ms := row[f"{step}_ms"]) is not None]
             if found:

@@ -43,8 +43,8 @@ BACKEND = "ort-cpu"
 
 
 @dataclass(frozen=True)
-class Said:
-    """What is compared between the two: how a case ended, at which opset, and how far off its values are."""
+class Ending:
+    """The facts to compare between the two: outcome, opset, and errors of a case."""
 
     stage: str
     outcome: str
@@ -81,9 +81,9 @@ class WaitingSupervisor(Supervisor):
             since = time.perf_counter()
 
 
-def of_verdict(verdict: Verdict) -> Said:
-    """From the record."""
-    return Said(
+def ending(verdict: Verdict) -> Ending:
+    """Return the facts in a row of the record."""
+    return Ending(
         verdict.stage.value,
         verdict.outcome.value,
         verdict.opset,
@@ -92,7 +92,7 @@ def of_verdict(verdict: Verdict) -> Said:
     )
 
 
-def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Said:
+def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Ending:
     """One case by hand."""
     stage, opset = Stage.REFERENCE, None
     try:
@@ -120,9 +120,9 @@ def naive(invocation: Invocation, converter: Converter, backend: Backend) -> Sai
             outcome = Outcome.SKIP
         if stage is Stage.CHECK:
             opset = emitted_opset(model)
-        return Said(stage.value, outcome.value, opset, "", (None, None, None, 0))
+        return Ending(stage.value, outcome.value, opset, "", (None, None, None, 0))
     comparison: OutputComparison = compare(judge_of(invocation), reference, outputs)
-    return Said(
+    return Ending(
         Stage.COMPARE.value,
         (Outcome.MISMATCH if comparison.problem else Outcome.PASS).value,
         opset,
@@ -153,7 +153,7 @@ def choose(count: int, seed: int) -> list[str]:
 
 
 def units(names: Sequence[str], converter: str, examples: int, values: int | None, seed: int) -> Iterator[Unit]:
-    """As `pytest harness` would make them."""
+    """Yield the units that `pytest harness` would make."""
     for name in names:
         yield Unit(
             overload=name,
@@ -165,7 +165,7 @@ def units(names: Sequence[str], converter: str, examples: int, values: int | Non
         )
 
 
-def recorded(found: Iterable[list[Verdict]], writer: RunWriter) -> Iterator[tuple[str, Said]]:
+def recorded(found: Iterable[list[Verdict]], writer: RunWriter) -> Iterator[tuple[str, Ending]]:
     """The verdicts of a unit, written as a session writes them."""
     flushed = time.monotonic()
     for verdicts in found:
@@ -173,7 +173,7 @@ def recorded(found: Iterable[list[Verdict]], writer: RunWriter) -> Iterator[tupl
         if time.monotonic() - flushed > _FLUSH_INTERVAL:
             writer.flush()
             flushed = time.monotonic()
-        yield from ((verdict.case_id, of_verdict(verdict)) for verdict in verdicts)
+        yield from ((verdict.case_id, ending(verdict)) for verdict in verdicts)
     writer.flush()
 
 
@@ -199,7 +199,7 @@ def compare_speed(options: argparse.Namespace) -> int:
         for _ in run_unit(next(units(names, options.converter, 1, 1, options.seed)), supervisor):
             pass
         info = RunInfo.begin(seed=options.seed, options={})
-        ours: dict[str, Said] = {}
+        ours: dict[str, Ending] = {}
         supervisor.waited = 0.0
         started = time.perf_counter()
         with RunWriter(Path(directory) / "run", info) as writer:

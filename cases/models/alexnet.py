@@ -10,7 +10,7 @@ from harness.pipeline.model_loading import Axis, ModelAndInputs, model
 
 
 class AlexNet(nn.Module):
-    """With local response normalisation, overlapping pooling and dropout, as published; widths / 8."""
+    """AlexNet as published, with local response normalisation, overlapping pooling and dropout; widths / 8."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()

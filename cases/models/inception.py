@@ -42,7 +42,7 @@ class InceptionA(nn.Module):
 
 
 class InceptionB(nn.Module):
-    """Halves the size: strided convolutions beside max pooling."""
+    """Halves the size: strided convolutions in parallel with max pooling."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

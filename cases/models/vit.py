@@ -56,7 +56,7 @@ class VisionTransformer(nn.Module):
         self.head = nn.Linear(width, 10)
 
     def positions(self, height: int, width: int) -> torch.Tensor:
-        """Of a grid of `height` × `width` patches; shape ``[1, 1 + height · width, channels]``."""
+        """Return the embeddings of `height` × `width` patches; shape ``[1, 1 + height · width, channels]``."""
         grid = self.pos_embed[:, 1:].reshape(1, self.side, self.side, -1).permute(0, 3, 1, 2)
         grid = F.interpolate(grid, size=(height, width), mode="bicubic", align_corners=False)
         return torch.cat([self.pos_embed[:, :1], grid.flatten(2).transpose(1, 2)], 1)

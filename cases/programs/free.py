@@ -20,10 +20,10 @@ def chain(p: ProgramDraw) -> list[Result]:
 
 @pattern("folded", source="onnxscript constant folding, by the reference evaluator")
 def folded(p: ProgramDraw) -> list[Result]:
-    """A call of weights alone, or a chain of two, beside one of an input."""
+    """Draw a call of weights alone, or a chain of two, together with one of an input."""
     found = [add_any_call(p, of_weights=True) for _ in range(p.choose(1, 1, 2))]
     if p.sometimes():
         found.append(add_any_call(p))
     taken = {result for call in p.calls for result in results_in(call)}
-    beside = p.call("aten.neg.default", self=p.input((2, 3)))
-    return [beside, *(result for result in found if result is not None and result not in taken)]
+    other = p.call("aten.neg.default", self=p.input((2, 3)))
+    return [other, *(result for result in found if result is not None and result not in taken)]

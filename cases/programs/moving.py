@@ -61,7 +61,7 @@ def casts(p: ProgramDraw) -> list[Result]:
 def neutral(p: ProgramDraw) -> list[Result]:
     """Arithmetic with numbers that change nothing, or nearly nothing, or another shape."""
     shape = (2, 3)
-    # Beside small numbers a small one is not nothing.
+    # Next to small numbers a small one counts.
     small = p.choose(ANY, ANY, ("range", -1e-8, 1e-8))
     y: object = p.call("aten.neg.default", self=p.input(shape, domain=small))
     zero = (0.0, 0.0, -0.0, 5e-9, 1e-8, 1e-6)

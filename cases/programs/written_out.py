@@ -14,7 +14,7 @@ def _shape(p: ProgramDraw) -> tuple[int, ...]:
 
 
 def _scalar(p: ProgramDraw, value: float) -> float:
-    """A number, sometimes beside what a rule takes it for."""
+    """Draw the number that a rule looks for, or sometimes one near it."""
     return p.usually(value, value * (1 + 1e-4), value * 1.01, -value, round(value, 3))
 
 

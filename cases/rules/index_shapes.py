@@ -1,4 +1,4 @@
-"""What shape lists of index tensors select."""
+"""Compute the shapes that lists of index tensors select."""
 
 from __future__ import annotations
 

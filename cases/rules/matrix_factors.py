@@ -41,18 +41,18 @@ def backward_error(shape: tuple[int, ...], dtype: str) -> float:
 
 
 def wide(array: Array) -> Array:
-    """In float64, complex numbers in complex128."""
+    """Convert an array to float64, complex numbers to complex128."""
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 
 
 def complex_of(pairs: Array) -> Array:
-    """In complex128, from pairs of real and imaginary part in the last dim."""
+    """Return complex128 numbers from pairs of real and imaginary part in the last dim."""
     parts = wide(pairs)
     return np.asarray(parts[..., 0] + 1j * parts[..., 1])
 
 
 def transposed(array: Array) -> Array:
-    """With the last two dims exchanged."""
+    """Exchange the last two dims."""
     return np.swapaxes(array, -1, -2)
 
 
@@ -71,7 +71,7 @@ def _dtype(evidence: Evidence, output: int) -> str:
 
 
 def every(*rules: OutputRule) -> OutputRule:
-    """An element is wrong if any of `rules` says so."""
+    """Combine rules: an element is wrong if any of `rules` rejects it."""
 
     def rule(evidence: Evidence, output: int) -> Mask:
         wrong = np.zeros(evidence.got[output].shape, dtype=bool)
@@ -206,10 +206,10 @@ def householder(reflectors: Array, tau: Array, columns: int | None = None) -> Ar
 
 
 def within(amplification: Callable[[Mapping[str, Any]], Array], shape_of: str) -> OutputRule:
-    """Near PyTorch's result, as far as a stable algorithm strays from another.
+    """Accept results near PyTorch's, within the differences between stable algorithms.
 
     Args:
-        amplification: What backward errors are multiplied by, one number per matrix, from the arguments.
+        amplification: Returns the factor of backward errors, one number per matrix, from the arguments.
         shape_of: Name of the argument whose dimensions the error grows with.
     """
 

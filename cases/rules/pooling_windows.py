@@ -1,7 +1,7 @@
-"""Which answers of pooling by maximum are right: any maximum of the window, at any of its places.
+"""Judge pooling by maximum: any maximum of the window is right, at any of its places.
 
-Which of several equal elements is reported is left open, by PyTorch's documentation and by ONNX's MaxPool;
-that it lies in the window is not.
+PyTorch's documentation and ONNX's MaxPool leave open which of several equal elements is reported. It must lie in
+the window.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _window(data: Array, masks: Sequence[Mask], place: tuple[int, ...]) -> Array
 
 
 def _different(a: Array, b: Array, *, signed: bool = False) -> Mask:
-    """Not equal; NaN equals NaN, and zeros of either sign are equal unless `signed`."""
+    """Return the mask of unequal elements; NaN equals NaN, and zeros of either sign are equal unless `signed`."""
     different = np.asarray(a != b)
     if a.dtype.kind not in "iub":
         different = different & ~(np.isnan(a) & np.isnan(b))

@@ -161,7 +161,7 @@ def integers(low: str = "low", high: str = "high") -> OutputRule:
 
 
 def geometric() -> OutputRule:
-    """How many trials of probability `p` the first success takes."""
+    """Judge the number of trials of probability `p` until the first success."""
 
     def distribution(a: Mapping[str, Any], x: Array, spacing: Array) -> tuple[Array, Array, Mask]:
         fail = 1.0 - a["p"]
@@ -246,7 +246,7 @@ def dropped(independently: bool = True) -> OutputRule:
 
 
 def kept() -> OutputRule:
-    """The mask beside `dropped`: which elements of output 0 were kept."""
+    """Judge the mask that goes with `dropped`: the elements of output 0 that were kept."""
 
     @DistributionTest
     def rule(evidence: Evidence, output: int) -> Fit:

@@ -74,15 +74,15 @@ def _weights(size: int, count: int, scale: float | None, align: bool, kind: str,
 def resized(
     dims: int, scales: tuple[str, ...], kind: str, *, smooth: bool, magnitudes: bool = False
 ) -> Callable[..., Array]:
-    """The real numbers that interpolation gives, from the arguments.
+    """Return a function that computes the real numbers of an interpolation from the arguments.
 
     Args:
-        dims: Dimensions that are resized, the last ones.
-        scales: Names of the arguments that hold their scales where there is no list of them.
+        dims: Number of dimensions that are resized, the last ones.
+        scales: Names of the arguments that hold their scales, if the call has no list of them.
         kind: ``linear``, ``cubic`` or ``lanczos``.
         smooth: Whether the filter widens with the step.
-        magnitudes: Whether to give what errors are relative to: each pixel that takes part counts by its magnitude and
-            by the largest weight of its place, since a rounded coordinate changes a weight by units of that.
+        magnitudes: Whether to compute the scale of errors instead: each pixel that takes part counts by its magnitude
+            and by the largest weight of its place, since a rounded coordinate changes a weight by units of that.
     """
 
     def reals(arguments: Mapping[str, Any]) -> Array:

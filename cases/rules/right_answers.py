@@ -23,7 +23,7 @@ def equal(evidence: Evidence, output: int) -> Mask:
 
 
 def _plain(a: Array) -> Array:
-    """As a dtype of NumPy's own, which sorts NaN last."""
+    """Convert an array to a dtype of NumPy's own, which sorts NaN last."""
     return a if a.dtype.kind in "biu" else a.astype(np.float64)
 
 
@@ -41,15 +41,15 @@ def _repeated(got: Array, axis: int) -> Mask:
 
 
 def indices_along(dim: str, *, values: int | None = 0, source: str = "self", default: int = -1) -> OutputRule:
-    """Indices into `source` along the argument `dim`: each must point at the value reported beside it,
+    """Judge indices into `source` along the argument `dim`: each must point at the value reported with it,
     and none may repeat. For sort and top-k, whose order among equal elements PyTorch leaves open.
 
     Args:
         dim: Name of the argument that holds the dimension.
-        values: Which output holds the values; None where the operator returns indices only, which must
-            then point at what PyTorch's point at.
+        values: Index of the output that holds the values; None if the operator returns indices only, which must
+            then point at the same values as PyTorch's.
         source: Name of the argument that is indexed.
-        default: The dimension where the argument is omitted.
+        default: The dimension if the argument is omitted.
     """
 
     def rule(evidence: Evidence, output: int) -> Mask:
@@ -82,7 +82,7 @@ def any_order(dim: str, unless: str, *, default: int = -1) -> OutputRule:
 
 
 def unique_inverse(evidence: Evidence, output: int) -> Mask:
-    """Where each element of `self` is found among the unique ones (output 0), whose order is open."""
+    """Judge the places of the elements of `self` among the unique ones (output 0), whose order is open."""
     unique, got = evidence.got[0], evidence.got[output]
     if not got.size or not unique.size:
         return np.zeros(got.shape, dtype=bool)
@@ -91,7 +91,7 @@ def unique_inverse(evidence: Evidence, output: int) -> Mask:
 
 
 def unique_counts(evidence: Evidence, output: int) -> Mask:
-    """How often each unique element (output 0) occurs in `self`; every NaN is one of its own."""
+    """Judge the counts of the unique elements (output 0) in `self`; every NaN is an element of its own."""
     unique, got = _plain(evidence.got[0]), evidence.got[output]
     if not got.size:
         return np.zeros(got.shape, dtype=bool)
@@ -101,8 +101,8 @@ def unique_counts(evidence: Evidence, output: int) -> Mask:
 
 
 def index_along(dim: str, *, values: int = 0, source: str = "self", default: int = -1) -> OutputRule:
-    """One index per slice along `dim` that must point at the value reported beside it, with or without
-    `keepdim`. For median, mode and kthvalue, whose choice among equal elements PyTorch leaves open."""
+    """Judge one index per slice along `dim`, with or without `keepdim`: it must point at the value reported with it.
+    For median, mode and kthvalue, whose choice among equal elements PyTorch leaves open."""
 
     def rule(evidence: Evidence, output: int) -> Mask:
         data = np.atleast_1d(evidence.arguments[source])
@@ -119,8 +119,8 @@ def index_along(dim: str, *, values: int = 0, source: str = "self", default: int
 
 
 def running_index(dim: str, *, values: int = 0, source: str = "self") -> OutputRule:
-    """Indices of running extrema along the argument `dim`: each must point at the value reported beside
-    it, at or before its own place. Which of several equal elements is open."""
+    """Judge indices of running extrema along the argument `dim`: each must point at the value reported with it,
+    at or before its own place. The choice among equal elements is open."""
 
     def rule(evidence: Evidence, output: int) -> Mask:
         data, got = np.atleast_1d(evidence.arguments[source]), np.atleast_1d(evidence.got[output])

@@ -31,7 +31,7 @@ def _unconvertible(source: str, arguments: Mapping[str, Any], expected: Sequence
     return [np.broadcast_to(~inside, result.shape)]
 
 
-#: What overflows wraps in PyTorch's kernels, which nobody has promised.
+#: PyTorch's kernels wrap an overflow, without a promise in the documentation.
 WRAPPED = (
     "An integer leaves the range of its dtype: PyTorch's kernels wrap it, C++ leaves it undefined, and "
     "neither PyTorch's documentation nor ONNX says a word."
@@ -43,7 +43,7 @@ def saturated(
 ) -> Callable[[Mapping[str, Any], Sequence[Array]], list[Array | None]]:
     """Return integer results with the nearest end of the range where the exact result leaves it, as an alternative.
 
-    PyTorch's kernels wrap, which nobody has promised: signed overflow is undefined in C++ ([expr.pre]/4), and ONNX says
+    PyTorch's kernels wrap without a promise to do so: signed overflow is undefined in C++ ([expr.pre]/4), and ONNX says
     nothing. No reading gives a result that is neither the wrapped nor the saturated one. Narrower integers are computed
     as `int` and converted modulo 2ⁿ ([conv.integral]/3), and unsigned ones wrap ([basic.fundamental]/2).
 
@@ -76,14 +76,14 @@ def _unbounded(argument: Any) -> Any:
 def infinite_mean(
     axes: Callable[[Mapping[str, Any]], tuple[int, ...] | None], *, source: str, output: int
 ) -> Allowance:
-    """The means of slices that hold an infinity but no NaN. They are infinite, or NaN where both infinities
+    """Mark the means of slices that hold an infinity but no NaN. They are infinite, or NaN if both infinities
     occur; PyTorch's kernels for moments update a running mean, and inf − inf on the way makes all of them
     NaN, which `torch.mean` is not. For `Judge.undefined`.
 
     Args:
-        axes: The dims of `source` that are averaged, from the arguments; None for all.
+        axes: Returns the dims of `source` that are averaged, from the arguments; None for all.
         source: Name of the argument.
-        output: Which output holds the means.
+        output: Index of the output that holds the means.
     """
 
     def undefined(arguments: Mapping[str, Any], expected: Sequence[Array]) -> list[Mask | None]:

@@ -131,7 +131,7 @@ def _targets(module: torch.nn.Module, args: Any, kwargs: Any) -> set[str]:
 
 
 def _try(call: Callable[[], Any]) -> Any:
-    """What `call` returns; None where PyTorch refuses, which samples for other devices make it do."""
+    """Return the result of `call`; None if PyTorch refuses, as it does for samples of other devices."""
     torch.manual_seed(0)
     try:
         with warnings.catch_warnings():

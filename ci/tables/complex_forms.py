@@ -44,7 +44,7 @@ _COMPLEX_TYPES = (onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128)
 
 
 def taken(case: OperatorCase, asker: Asker) -> list[Invocation]:
-    """Complex calls of the case; none where PyTorch does not take nearly all that are drawn."""
+    """Return complex calls of the case; none if PyTorch does not take nearly all that are drawn."""
     try:
         calls = draw_invocations(replace(case, dtypes=COMPLEX), seed=1, count=_DRAWS)
     except (KeyError, IndexError, TypeError, ValueError):

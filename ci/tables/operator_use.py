@@ -8,7 +8,7 @@ so that equal sizes stay equal and dividing ones divide (`ci/tables/small_calls.
     python ci/tables/operator_use.py 'timm/*' --print   # only look at some
 
 The models are those of cases/models and of packages that people take models from. They are small, have random
-weights, and run once; nothing is downloaded. The packages are wanted beside what the harness needs, in any
+weights, and run once; nothing is downloaded. The packages are needed in addition to the harness's own, in any
 environment (for a PyTorch without CUDA with `--no-deps`, so that it is not replaced):
 
     pip install timm torchvision transformers diffusers segmentation-models-pytorch monai einops
@@ -82,7 +82,7 @@ class CallCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if str(func) not in BOOKKEEPING:
             with contextlib.suppress(CannotKeep):
-                self._note(invocation_of(func, args, kwargs, _without_values))
+                self._note(invocation_of(func, args, kwargs, _describe_form))
                 if not self._depth:
                     self._note_whole(invocation_of(func, args, kwargs))
         if func.has_kernel_for_dispatch_key(COMPOSITE):
@@ -124,13 +124,13 @@ def attributes_of(call: Invocation) -> dict[str, Any]:
         if argument.name in given:
             found[argument.name] = _value(given[argument.name])
         elif argument.has_default_value():
-            found[argument.name] = _as_json(argument.default_value)
+            found[argument.name] = _to_json(argument.default_value)
     return found
 
 
-def _as_json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_as_json(element) for element in value]
+        return [_to_json(element) for element in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -139,17 +139,17 @@ def _value(argument: Argument) -> Any:
         return argument.name if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, tuple):
         return [_value(element) for element in argument]
-    return _as_json(argument)
+    return _to_json(argument)
 
 
-def _without_values(tensor: torch.Tensor, place: str) -> TensorSpec:
+def _describe_form(tensor: torch.Tensor, place: str) -> TensorSpec:
     del place
     dtype = str(tensor.dtype).removeprefix("torch.")
     return TensorSpec(tuple(tensor.shape), dtype, tuple(tensor.stride()), 0, Literal(()))
 
 
 def calls_of(make: Callable[[], Any], process: IsolatedCalls) -> CallCounter:
-    """What one forward pass calls."""
+    """Count the calls of one forward pass."""
     torch.manual_seed(0)
     # Exporters see the parts of this kernel of eager mode.
     torch.backends.mha.set_fastpath_enabled(False)
@@ -207,7 +207,7 @@ def main() -> None:
     large = sum(counter.too_large for _, counter in counted.values())
     print(f"{calls.num_rows} distinct calls; {large} calls are too large even when made small")
     if not given.only_print:
-        (cases_directory() / FILE).write_text(as_text(counted), encoding="utf-8")
+        (cases_directory() / FILE).write_text(format_file(counted), encoding="utf-8")
         with replacing(cases_directory() / CALLS_FILE) as temporary:
             pq.write_table(calls, temporary, compression="zstd")
 
@@ -239,8 +239,8 @@ def _halves(call: Invocation) -> tuple[str, ...]:
     return HALVES if call.dtype == "float32" else ()
 
 
-def as_text(counted: dict[str, tuple[str, CallCounter]]) -> str:
-    """The file: JSON with a model or an operator to a line, so that a change is read in a diff."""
+def format_file(counted: dict[str, tuple[str, CallCounter]]) -> str:
+    """Return the file: JSON with a model or an operator to a line, so that a change is read in a diff."""
     models = [json.dumps([name, kind]) for name, (kind, _) in counted.items()]
     calls: defaultdict[str, defaultdict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     attributes: defaultdict[str, Counter[tuple[str, str]]] = defaultdict(Counter)

@@ -20,11 +20,11 @@ _FROM, _MOST_ELEMENTS = 16, 1 << 15
 
 
 def small_call(call: Invocation, process: IsolatedCalls) -> Invocation | None:
-    """The call with its sizes divided by the largest factor with which PyTorch still takes it.
+    """Return the call with its sizes divided by the largest factor with which PyTorch still takes it.
 
     Each size from 16 on that the factor divides is divided, wherever it stands: in shapes, and in arguments that
     hold the same number; or, if PyTorch does not take that, any such number. So equal sizes stay equal, and sizes that
-    divide each other do where both are divided. A call that is small is left as it is; None where it is large with
+    divide each other do so if both are divided. A small call is left as it is; None if the call is large with
     every factor. PyTorch is asked in `process`: it may die of sizes that do not fit each other.
     """
     if _elements(call) <= 512:
@@ -48,7 +48,7 @@ def _divided(call: Invocation, factor: int, among: set[int]) -> Invocation | Non
     if not smaller:
         return None
     try:
-        arguments = tuple((name, _with_sizes(value, smaller)) for name, value in call.arguments)
+        arguments = tuple((name, _shrink_sizes(value, smaller)) for name, value in call.arguments)
     except ValueError:
         return None
     return replace(call, arguments=arguments)
@@ -62,11 +62,11 @@ def _numbers(value: Any) -> Iterator[int]:
         yield value
 
 
-def _with_sizes(value: Argument, smaller: dict[int, int]) -> Argument:
+def _shrink_sizes(value: Argument, smaller: dict[int, int]) -> Argument:
     if isinstance(value, TensorSpec):
         return _small_tensor(value, smaller)
     if isinstance(value, tuple):
-        return tuple(_with_sizes(element, smaller) for element in value)
+        return tuple(_shrink_sizes(element, smaller) for element in value)
     if isinstance(value, int) and not isinstance(value, bool):
         return smaller.get(value, value)
     return value
