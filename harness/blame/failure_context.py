@@ -90,17 +90,17 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     Raises what the converter raises.
     """
     model, accused = context.translation.model, context.failure.backend
-    finding, _ = context.classify(context.run(context.accused, model))
+    finding, _ = context.classify(context.run_model(context.accused, model))
     if finding is Finding.SAME and context.unoptimised is not None:
         # The runtime's own optimiser may do to the graph what the exporter's does.
-        plain, _ = context.classify(context.run(context.unoptimised, model))
+        plain, _ = context.classify(context.run_model(context.unoptimised, model))
         finding = plain if plain is Finding.RIGHT else finding
     if finding is Finding.LACKS or (context.is_composed and finding not in (Finding.RIGHT, Finding.SAME)):
-        by_definition, _ = context.classify(context.run(context.backend(REFERENCE), model))
+        by_definition, _ = context.classify(context.run_model(context.backend(REFERENCE), model))
         if by_definition is Finding.RIGHT:
             return by_definition, REFERENCE
     if finding is Finding.RIGHT and accused != REFERENCE and not context.is_composed:
-        by_definition, _ = context.classify(context.run(context.backend(REFERENCE), model))
+        by_definition, _ = context.classify(context.run_model(context.backend(REFERENCE), model))
         if by_definition in (Finding.SAME, Finding.OTHER):
             return by_definition, REFERENCE
     return finding, accused
@@ -279,7 +279,7 @@ class FailureContext:
     @cached_property
     def got(self) -> tuple[Array, ...] | None:
         """Return the failing backend's answer to the case alone; None if it fails."""
-        return self.run(self.accused, self.loaded).outputs
+        return self.run_model(self.accused, self.loaded).outputs
 
     @property
     def loaded(self) -> AnyModel:
@@ -318,7 +318,7 @@ class FailureContext:
     def plain(self) -> BackendAnswer | None:
         """Return the failing backend's answer with its graph optimisations off; None if it has no such option."""
         plain = self.unoptimised
-        return None if plain is None else self.run(plain, self.loaded)
+        return None if plain is None else self.run_model(plain, self.loaded)
 
     @property
     def unoptimised(self) -> Backend | None:
@@ -443,7 +443,7 @@ class FailureContext:
         """Input name → array, for the inputs that `model` has."""
         return self.structure.feeds(model, (reference or self.reference).feeds)
 
-    def run(self, backend: Backend, model: AnyModel, reference: Reference | None = None) -> BackendAnswer:
+    def run_model(self, backend: Backend, model: AnyModel, reference: Reference | None = None) -> BackendAnswer:
         """Run `model` in `backend` on the case's inputs, or on those of `reference`.
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.

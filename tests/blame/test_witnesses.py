@@ -270,6 +270,6 @@ def test_a_dynamic_model_is_asked_within_the_ranges_of_what_it_is_fed() -> None:
         for size in (3, 5)
     ]
     context = trial_of(*calls, dynamic=True)
-    answer = context.run(WithinRanges(), context.model)
+    answer = context.run_model(WithinRanges(), context.model)
     assert answer.error == ""
     assert answer.outputs is not None

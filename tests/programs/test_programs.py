@@ -418,7 +418,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     ("words", "line"),
     [
         (["--pattern", "conv-b"], "--pattern conv-b: no such pattern; did you mean conv-bn"),
-        (["--programs", "--source", "corpus"], "--programs and --source both say what is run"),
+        (["--programs", "--source", "corpus"], "--programs and --source both select the cases"),
         (["--programs", "--model", "resnet5"], "--model resnet5: no such model; did you mean resnet50"),
         (["--programs", "--model", "resnet18", "--op", "celu"], "no program of 2 to 6 calls that contains celu"),
         (["--pattern", "gelu", "--model", "resnet18"], "--pattern and --model both say what programs are drawn from"),

@@ -34,6 +34,6 @@ def _ask(name: str, context: FailureContext) -> Testimony:
     except Exception as error:
         facts = {"witness": name, "error": type(error).__name__}
         return Testimony(Role.CONVERTER, Finding.REFUSES, "other-conversion", facts)
-    finding, _ = context.classify(context.run(context.accused, model))
+    finding, _ = context.classify(context.run_model(context.accused, model))
     facts = {"witness": name, "backend": context.accused.name}
     return Testimony(Role.CONVERTER, finding, "other-converter", facts)

@@ -134,11 +134,11 @@ def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
     The model may need a kernel that the backend lacks before the optimiser has folded it: then its definition counts.
     """
     backends = [backend for backend in (context.accused, context.unoptimised) if backend is not None]
-    findings = {context.classify(context.run(backend, model))[0] for backend in backends}
+    findings = {context.classify(context.run_model(backend, model))[0] for backend in backends}
     if findings == {Finding.LACKS}:
         return _is_right(context, context.backend(REFERENCE), model)
     return Finding.RIGHT in findings
 
 
 def _is_right(context: FailureContext, backend: Backend, model: AnyModel) -> bool:
-    return context.classify(context.run(backend, model))[0] is Finding.RIGHT
+    return context.classify(context.run_model(backend, model))[0] is Finding.RIGHT

@@ -51,7 +51,7 @@ def look_for_rounded_numbers(context: FailureContext) -> Iterator[Testimony]:
         return
     for number in _rounded_numbers(context.model)[:_MOST]:
         moved, by = _moved(context.model, number)
-        answer = context.run(context.accused, moved).outputs
+        answer = context.run_model(context.accused, moved).outputs
         if answer is None or answer[output].shape != got.shape:
             continue
         off = _off_by(expected[mask], got[mask], answer[output][mask], by)
@@ -79,7 +79,7 @@ def look_for_rounded_reciprocals(context: FailureContext) -> Iterator[Testimony]
         if divisor is None:
             continue
         divided = _use_divisor(context.model, tensor, divisor)
-        if divided is not None and context.classify(context.run(context.accused, divided))[0] is Finding.RIGHT:
+        if divided is not None and context.classify(context.run_model(context.accused, divided))[0] is Finding.RIGHT:
             number = float(numpy_helper.to_array(tensor).reshape(-1)[0])
             facts = {"number": number, "divisor": divisor, "backend": context.failure.backend}
             yield Testimony(Role.NARROWED, Finding.SAME, "rounded-reciprocal", facts)

@@ -29,7 +29,7 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
     backend = context.backend(name)
     if context.narrows(backend):
         return
-    answer = context.run(backend, context.loaded)
+    answer = context.run_model(backend, context.loaded)
     finding, detail = context.classify(answer)
     if finding is Finding.OTHER and answer.outputs and context.is_as_wrong(answer.outputs):
         facts = {"witness": name, "backend": accused}
@@ -39,7 +39,7 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
     finite = False
     if finding is Finding.OTHER and context.finite_context:
         tamer = context.finite_context
-        again, its_detail = tamer.classify(tamer.run(backend, tamer.loaded))
+        again, its_detail = tamer.classify(tamer.run_model(backend, tamer.loaded))
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
     said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
@@ -76,13 +76,13 @@ def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
     if "float64" not in context.reference.dtypes:
         return
     backend = context.backend(name)
-    if context.run(backend, context.model).outputs is not None:
+    if context.run_model(backend, context.model).outputs is not None:
         return
     tamer = context.under(_representable)
     if tamer is None or tamer.got is None:
         return
     reference = replace(tamer.reference, feeds=tuple(map(_narrowed, tamer.reference.feeds)))
-    answer = tamer.run(backend, narrow_model(tamer.model), reference).outputs
+    answer = tamer.run_model(backend, narrow_model(tamer.model), reference).outputs
     if answer is None:
         return
     scale = _scale((*tamer.reference.feeds, *tamer.reference.expected))

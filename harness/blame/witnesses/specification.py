@@ -91,7 +91,7 @@ def _values(
     if not inside:
         return known
     for name in backends_to_ask():
-        answer = context.run(context.backend(name), probed, reference)
+        answer = context.run_model(context.backend(name), probed, reference)
         if answer.outputs is not None:
             return {**known, **dict(zip(inside, answer.outputs, strict=True))}
     return None
@@ -106,7 +106,7 @@ def _hangs_on(
 ) -> bool:
     if question.repair is not None:
         repaired = question.repair(context.model, asking)
-        return context.classify(context.run(context.accused, repaired))[0] is Finding.RIGHT
+        return context.classify(context.run_model(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
         said = context.failure.result.message + (context.plain.error if context.plain else "")
         if context.got is None:
@@ -122,5 +122,5 @@ def _hangs_on(
         return False
     if _asking(question, nodes, context, model, reference) != []:
         return False
-    answer = context.run(context.accused, context.model, reference)
+    answer = context.run_model(context.accused, context.model, reference)
     return answer.outputs is not None and compare(context.judge, reference, answer.outputs).problem is None
