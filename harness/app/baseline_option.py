@@ -135,7 +135,7 @@ class Gate:
         except ResultsError as error:
             self._said = f"ERROR: the baseline was not changed: {error}"
             return _FAILED
-        self._said = f"wrote {len(run.cells):,} cells to {given.baseline}"
+        self._said = f"wrote {len(run.cells):,} operator/dtype entries to {given.baseline}"
         return _OK
 
     @property

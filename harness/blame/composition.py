@@ -36,10 +36,10 @@ class CallsAlone:
 def run_calls_alone(context: FailureContext) -> CallsAlone:
     """Run each call of a failing program by itself, for the first that fails in the same way and explains the failure.
 
-    A call that fails otherwise, such as by a last place where the program has no kernel, is not the reason. Of a wrong
-    result, no call is where the program gives another one than the chain of its calls: a call that is off by a last
-    place may be hidden by a composition that is off by much. Where a program gives a result, a call for which the
-    backend has no kernel is evaluated as ONNX defines it: an optimiser has done so.
+    A call that fails differently, such as by a last place where the program has no kernel, is not the reason.
+    Nor is a call of a wrong program whose result differs from the chain of its calls' results: a call that is off by a
+    last place may be hidden by a composition that is off by much. If the program gives a result, a call for which the
+    backend has no kernel is evaluated as ONNX defines it: an optimiser has done the same.
     """
     failure = context.failure
     is_mismatch = failure.outcome is Outcome.MISMATCH

@@ -34,7 +34,7 @@ class ChangeKind(StrEnum):
     """The change of one case; `FLAKY` means that it is known to end in two ways."""
 
     REGRESSED = "regressed"
-    FAILS_OTHERWISE = "fails otherwise"
+    FAILS_OTHERWISE = "fails differently"
     DRIFTED = "error above bound"
     MOVED = "numerics moved"
     IMPROVED = "improved"

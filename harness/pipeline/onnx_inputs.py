@@ -182,10 +182,10 @@ def list_file_runs(
 
 
 def _named(sizes: Sizes) -> str:
-    """``N 3, T 8``; ``open sizes 2`` where all are the same."""
+    """Return ``N 3, T 8``, or ``dynamic dimensions set to 2`` if all are the same."""
     different = set(sizes.values())
     if len(different) == 1:
-        return f"open sizes {different.pop()}"
+        return f"dynamic dimensions set to {different.pop()}"
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
 
 

@@ -151,8 +151,8 @@ class Supervisor:
 
     def _note_death_in_company(self, task: Task, how: str) -> None:
         overload, where = task.groups[0].exported.overload, " and ".join(task.backends)
-        note = f"{where}: {overload} was run when the process ended after other cases ({how.partition(chr(10))[0]})"
-        self.notes.append(f"{note}; alone it does not end it")
+        reason = how.partition("\n")[0]
+        self.notes.append(f"{where}: a worker ended during {overload} ({reason}); not reproducible alone")
 
     def _note_hang(self, task: Task, step: Step | None, outcome: Outcome) -> None:
         if step and step.backend and (step.stage, outcome) == (Stage.RUN, Outcome.TIMEOUT):

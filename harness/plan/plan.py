@@ -287,7 +287,7 @@ def _default_backends(converter: str) -> tuple[str, ...]:
     names = [e.name for e in usual if e.probe("") is None]
     if not names:
         missing = [f"{e.name}: {why.install}" for e in usual if (why := e.probe(""))]
-        raise UsageProblem(f"no default backend of {converter} can run here; {'; '.join(missing)}")
+        raise UsageProblem(f"no backend that runs {converter}'s models is installed; {'; '.join(missing)}")
     return tuple(names)
 
 

@@ -19,10 +19,11 @@ from rich.text import Text
 from harness.causes.groups import minimal_data
 from harness.causes.known_issues import KnownIssue, call
 from harness.compare.case_problems import parse_problems
+from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import MODEL, InvalidInvocation, Invocation
 from harness.core.route import route_label
-from harness.core.text import plain, shown
+from harness.core.text import count, plain, shown
 from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
 from harness.present.call_text import torch_call
@@ -270,8 +271,8 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.placement:
         yield Padding(Text(plain(verdict.placement)), (0, 0, 0, 2))
-    if verdict.excused:
-        yield Padding(shown(f"accepted elements: {verdict.excused}"), (0, 0, 0, 2))
+    for rule, elements in parse_excuses(verdict.excused):
+        yield Padding(shown(f"{count(elements, 'element')} accepted: {rule}"), (0, 0, 0, 2))
     if verdict.blame:
         yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
     why = evidence_of_row(vars(verdict))

@@ -27,10 +27,10 @@ _MOST_CALLS = 8
 
 
 def check_report(found: ModelCheck, options: str = "") -> Report:
-    """The report of a check; `options` are what else it was asked with, for the command that comes next."""
+    """Return the report of a check; `options` are its further options, for the command that comes next."""
     failing = [way for way in found.ways if way.failure is not None]
     note = _headline(found, failing)
-    sections = [Section(title="Ways", rows=tuple(map(_way_row, found.ways)), noun="way")]
+    sections = [Section(title="Routes", rows=tuple(map(_way_row, found.ways)), noun="route")]
     fixed = {size.name: size for way in found.ways for size in way.fixed_sizes}
     sections.append(Section(title="Sizes", rows=tuple(map(_fixed_row, fixed.values())), noun="size"))
     causes = _Causes(failing)
@@ -53,17 +53,13 @@ def _headline(found: ModelCheck, failing: Sequence[RouteCheck]) -> Note:
     if found.survives:
         return Note("survives", "green")
     if failing:
-        of_all = f" {len(failing)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
-        more = f"; nothing was compared in {len(idle)}" if idle else ""
-        return Note(f"does not survive{of_all}{more}", "red")
+        of_all = f" on {len(failing)} of {count(len(found.ways), 'route')}" if len(found.ways) > 1 else ""
+        more = f"; nothing was compared on {len(idle)}" if idle else ""
+        return Note(f"fails{of_all}{more}", "red")
     if idle:
-        of_all = f" in {len(idle)} of {_ways(len(found.ways))}" if len(found.ways) > 1 else ""
+        of_all = f" on {len(idle)} of {count(len(found.ways), 'route')}" if len(found.ways) > 1 else ""
         return Note(f"unknown: nothing was compared{of_all}", "yellow")
-    return Note("gives the right results, but forgets what it keeps between calls", "yellow")
-
-
-def _ways(number: int) -> str:
-    return count(number, "way")
+    return Note("gives the right results, but loses the state that it keeps between calls", "yellow")
 
 
 def way_name(way: RouteCheck) -> str:
@@ -95,7 +91,7 @@ def _way_row(way: RouteCheck) -> Row:
 
 
 def _prevented(way: RouteCheck) -> str:
-    """Why no result of a way was compared."""
+    """Return the reason why no result of a way was compared."""
     verdict = way.outcomes[0]
     if verdict.outcome is Outcome.BUILT:
         return f"{way.route.backend} was built and cannot run here"
@@ -111,7 +107,7 @@ class _Causes:
         self._rows: dict[tuple[str, str], Row] = {}
 
     def rows(self) -> Iterator[Row]:
-        """The causes in the order of the ways, of each what explains most first."""
+        """Yield the causes in the order of the ways, and for each way the broadest first."""
         for way in self._failing:
             for row in _cause_rows(way):
                 key = row.where, row.what
@@ -212,7 +208,7 @@ def _error_rows(failing: Sequence[RouteCheck]) -> Iterator[Row]:
                 yield Row(f"output {error.output}, {error.form}", f"{off}{of}", way_name(way))
 
 
-#: How a change is asked for.
+#: The option for each kind of change.
 _CHANGES = {
     "converter": "--converter {}",
     "opset": "--opset {}",
@@ -238,7 +234,8 @@ def _call_row(verdict: Verdict) -> Row:
     row = {**vars(verdict), "stage": verdict.stage, "outcome": verdict.outcome}
     cause = root_cause(row)
     sizes = ", exported at other sizes" if verdict.exported_invocation else ""
-    what = f"{verdict.outcome} at {verdict.stage} when it runs alone{sizes}. {place_text(cause)} {fault_text(cause)}"
+    ending = "wrong result" if verdict.outcome is Outcome.MISMATCH else f"{verdict.outcome} at {verdict.stage}"
+    what = f"{ending} on its own{sizes}. {place_text(cause)} {fault_text(cause)}"
     return Row(str(call), what, f"blame: {_component(verdict.blame, verdict)}. {evidence_of_row(row)}")
 
 
@@ -306,7 +303,7 @@ def _nodes_note(way: RouteCheck, nodes: NodesJudged) -> Note:
 
 
 def check_data(found: ModelCheck) -> dict[str, Any]:
-    """A check as JSON."""
+    """Return a check as JSON data."""
     return {
         "model": found.name,
         "word": found.word,

@@ -117,7 +117,7 @@ class Digest:
 
     @property
     def _apart(self) -> bool:
-        """Whether it has nothing in common with what it was to be compared with."""
+        """Whether it has no entry in common with its reference."""
         return self.found is not None and not self.found.compared
 
     @property
@@ -127,13 +127,20 @@ class Digest:
         if self.worse:
             parts.append(f"{self.worse:,} worse than {self.against}")
         elif self._apart:
-            parts.append(f"it has nothing in common with {self.against}")
+            parts.append(f"no entry in common with {self.against}")
         elif self.against:
             parts.append("nothing else is worse" if parts else "nothing is worse")
         else:
             parts.append(count(len(self.groups), "distinct failure"))
-        word = "red" if self.red else "green" if self.against else "not compared"
+        if not self.red and not self.against:
+            return f"{'; '.join(parts)} (no baseline)"
+        word = "red" if self.red else "green"
         return f"{word}: {'; '.join(parts)}"
+
+    @property
+    def title(self) -> str:
+        """Return ``Conformance is red: …``, or ``Conformance: 4 distinct failures (no baseline)``."""
+        return f"Conformance is {self.headline}" if self.red or self.against else f"Conformance: {self.headline}"
 
     @property
     def differences(self) -> str:
@@ -209,7 +216,7 @@ def markdown(found: Digest, link: str = "") -> str:
 
 
 def _markdown(found: Digest, link: str) -> Iterator[str]:
-    yield f"## Conformance is {markdown_cell(found.headline)}"
+    yield f"## {markdown_cell(found.title)}"
     yield ""
     yield f"Run `{plain(found.info.run_id)}`, {_when(found)}, seed {found.info.seed}." + (
         f" [Dashboard]({link})" if link else ""
@@ -287,7 +294,7 @@ def chat(found: Digest, link: str = "") -> dict[str, Any]:
 
 
 def _chat(found: Digest, link: str) -> Iterator[str]:
-    yield f"Conformance is {plain(found.headline, 300)}"
+    yield plain(found.title, 320)
     for column in found.columns:
         whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
         words = f"no failure found in {whole:,} of {column.operators.total() + lacking:,} operators"

@@ -77,7 +77,7 @@ RULES: dict[str, str] = {
     "wrong-with-plain-kernels": "What {converter} makes is as wrong with {backend}'s plain kernels.",
 }
 
-#: Statement/finding → what a witness found.
+#: Statement/finding → sentence on a witness's finding.
 SENTENCES: dict[str, str] = {
     "alone/right": "Alone, without the rest of its batch, {backend} gives PyTorch's result.",
     "backend-without-optimisations/same": "{witness} gives what {backend} gives with graph optimisations off, which is also wrong.",
@@ -160,10 +160,10 @@ SENTENCES: dict[str, str] = {
     "without-optimisations/same": "With graph optimisations off, {backend} gives the same wrong result.",
 }  # fmt: skip
 
-#: Fault → what is wrong at the place, as a predicate of it.
+#: Fault → description, as a predicate of the place.
 FAULTS: dict[str, str] = {
     "as-exact-as-float32": "gives results that are only as exact as float32",
-    "asks-unfit": "asks {symptom} for something that does not fit",
+    "asks-unfit": "passes an invalid argument to {symptom}",
     "computes-in-another-dtype": "computes in a different dtype than the call",
     "constant-result": "stores a result that depends on the inputs as a constant",
     "count": "returns a wrong number of outputs",
@@ -182,7 +182,7 @@ FAULTS: dict[str, str] = {
     "kernel-loses-nan": "loses NaN",
     "larger-dtype": "gives a larger dtype than the call",
     "leaves-16-bits-in-float32": "leaves 16-bit results in float32",
-    "leaves-range": "leaves the range of its numbers",
+    "leaves-range": "overflows",
     "left-open": "the specification does not decide: {symptom}",
     "loses-infinities": "loses infinities",
     "loses-nan": "loses NaN",
@@ -205,8 +205,8 @@ FAULTS: dict[str, str] = {
     "too-few-dimensions": "gives too few dimensions",
     "too-many-dimensions": "gives too many dimensions",
     "undefined-dtype": "gives nodes dtypes that they are not defined for ({symptom})",
-    "unfit-inputs": "gives {symptom} inputs that do not fit",
-    "unfit-shapes": "makes shapes that do not fit",
+    "unfit-inputs": "passes invalid inputs to {symptom}",
+    "unfit-shapes": "makes incompatible shapes",
     "unknown-alias": "does not know operators by their other names",
     "values": "gives wrong values",
     "wrong-complex-numbers": "gives wrong complex numbers",
@@ -221,7 +221,7 @@ FAULTS: dict[str, str] = {
 
 
 def evidence(diagnosis: Diagnosis) -> str:
-    """Why a component is blamed: the sentence of the rule, and one for each testimony."""
+    """Return the evidence for a blame: the sentence of the rule, and one for each testimony."""
     parts = [
         _program_sentence(diagnosis.facts),
         *_divergence(diagnosis.facts),
@@ -229,7 +229,7 @@ def evidence(diagnosis: Diagnosis) -> str:
         *dict.fromkeys(sentence(t, is_of_file=_is_of_file(diagnosis)) for t in diagnosis.testimony),
     ]
     text = " ".join(filter(None, parts))
-    return f"As case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
+    return f"Same cause as case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
 
 
 def _divergence(facts: Mapping[str, Any]) -> Iterator[str]:

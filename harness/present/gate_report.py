@@ -79,7 +79,7 @@ def _conclusions(found: BaselineComparison, advice: str) -> Iterator[Note]:
 
 
 def _compared(found: BaselineComparison) -> str:
-    cells = f"{found.same + found.other:,} of {count(found.total, 'cell')}"
+    cells = f"{found.same + found.other:,} of {found.total:,} operator/dtype entries"
     return cells if not found.other else f"{cells}, {found.other:,} of them with other cases"
 
 

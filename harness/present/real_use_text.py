@@ -5,18 +5,22 @@ from __future__ import annotations
 from harness.causes.real_use import RealUse, Share
 from harness.core.text import count
 
+#: Kind of model → its name for people, if it is not the kind itself.
+_KINDS = {"own": "our own test models"}
+
 
 def real_use_sentence(use: RealUse) -> str:
-    """The headline: how many distinct calls of how many models pass, by dtype."""
+    """Return the headline: the numbers of distinct calls and models, and the shares that pass by dtype."""
     shares = [_share(share, f"in {dtype}") for dtype, share in use.by_dtype.items()]
     if use.dynamic.total:
-        shares.append(_share(use.dynamic, "with open sizes"))
+        shares.append(_share(use.dynamic, "with dynamic dimensions"))
     return f"Of {count(use.calls, 'distinct call')} that {count(use.models, 'real model')} make, {', '.join(shares)}."
 
 
 def kinds_sentence(use: RealUse) -> str:
-    """The shares by kind of model, each as its models call."""
-    return "By kind of model: " + ", ".join(f"{kind} {_percent(share)}" for kind, share in use.by_kind.items())
+    """Return the shares by kind of model, weighted by the models' calls."""
+    shares = (f"{_KINDS.get(kind, kind.replace('_', ' '))} {_percent(share)}" for kind, share in use.by_kind.items())
+    return f"By kind of model: {', '.join(shares)}"
 
 
 def _share(share: Share, where: str) -> str:

@@ -268,7 +268,7 @@ def _witnesses_that_raised(results_dir: Path) -> str:
     if not times:
         return ""
     names = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in times.most_common())
-    return f"Witnesses that raised an exception when they were asked about a failure: {names}"
+    return f"Diagnosis probes that crashed: {names}"
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:

@@ -231,7 +231,7 @@ class PartReport(BugReport):
             runtime = f"What onnxscript.optimizer makes of a graph, run by {runtime},"
         nodes = count(len(part.proto.graph.node), "node")
         result = "gives a wrong result for" if part.stage == Stage.COMPARE else f"cannot {part.stage}"
-        return f"{runtime} {result} a graph of {nodes}, the smallest part of {self.part.name} that shows it."
+        return f"{runtime} {result} a graph of {nodes}, reduced from {self.part.name}."
 
     @property
     def expected(self) -> str:

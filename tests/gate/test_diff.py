@@ -101,7 +101,7 @@ def test_the_command(runs: tuple[Path, Path]) -> None:
     said = CliRunner().invoke(conformance, ["diff", before, after])
     assert said.exit_code == 0, said.output
     assert "backend ort-cpu: 1.0 → 1.1" in said.output
-    assert "1 regressed, 1 fails otherwise, 1 error above bound, 1 numerics moved, 1 improved" in said.output
+    assert "1 regressed, 1 fails differently, 1 error above bound, 1 numerics moved, 1 improved" in said.output
     gated = CliRunner().invoke(conformance, ["diff", before, after, "--fail-on", "regression"])
     assert gated.exit_code == 1
     same = CliRunner().invoke(conformance, ["diff", before, before, "--fail-on", "change"])

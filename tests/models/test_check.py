@@ -390,7 +390,11 @@ def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
     path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n", 4])}, w=np.ones((4, 3), np.float32))
     (way,) = checked(path, status=0)["ways"]
-    assert [run["change"] for run in way["runs"]] == ["open sizes 2", "open sizes 8", "other values"]
+    assert [run["change"] for run in way["runs"]] == [
+        "dynamic dimensions set to 2",
+        "dynamic dimensions set to 8",
+        "other values",
+    ]
     assert way["nodes"] == {"nodes": 2, "judged": 2, "wrong": 0}
 
 

@@ -74,7 +74,7 @@ def test_the_tolerance_report_counts_excuses_by_rule(run: Path) -> None:
 
 
 def test_a_case_shows_its_excuses_and_all_its_problems(run: Path) -> None:
-    assert "accepted elements: 5: a tie" in typed("show", CALLS[1].case_id, "--run", run)
+    assert "5 elements accepted: a tie" in typed("show", CALLS[1].case_id, "--run", run)
     text = typed("show", CALLS[2].case_id, "--run", run)
     assert "also: mismatch at compare" in text
     assert "values: 2" in text

@@ -82,7 +82,7 @@ def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
     # They differ in values alone.
     assert "1 operator: no failure found in 6 drawn cases\n" in made.output
     assert summary(run, "--against", baseline).startswith("## Conformance is green: nothing is worse\n")
-    assert summary(run).startswith("## Conformance is not compared: 1 distinct failure\n")
+    assert summary(run).startswith("## Conformance: 1 distinct failure (no baseline)\n")
     worse = make_run(tmp_path / "worse", rows(CELU, failing=5) + rows(ERF))
     text = summary(worse, "--against", baseline)
     assert text.startswith("## Conformance is red: 1 worse than ")
@@ -92,7 +92,7 @@ def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
 def test_a_run_without_anything_to_compare_is_red(tmp_path: Path) -> None:
     before = make_run(tmp_path / "before", rows(ERF))
     text = summary(make_run(tmp_path / "run", rows(CELU)), "--against", before)
-    assert text.startswith("## Conformance is red: it has nothing in common with before\n")
+    assert text.startswith("## Conformance is red: no entry in common with before\n")
 
 
 def test_a_directory_of_runs_stands_for_the_one_of_the_same_kind(tmp_path: Path) -> None:

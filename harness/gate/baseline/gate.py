@@ -50,7 +50,7 @@ class BaselineFinding(StrEnum):
     """
 
     REGRESSION = "regression"
-    NEW_FAILURE = "new signature"
+    NEW_FAILURE = "new kind of failure"
     DRIFT = "error above bound"
     FLAKY = "flaky"
     IMPROVEMENT = "expected failure that passes"

@@ -119,7 +119,7 @@ def _finding(word: str, having: _Counts, rest: _Counts) -> FailingProperty | Non
     if having.fails == having.cases:
         how = "fails if and only if called with" if not rest.fails else "always fails this way with"
     else:
-        how = "fails this way only with" if not rest.fails else "mostly fails this way with"
+        how = "fails this way only with" if not rest.fails else "usually fails this way with"
     return FailingProperty(
         property=word,
         sentence=f"{how} {word}",

@@ -6,7 +6,7 @@
   // Kinds of change, worst first, and how each is to be taken.
   const KINDS = {
     regressed: "worse",
-    "fails otherwise": "worse",
+    "fails differently": "worse",
     "error above bound": "worse",
     "numerics moved": "",
     improved: "better",
@@ -151,7 +151,7 @@
     if (fails2) {
       return outcome === outcome2 && stage === stage2 && signature === signature2
         ? "unchanged"
-        : "fails otherwise";
+        : "fails differently";
     }
     if (FAILURES.has(outcome) || FAILURES.has(outcome2)) return "unchanged";
     if (outcome !== outcome2) return outcome === "pass" ? "regressed" : "improved";

@@ -10,7 +10,7 @@
     ],
     ["failures", "Distinct failures of the run that is shown first"],
     ["tolerances", "Errors in ULP and the tolerances that cover them, of the run that is shown first"],
-    ["changes", "Cases that changed to that run from the one that it is compared with"],
+    ["changes", "Cases that changed since the previous run"],
   ];
 
   Conformance.views.data = {
