@@ -71,7 +71,7 @@ def _check(given: Any) -> None:
 
 
 def expected(given: Any) -> Baseline | None:
-    """The baseline in use: None without one, an empty one if a first one will be made.
+    """Return the baseline in use: None without one, an empty one if a first one will be made.
 
     Raises:
         ResultsError: it is damaged or absent.
@@ -163,7 +163,7 @@ class Gate:
         return comparison(self._known or Baseline({}), now, self._differences, same=self._same, other=self._other)
 
     def rendered(self, given: Any, run: RunInfo) -> list[RenderableType]:
-        """The same for a terminal, and what became of the baseline."""
+        """Render the comparison for a terminal, and the message about the baseline."""
         parts: list[RenderableType] = []
         if self._known is not None and self._known.cells:
             advice = "" if given.update_baseline else "fix them, or accept them with --update-baseline"

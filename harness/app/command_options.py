@@ -186,7 +186,7 @@ def _add_reports(add: Callable[..., None]) -> None:
 
 
 def shard_parts(file: str | None) -> tuple[tuple[str, ...], ...] | None:
-    """The units of every part as ``--shard-parts`` gives them; None without it.
+    """Return the units of every part from ``--shard-parts``; None without it.
 
     Raises:
         UsageProblem: the file cannot be read, or has something else.
@@ -221,7 +221,7 @@ def sources(given: Any) -> tuple[str, ...]:
 
 
 def opsets(given: Any) -> tuple[int, ...]:
-    """The opsets that the user wants, each once; none for the converters' own.
+    """Return the requested opsets, each once; none for the converters' own.
 
     Raises:
         UsageProblem: one is not a number.
@@ -241,19 +241,19 @@ def opsets(given: Any) -> tuple[int, ...]:
 
 
 def operators(given: Any) -> tuple[str, ...]:
-    """The names that the user wants of what the sources have."""
+    """Return the operators of the sources that the user asks for."""
     if given.pattern:
         return tuple(name if name.startswith(PROGRAM) else f"{PROGRAM}{name}" for name in given.pattern)
     return () if given.programs else tuple(given.op)
 
 
 def model_words(given: Any) -> tuple[str, ...]:
-    """The models that the user wants to run as a whole, each once."""
+    """Return the models that the user wants to run as a whole, each once."""
     if given.programs:
         return ()
     return tuple(dict.fromkeys((*given.model, *(load_models() if given.models else ()))))
 
 
 def test_function(given: Any) -> str:
-    """The function of `harness/test_conformance.py` whose items the user wants."""
+    """Return the function of `harness/test_conformance.py` whose items the user wants."""
     return "test_generator" if given.generator_report else "test_conformance"

@@ -87,7 +87,7 @@ def pytest_pycollect_makeitem(collector: pytest.Collector, name: str) -> list[py
 
 
 def _options(given: Any) -> Options:
-    """The user's words as `Options`.
+    """Return the user's choices as `Options`.
 
     Raises:
         UsageProblem: words that do not go together.
@@ -195,7 +195,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One item per unit."""
+    """Make one item per unit."""
     if "unit" in metafunc.fixturenames:
         units = metafunc.config.stash[_PLAN].units
         metafunc.parametrize("unit", units, ids=[_item_id(unit) for unit in units])
@@ -233,7 +233,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def conformance(request: pytest.FixtureRequest) -> Session:
-    """The run that items add to."""
+    """Return the run that items add to."""
     return request.config.stash[_SESSION]
 
 
@@ -313,7 +313,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 class _Hooks:
     @pytest.hookspec
     def pytest_conformance_compared(self, comparison: BaselineComparison) -> None:
-        """Hears what there is to say of the run, given its baseline."""
+        """Receive the comparison of the run with its baseline."""
 
 
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
@@ -345,7 +345,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 
 def _idle_rules(config: pytest.Config) -> list[str]:
-    """Rules that no case used, although cases were run."""
+    """Return the rules that no case used, although cases ran."""
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if follower is None or not follower.cases:
         return []

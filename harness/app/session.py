@@ -86,7 +86,7 @@ class UnitSummary:
         return sum(count for count, _ in self._failures.values())
 
     def text(self) -> str:
-        """The failures, one line per signature, commonest first."""
+        """Return the failures, one line per signature, commonest first."""
         lines = [f"{self.failed} of {self.verdicts} verdicts are failures"]
         if self.open:
             lines[0] += f", {self.open} more are left open by the specification"
@@ -234,7 +234,7 @@ class Session:
 
 
 def _departing_calls(verdict: Verdict) -> Iterator[CorpusEntry]:
-    """The operators at which a model's wrong result begins, to be run by themselves from now on."""
+    """Return the operators at which a model's wrong result begins, which will run by themselves from now on."""
     diagnosis = Diagnosis.from_row(vars(verdict))
     if diagnosis is None or diagnosis.inherited_from or DIVERGENCE not in diagnosis.facts:
         return
@@ -257,7 +257,8 @@ def add_evidence(verdicts: Iterable[Verdict]) -> list[Verdict]:
 
 
 def corpus_of(unit: Unit) -> Corpus | None:
-    """A run that was asked for recorded cases, or for other sources than the corpus, leaves it alone."""
+    """Return the corpus to update; None if the run was asked for recorded cases, or for other sources than the
+    corpus."""
     return next((source.corpus for source in unit.sources if isinstance(source, FromCorpus)), None)
 
 

@@ -67,6 +67,6 @@ def lines(option: Any, overloads: Sequence[str]) -> list[str]:
 
 
 def _overload(item: pytest.Item) -> str:
-    """The operator of an item; "" for one of another kind."""
+    """Return the operator of an item; "" for an item of another kind."""
     unit = item.callspec.params.get("unit") if hasattr(item, "callspec") else None
     return unit.overload if isinstance(unit, Unit) else ""

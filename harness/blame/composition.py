@@ -77,7 +77,7 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
 
 
 def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext:
-    """The failure of a call by itself."""
+    """Return the failure of a call by itself."""
     run, index = alone.run, context.failure.group.index
     group = Group(index, alone.exported, ((0, alone.reference.invocation),))
     found = replace(

@@ -293,7 +293,7 @@ def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str
 
 
 def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:
-    """Each testimony once; several witnesses may find the same."""
+    """Return each testimony once; several witnesses may give the same."""
     seen: list[Testimony] = []
     for testimony in testimonies:
         if not any(t == testimony and t.facts == testimony.facts for t in seen):

@@ -77,7 +77,7 @@ def signature(result: CaseRun) -> str:
 
 
 def not_examined(result: CaseRun, invocation: Invocation, route: Route) -> CaseRun:
-    """A failure of which no witness has been asked, or none could be."""
+    """Return a failure with the diagnosis that no witness examined it."""
     decision = _known_at_once(result, route) or Diagnosis(UNKNOWN, "not-examined")
     further = tuple(not_examined(one, invocation, route) for one in result.further)
     return _add_diagnosis(replace(result, further=further), invocation, route, decision)
@@ -89,7 +89,7 @@ def _add_diagnosis(result: CaseRun, invocation: Invocation, route: Route, decisi
 
 
 def _known_at_once(result: CaseRun, route: Route) -> Diagnosis | None:
-    """The decision on a failure that needs no witness."""
+    """Return the decision on a failure that needs no witness."""
     if result.blame == SPEC:
         why = result.comparison.unsettled if result.comparison else ""
         left_open = Testimony(Role.SPECIFICATION, Finding.OPEN, "left-open", {"why": why})

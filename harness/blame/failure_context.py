@@ -68,7 +68,7 @@ def change_inputs(invocation: Invocation, change: Callable[[Array], Array]) -> I
 
 
 def finite(values: Array) -> Array:
-    """`values` with small numbers in place of infinities and NaN; itself where there are none."""
+    """Return `values` with small numbers in place of infinities and NaN, or `values` itself if it has none."""
     if str(values.dtype) not in PRECISION:
         return values
     odd = ~np.isfinite(values.astype(np.float64))
@@ -189,7 +189,7 @@ class WrongElements:
         return True
 
     def among_wrong(self, fault: WrongStep) -> WrongStep:
-        """A wrong node with those of its wrong elements alone that are in question, if some are.
+        """Return a wrong node with only those of its wrong elements that the failure is about, if there are some.
 
         Others the comparison may have excused, which a definition does not.
         """
@@ -329,7 +329,7 @@ class FailureContext:
         return self.cached_per_operator(f"{accused.name} without optimisations", accused.plain)
 
     def loading_once(self, backend: Backend) -> Backend:
-        """`backend`, which does not load again what it has loaded lately."""
+        """Return `backend` with a cache of the models that it loaded lately."""
         return self.cached_per_operator("loaded models", LoadedModels).caching(backend)
 
     @cached_property
@@ -344,8 +344,8 @@ class FailureContext:
         return None if other is self else other
 
     def under(self, change: Callable[[Array], Array]) -> FailureContext | None:
-        """The same failure with inputs changed as `change_inputs` does, itself where that changes nothing; None
-        where it does not show at the same elements with them."""
+        """Return the same failure with inputs changed as `change_inputs` does, or the context itself if nothing
+        changes; None if the failure does not show at the same elements with the changed inputs."""
         if self.got is None:
             return None
         invocation = change_inputs(self.invocation, change)
@@ -412,7 +412,7 @@ class FailureContext:
         return self.cached_per_structure("translation", partial(emitted, converter, self.structure.request(self.route)))
 
     def export(self, converter: Converter, kind: str) -> AnyModel:
-        """The export of this case's structure alone; see `kept`."""
+        """Return the export of this case's structure alone; see `cached_per_structure`."""
         return self.cached_per_structure(kind, partial(export_alone, converter, self.structure, self.route))
 
     def cached_per_structure(self, kind: str, make: Callable[[], T]) -> T:

@@ -97,7 +97,7 @@ def judged(
     expected: tuple[Array, ...],
     got: Sequence[Array],
 ) -> OutputComparison:
-    """A checkpoint's value element by element, by the rules for models, or by its operator's own rules."""
+    """Compare a checkpoint's value element by element, by the rules for models or by its operator's own rules."""
 
     @contextmanager
     def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
@@ -402,7 +402,7 @@ def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Cal
 def _translated(
     started: StartedRoute, structure: ModelStructure, inputs: tuple[torch.Tensor, ...]
 ) -> tuple[AnyModel, torch.export.ExportedProgram]:
-    """The model's export, and the program that it is compared with."""
+    """Return the model's export, and the program that it is compared with."""
     assert started.converter is not None
     try:
         if isinstance(started.converter, HasProgram):
@@ -438,7 +438,7 @@ def _operator_divergence(
 
 
 def _captured(model: LoadedModel, inputs: tuple[torch.Tensor, ...]) -> torch.export.ExportedProgram:
-    """The model's calls, composites whole; those that write into an argument as those that do not."""
+    """Return the model's calls, composites whole; calls that write into an argument are replaced by functional ones."""
     with quiet_call():
         program = copy.deepcopy(model.call(inputs, dynamic=False).captured())
     for node in program.graph.nodes:

@@ -169,7 +169,7 @@ def _evaluated(
     random: np.random.Generator,
     only: NodeStep | None = None,
 ) -> dict[str, Array]:
-    """The values of a graph in float64, with roundings within formulas, or within the one of `only`."""
+    """Return the values of a graph in float64, with roundings within all formulas, or only within that of `only`."""
     values = {name: _wide(array) for name, array in {**graph.constant_values, **feeds}.items()}
     for step in graph.steps:
         inputs = {name: values[name] for name in step.inputs}
@@ -186,7 +186,7 @@ def _evaluated(
 def _run(
     model: onnx.ModelProto, feeds: Mapping[str, Array], roundoff: float, random: np.random.Generator
 ) -> list[Array]:
-    """A model's outputs where each step's floating results are rounded.
+    """Return a model's outputs after rounding each step's floating results.
 
     Raises:
         _NotExplained: a rounding changes what is not floating.

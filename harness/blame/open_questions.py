@@ -184,7 +184,7 @@ def _rounds_up_to_its_end(node: onnx.NodeProto, inputs: Sequence[Array | None], 
 
 
 def _below_the_end(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
-    """`model` with the upper ends of some of its uniform draws moved so far that no rounding reaches them."""
+    """Return `model` with the upper ends of some of its uniform draws lowered so far that no rounding reaches them."""
     repaired = onnx.ModelProto()
     repaired.CopyFrom(model)
     for node in repaired.graph.node:

@@ -215,7 +215,7 @@ _SHORT = ("float16", "bfloat16")
 
 
 def converter_place(facts: FailureFacts) -> Place:
-    """The conversion function, pass or step of a failure that the converter is blamed for."""
+    """Return the conversion function, pass or step of a failure that the converter is blamed for."""
     if facts.converter == FILE:
         node = facts.statements.get("invalid-node")
         return Place(FILE, _kernel_name(node["node"]) if node else "the graph")
@@ -245,7 +245,7 @@ def takes_for_numbers(facts: FailureFacts) -> bool:
 
 
 def unpromoted(facts: FailureFacts) -> str:
-    """The fault of PyTorch's exporter where it makes dtypes explicit; "" where that is not in question.
+    """Return the fault of the pass in which PyTorch's exporter makes dtypes explicit; "" if that pass is not to blame.
 
     A pass of it casts operands to the dtype that PyTorch's kernel computes in. It leaves the sums of 16-bit
     numbers there, and does not know the operators by their other names.
@@ -359,7 +359,7 @@ class Fault(NamedTuple):
 
 
 def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: Diagnosis) -> Diagnosis:
-    """The diagnosis of a failed result, given who is to blame and why.
+    """Return the diagnosis of a failed result, given its blame and the evidence.
 
     A program that fails by one of its calls has the place of that call.
     """
@@ -398,7 +398,7 @@ _OF_ALL_KINDS = re.compile("Constant|RewritePass")
 
 
 def passes_of(facts: FailureFacts) -> str:
-    """The passes without which all is right, with commas between; "" for none."""
+    """Return the passes without which the result is right, separated by commas; "" for none."""
     found = facts.statements.get("runtime-passes") or facts.statements.get("exporter-passes") or {}
     return ", ".join(found.get("passes", ()))
 
@@ -437,7 +437,7 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
 
 
 def replace_symptom(fault: Fault, symptom: str) -> Fault:
-    """The fault with one more thing that tells it from others."""
+    """Return the fault with one more detail that distinguishes it."""
     return fault._replace(symptom=" ".join(filter(None, [fault.symptom, symptom])))
 
 
@@ -530,12 +530,12 @@ def _refusal_fault(facts: FailureFacts) -> Fault:
 
 
 def _undefined_node(words: str) -> str:
-    """The node that is not defined for a dtype; all reductions are one."""
+    """Return the node that is not defined for a dtype; all reductions count as one."""
     return re.sub("^Reduce.*", "Reduce", exporter.rejected_operator(words).removeprefix("Global"))
 
 
 def _question(facts: FailureFacts) -> Any:
-    """The facts of the open question that a failure rests on."""
+    """Return the facts of the open question that a failure depends on."""
     said = facts.statements
     if "open-question" in said:
         return said["open-question"]

@@ -89,7 +89,7 @@ def witness(
 
 @cache
 def backends_to_ask(named: tuple[str, ...] | None = None, *, last: bool = False) -> tuple[str, ...]:
-    """The installed backends that are asked about another backend's failure, in the order of asking.
+    """Return the installed backends that are asked about another backend's failure, in the order of asking.
 
     Args:
         named: Names; None for the backends that take ONNX models and whose entries allow it.

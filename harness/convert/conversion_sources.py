@@ -100,7 +100,7 @@ def _functions(
 
 
 def found_folder(folder: str) -> Path | None:
-    """A folder of a package that is installed."""
+    """Return a folder of an installed package."""
     package, _, rest = folder.partition("/")
     spec = importlib.util.find_spec(package)
     roots = (spec.submodule_search_locations or ()) if spec else ()

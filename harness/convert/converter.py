@@ -60,7 +60,7 @@ class ModelCall:
         return self.arguments
 
     def captured(self) -> torch.export.ExportedProgram:
-        """The program that `torch.export` makes of the call; a program stays as it is."""
+        """Return the program that `torch.export` makes of the call; a program is returned unchanged."""
         if isinstance(self.program, torch.export.ExportedProgram):
             return self.program
         # Only torch.onnx.export takes names of open sizes.
@@ -71,7 +71,8 @@ class ModelCall:
 
 
 def tensor_inputs(program: torch.export.ExportedProgram) -> list[tuple[str, torch.Tensor]]:
-    """The tensors among a program's inputs, in their order: name and the fake value that it was captured with."""
+    """Return the tensors among a program's inputs, in their order: name and the fake value that it was captured
+    with."""
     given = set(program.graph_signature.user_inputs)
     nodes = (node for node in program.graph.nodes if node.op == "placeholder" and node.name in given)
     return [(node.name, value) for node in nodes if isinstance(value := node.meta.get("val"), torch.Tensor)]
@@ -113,7 +114,8 @@ class ExportRequest:
         return self.call or ModelCall(program=self.program, arguments=self.inputs, dynamic_shapes=self.dynamic_shapes)
 
     def captured_flat(self, limit: Callable[[int], int | None] = lambda size: None) -> torch.export.ExportedProgram:
-        """The captured program that takes `inputs` positionally; with the largest sizes as `dynamic_shapes_up_to`."""
+        """Return the captured program that takes `inputs` positionally; with the largest sizes as
+        `dynamic_shapes_up_to`."""
         if self.call is not None and isinstance(self.call.program, torch.export.ExportedProgram):
             return self.call.program
         return torch.export.export(self.program, self.inputs, dynamic_shapes=self.dynamic_shapes_up_to(limit))
@@ -127,7 +129,7 @@ class ExportRequest:
         return self.dynamic_shapes_up_to(lambda size: None)
 
     def dynamic_shapes_up_to(self, limit: Callable[[int], int | None]) -> tuple[tuple[dict[int, Any], ...]] | None:
-        """The same with the largest size that each may have, by the size of the example; None for any."""
+        """Return the same shapes with the largest size that each may have, by the size of the example; None for any."""
         if self.dynamic_dims is None:
             return None
         dim, one = torch.export.Dim, dict[tuple[int, int], Any]()
@@ -195,7 +197,7 @@ class HasFastLane(Protocol):
         """Return the record of trust in the fast lane; None if the converter has no fast lane."""
 
     def public(self) -> Converter:
-        """The same converter by its public call alone."""
+        """Return the same converter by its public call alone."""
 
 
 @runtime_checkable
@@ -211,7 +213,7 @@ class HasUnoptimised(Protocol):
     """A converter whose optimiser can be left out, which tells a wrong one from a wrong conversion."""
 
     def unoptimised(self) -> Converter:
-        """The same converter without its optimiser."""
+        """Return the same converter without its optimiser."""
 
 
 @runtime_checkable
@@ -336,8 +338,8 @@ class ConvertsParts(Protocol):
 
 
 def supports_partial(converter: Converter) -> ConvertsParts | None:
-    """The converter where it goes on after failures; None also where it is one of another's kind that
-    converts in a way of its own."""
+    """Return the converter if it continues after failures; None otherwise, and for a wrapper that converts in a way of
+    its own."""
     if not isinstance(converter, ConvertsParts):
         return None
     for kind in type(converter).__mro__:
@@ -389,7 +391,7 @@ _FILE_ENTRY = ConverterEntry(
 
 
 def onnx_converter(name: str) -> Converter:
-    """The converter called `name`, started as it is by default.
+    """Return the converter called `name`, started with its defaults.
 
     Raises:
         MakesNoOnnx: it makes artefacts of another kind.

@@ -45,7 +45,7 @@ _COMPLEX = re.compile(r"ScalarType Complex\w+ is an unexpected tensor scalar typ
 
 
 def message_facts(message: str) -> tuple[str, ...]:
-    """A kind, and what is named; () for nothing.
+    """Return a kind, and the names in a message; () if it has none.
 
     It may be the PyTorch operator of a node and how its shape differs, an operator that TorchScript does not
     have as it is called, a complex dtype that it does not know, a file of PyTorch's, a function of it that
@@ -81,7 +81,7 @@ _RAISING = re.compile(r'The following call raised this error:\n  File "([^"]+)",
 
 
 def raising_line(message: str) -> str:
-    """The line of a model at which its capture ends, as ``model.py:47: return self.decoder(x)``; "" for none."""
+    """Return the line of a model at which its capture ends, as ``model.py:47: return self.decoder(x)``; "" for none."""
     found = _RAISING.search(message)
     return f"{found[1].rpartition('/')[2]}:{found[2]}: {found[3]}" if found else ""
 
@@ -123,7 +123,7 @@ _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
 
 @lru_cache(maxsize=10_000)
 def common_words(signature: str) -> str:
-    """A signature in the words that all failures of its defect share."""
+    """Return a signature in the words that all failures of its defect share."""
     # A record of another version may hold signatures that are normalised less.
     words = normalise(signature)
     missing = _NO_CONVERSION.search(words)
@@ -202,7 +202,7 @@ _LOST_WAY = re.compile(r"^IndexError: list index out of range|Cannot determine s
 
 
 def unconverted_operator(words: str) -> str:
-    """The operator that has no conversion, ``aten.celu``; "" where that is not said."""
+    """Return the operator that has no conversion, ``aten.celu``; "" if the message does not name one."""
     prefix = "no conversion for "
     return words.removeprefix(prefix) if words.startswith(prefix) else ""
 
@@ -228,7 +228,7 @@ def infers_from_wrong_dtype(words: str) -> bool:
 
 
 def model_fault(words: str) -> str:
-    """The fault of a model that the checker, or a runtime in its words, tells; "" for none known."""
+    """Return the fault of a model that a checker's or runtime's message tells; "" if none is known."""
     if _UNFIT.match(words):
         return "unfit-shapes"
     if _RANKLESS.search(words):
@@ -255,7 +255,7 @@ def rejected_operator(message: str) -> str:
 
 
 def node_with_wrong_inputs(words: str) -> str:
-    """The ONNX operator that gets another number of inputs than it has; "" for none."""
+    """Return the ONNX operator that gets another number of inputs than it has; "" for none."""
     found = _SCHEMA_INPUTS.search(words)
     return found[1] if found else ""
 
@@ -266,13 +266,13 @@ def is_unsupported_cast(words: str) -> bool:
 
 
 def function_in(words: str) -> str:
-    """The conversion function in which an export ended; "" for none."""
+    """Return the conversion function in which an export ended; "" for none."""
     found = _IN_FUNCTION.match(words)
     return found[1] if found else ""
 
 
 def operator_in(words: str) -> str:
-    """The operator, ``aten.celu``, in whose translation an export ended; "" for none."""
+    """Return the operator, ``aten.celu``, in whose translation an export ended; "" for none."""
     found = _IN_OPERATOR.match(words)
     return found[1] if found else ""
 

@@ -100,7 +100,8 @@ def _replaced(owner: type, name: str, function: Any) -> Iterator[None]:
 
 
 def _rule_name(rule: Any) -> str:
-    """``CastCast``; without a name ``identity of Add``, by its replacement's function and its pattern."""
+    """Return ``CastCast``; for a rule without a name ``identity of Add``, by its replacement's function and its
+    pattern."""
     if rule.name:
         return str(rule.name)
     replacement = getattr(rule._replacement_pattern, "_function", None)

@@ -70,7 +70,7 @@ class Exporter:
         return f"{self.distribution} {own} torch {torch.__version__}"
 
     def conversions(self, name: str) -> tuple[str, ...]:
-        """Its conversion function for an overload."""
+        """Return its conversion function for an overload."""
         functions = importlib.import_module(f"{self.interpreter}.aten_functions")
         with contextlib.redirect_stdout(io.StringIO()):
             found = functions.find_function(overload(name))[0]

@@ -8,7 +8,7 @@ import onnx
 
 
 def graph_lines(model: onnx.ModelProto, outputs: Collection[str] | None = None) -> tuple[str, ...]:
-    """A model as lines in which values are numbered as they appear and nodes have no names.
+    """Return a model as lines in which values are numbered as they appear and nodes have no names.
 
     Two models have the same lines exactly if they have the same nodes in the same order, with equal attributes and
     weights, between inputs and outputs of the same types, at the same opsets and IR version.
@@ -81,7 +81,7 @@ class _Lines:
 
 
 def _needed(nodes: list[onnx.NodeProto], outputs: Collection[str]) -> list[onnx.NodeProto]:
-    """The nodes that some outputs depend on, in their order."""
+    """Return the nodes that some outputs depend on, in their order."""
     needed, found = set(outputs), []
     for node in reversed(nodes):
         if needed & set(node.output):
@@ -91,7 +91,7 @@ def _needed(nodes: list[onnx.NodeProto], outputs: Collection[str]) -> list[onnx.
 
 
 def _read(node: onnx.NodeProto) -> set[str]:
-    """The values that a node reads, those of the graphs within it included."""
+    """Return the values that a node and its subgraphs read."""
     read = set(node.input)
     for attribute in node.attribute:
         for graph in [attribute.g, *attribute.graphs]:

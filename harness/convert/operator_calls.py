@@ -35,7 +35,7 @@ class OperatorCalls(torch.nn.Module):
         self.calls = tuple(calls)
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """All outputs, in the order of the calls."""
+        """Return all outputs, in the order of the calls."""
         outputs: list[torch.Tensor] = []
         start = 0
         for call in self.calls:

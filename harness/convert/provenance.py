@@ -101,7 +101,7 @@ def _is_in(frame: FrameType, modules: tuple[str, ...]) -> bool:
 
 
 def _function(frame: FrameType) -> str:
-    """The function that was written, rather than a comprehension within it."""
+    """Return the function that was written, rather than a comprehension within it."""
     name, mark, inner = frame.f_code.co_qualname.rpartition(".<locals>.")
     return name if mark and inner.startswith("<") else frame.f_code.co_qualname
 
@@ -179,7 +179,7 @@ def _mark_fx(node: torch.fx.Node) -> None:
 
 
 def _taken(node: onnx.NodeProto, script: Sequence[tuple[CodeLine, ...]]) -> tuple[CodeLine, ...]:
-    """The lines that a node carries; they are taken off."""
+    """Remove and return the lines that a node carries."""
     found: tuple[CodeLine, ...] = ()
     for place, prop in reversed(list(enumerate(node.metadata_props))):
         if prop.key == _KEY:
@@ -253,7 +253,7 @@ def traced_functions(chosen: Callable[[object], bool] = lambda function: True) -
 
 
 def _translated_node(frame: FrameType | None) -> str:
-    """The PyTorch node for which a frame was entered."""
+    """Return the PyTorch node for which a frame was entered."""
     while frame is not None:
         if frame.f_globals.get("__name__") == TRANSLATING_MODULE:
             node = frame.f_locals.get("node")
@@ -264,7 +264,7 @@ def _translated_node(frame: FrameType | None) -> str:
 
 
 def raising_lines(error: BaseException) -> tuple[CodeLine, ...]:
-    """The lines of conversion functions that an exception, or its cause, came through: innermost first."""
+    """Return the lines of conversion functions that an exception, or its cause, came through: innermost first."""
     found: list[CodeLine] = []
     for cause in error_chain(error):
         trace = cause.__traceback__

@@ -49,7 +49,7 @@ TRANSLATING_MODULE = f"{_EXPORTER}._core"
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Exporters warn and log on every call, about themselves and about missing packages."""
+    """Silence exporters, which warn and log on every call, about themselves and about missing packages."""
     previous = logging.root.manager.disable
     # To disable it makes every logger forget for which levels it is enabled.
     silent = previous >= logging.CRITICAL
@@ -92,7 +92,7 @@ class PrivatePart:
     form: str
 
     def find(self) -> Any:
-        """The thing itself; `PrivatePartMissing` where it is not there."""
+        """Return the object itself; raises `PrivatePartMissing` if it does not exist."""
         try:
             found: Any = importlib.import_module(self.module)
             for name in self.path.split("."):
@@ -115,7 +115,7 @@ class PrivatePart:
 
 
 def _parameters(function: Any) -> str:
-    """Names and kinds of parameters without annotations and without the values of defaults."""
+    """Return the names and kinds of parameters, without annotations and values of defaults."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -245,7 +245,7 @@ class PrivateFields:
     names: tuple[str, ...]
 
     def missing(self) -> Iterator[str]:
-        """A clause for each attribute that a new object lacks."""
+        """Yield a clause for each attribute that a new object lacks."""
         sample = self.sample()
         for name in self.names:
             try:
@@ -302,7 +302,7 @@ FIELDS = (
 
 
 def part(name: str) -> Any:
-    """The private part that `PARTS` calls `name`; `PrivatePartMissing` where this PyTorch lacks it."""
+    """Return the private part that `PARTS` calls `name`; raises `PrivatePartMissing` if this PyTorch lacks it."""
     return PARTS[name].find()
 
 
@@ -358,7 +358,7 @@ def replaceable(name: str) -> Patch:
 
 @cache
 def preserved_composites() -> frozenset[Any]:
-    """The composite operators that `torch.export` keeps whole."""
+    """Return the composite operators that `torch.export` keeps whole."""
     return frozenset(replaceable("composites").original())
 
 
@@ -377,7 +377,7 @@ def registered() -> frozenset[str]:
 
 
 def torchlib_functions(name: str) -> tuple[str, ...]:
-    """torchlib's conversions of an overload: ``aten_celu (opset 18)``."""
+    """Return torchlib's conversions of an overload: ``aten_celu (opset 18)``."""
     metas = _registry().get_decomps(overload(name))
     return tuple(
         f"{_function_name(meta.onnx_function)} (opset {meta.opset_introduced}{', complex' if meta.is_complex else ''})"
@@ -404,7 +404,7 @@ def _implemented() -> frozenset[Any]:
 
 @cache
 def decomposition_functions() -> Mapping[Any, Callable[..., Any]]:
-    """Every decomposition function that the exporter may use, as if torchlib converted nothing."""
+    """Return every decomposition function that the exporter may use, as if torchlib converted nothing."""
     with quiet():
         # Composite operators are in the table too, with their kernels: those are another answer.
         composite = {op for op in torch.export.default_decompositions() if is_composite(op)}
@@ -414,7 +414,7 @@ def decomposition_functions() -> Mapping[Any, Callable[..., Any]]:
 
 @cache
 def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
-    """The decompositions that the exporter uses."""
+    """Return the decompositions that the exporter uses."""
     with quiet():
         return dict(part("decompositions")(set(_implemented())))
 
@@ -423,17 +423,17 @@ def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
 
 
 def default_script_opset() -> int:
-    """The opset that the TorchScript exporter emits unless it is given another."""
+    """Return the opset that the TorchScript exporter emits unless it is given another."""
     return int(PrivatePart("torch.onnx._constants", "ONNX_DEFAULT_OPSET", "int").find())
 
 
 def last_script_opset() -> int:
-    """The last opset that the TorchScript exporter can be asked for."""
+    """Return the last opset that the TorchScript exporter can be asked for."""
     return int(PrivatePart("torch.onnx._constants", "ONNX_MAX_OPSET", "int").find())
 
 
 def script_symbolics() -> Any:
-    """The module with the functions that register and unregister symbolic functions."""
+    """Return the module with the functions that register and unregister symbolic functions."""
     return PrivatePart("torch.onnx", "utils", "").find()
 
 
@@ -464,6 +464,6 @@ def script_registry() -> Any:
 
 
 def script_symbolic_versions(name: str) -> tuple[int, ...]:
-    """The opsets for which the TorchScript exporter has a symbolic function of ``aten::celu``."""
+    """Return the opsets for which the TorchScript exporter has a symbolic function of ``aten::celu``."""
     group = script_registry().get_function_group(name)
     return tuple(sorted(group._functions)) if group is not None else ()

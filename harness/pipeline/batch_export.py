@@ -44,7 +44,7 @@ class Accepted:
         return cls(group, structure, references)
 
     def left(self, cases: Sequence[int]) -> Accepted:
-        """The same group with some of its cases."""
+        """Return the same group with some of its cases."""
         return replace(self, references={case: self.references[case] for case in cases})
 
     @property
@@ -105,7 +105,7 @@ class Converted:
         return None if isinstance(self.model, Artefact) else self.model
 
     def alone(self, member: Accepted) -> bytes:
-        """The model cut down to `member`, serialised; b"" for an artefact of another kind."""
+        """Return the model cut down to `member`, serialised; b"" for an artefact of another kind."""
         if self.graph is None:
             return b""
         index = member.group.index
@@ -114,7 +114,7 @@ class Converted:
         return self._alone[index]
 
     def kind(self, member: Accepted) -> str:
-        """The kind of the graph that computes `member`; "" for an artefact of another kind."""
+        """Return the kind of the graph that computes `member`; "" for an artefact of another kind."""
         if self.graph is None:
             return ""
         index = member.group.index
@@ -123,7 +123,7 @@ class Converted:
         return self._kinds[index]
 
     def part(self, members: Sequence[Accepted]) -> Converted:
-        """The same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""
+        """Return the same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""
         if len(members) == len(self.members):
             return self
         model = self.model if self.graph is None else only(self.graph, members)
@@ -146,7 +146,7 @@ class NotConverted:
 
 
 def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
-    """The cases of `members`."""
+    """Return the keys of the cases of `members`."""
     return tuple(key for m in members for key in m.keys)
 
 
@@ -160,7 +160,7 @@ def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto
 
 
 def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Accepted]]:
-    """The first half and the rest."""
+    """Return the first half and the rest."""
     middle = len(members) // 2
     return members[:middle], members[middle:]
 
@@ -191,7 +191,7 @@ class BatchExport:
         self._announce = announce
 
     def alone_with(self, converter: Converter) -> BatchExport:
-        """The same exports through another converter, one structure at a time."""
+        """Return the same exports through another converter, one structure at a time."""
         return BatchExport(self._route, converter, self._book, self._announce, batch_size=1)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
@@ -318,7 +318,7 @@ class BatchExport:
             start += len(batch)
 
     def _fired(self) -> str:
-        """The rules that the last export called."""
+        """Return the rules that the last export called."""
         return ", ".join(sorted(self._book.fired)) if self._book else ""
 
     def _rules_are_clear(self, batch: Sequence[Accepted]) -> bool:

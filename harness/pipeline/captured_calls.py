@@ -20,7 +20,7 @@ _DTYPES = frozenset((*ALL, *COMPLEX, *WIDE_UNSIGNED))
 
 
 def module_path(node: torch.fx.Node) -> str:
-    """The module that a node of an exported graph comes from, by its path below the model."""
+    """Return the module that a node of an exported graph comes from, by its path below the model."""
     stack = node.meta.get("nn_module_stack") or {}
     last = list(stack.values())[-1:]
     path = str(last[0][0]) if last else ""

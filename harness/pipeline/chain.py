@@ -155,7 +155,7 @@ def _numbers(call: Invocation) -> list[Argument]:
 
 
 def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
-    """A call with values in place of weights and of the results of other calls."""
+    """Return a call with values in place of weights and of the results of other calls."""
 
     def valued(argument: Argument) -> Argument:
         if isinstance(argument, Weight):

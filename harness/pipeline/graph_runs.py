@@ -121,7 +121,7 @@ class GraphStructure:
         return self.output_names
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """The names of the outputs."""
+        """Return the names of the outputs."""
         return self.output_names
 
     def request(self, route: Route) -> ExportRequest:
@@ -135,7 +135,7 @@ class GraphStructure:
         )
 
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
-        """The inputs of a run by name."""
+        """Return the inputs of a run by name."""
         return dict(zip(self.input_names, arrays, strict=True))
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:

@@ -139,13 +139,13 @@ class PyTorchGraph:
         return sizes
 
     def call(self, node: Node, get: Callable[[Node], Any]) -> Any:
-        """The value of one call."""
+        """Compute the value of one call."""
         args = torch.fx.map_arg(node.args, get)
         kwargs = torch.fx.map_arg(node.kwargs, get)
         return node.target(*args, **kwargs)  # type: ignore[operator]
 
     def region(self, node: Node, checkpoints: set[str]) -> Region:
-        """The region of a checkpoint."""
+        """Return the region of a checkpoint."""
         nodes: list[Node] = []
         sources: dict[Node, None] = {}
         seen: set[Node] = set()
@@ -165,7 +165,7 @@ class PyTorchGraph:
         return Region(node, tuple(nodes), tuple(sources))
 
     def compute(self, nodes: Iterable[Node], get: Callable[[Node], Any]) -> dict[Node, Any]:
-        """The values of nodes in their order, from those of what they read in addition."""
+        """Compute the values of nodes in their order, from the values that they read."""
         env: dict[Node, Any] = {}
         for node in nodes:
             env[node] = self.call(node, lambda n: env[n] if n in env else get(n))
@@ -202,7 +202,7 @@ class BackendValues(Protocol):
         before it, so that all of them together cost one run."""
 
     def onnx_node(self, name: str) -> str:
-        """The ONNX node that computes a checkpoint, for people: operator type and name."""
+        """Describe the ONNX node that computes a checkpoint: operator type and name."""
 
 
 class OfWholeModel:

@@ -68,7 +68,7 @@ def _other_values(
 
 
 def _scaled(recipe: Recipe, factor: float) -> Recipe:
-    """Values scaled, where that leaves them among values of both signs or of one."""
+    """Scale values, unless a negative factor would change the sign of values of one sign."""
     name, mean, deviation, low, high, *rest = recipe.domain
     mean, deviation, low, high = (float(n) for n in (mean, deviation, low, high))
     if factor < 0 and not low < 0 < high:
@@ -148,7 +148,7 @@ class ModelStructure:
         return self.outputs
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """The names of the outputs in an artefact of the model, in their order."""
+        """Return the names of the outputs in an artefact of the model, in their order."""
         return output_names(artefact)
 
     def request(self, route: Route) -> ExportRequest:
@@ -166,11 +166,11 @@ class ModelStructure:
         )
 
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
-        """The inputs of a run by name, without those that the export left out."""
+        """Return the inputs of a run by name, without those that the export left out."""
         return named_feeds(artefact, self.input_names, arrays)
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """The sizes that a dynamic export will be run with; the first case's are typical."""
+        """Return the sizes that a dynamic export will run with; the first case's are typical."""
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
 

@@ -125,7 +125,7 @@ class Flat(torch.nn.Module):
         self._constants = constants
 
     def arguments(self, tensors: Iterable[torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The positional and the keyword arguments that hold `tensors`."""
+        """Return the positional and the keyword arguments that hold `tensors`."""
         supply = iter(tensors)
         leaves = [
             self._constants[i] if i in self._constants else next(supply) for i in range(self._structure.num_leaves)
@@ -134,7 +134,7 @@ class Flat(torch.nn.Module):
         return positional, keywords
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The tensors in the model's result, in order."""
+        """Return the tensors in the model's result, in order."""
         arguments, keywords = self.arguments(tensors)
         result = self.model(*arguments, **keywords)
         found = tuple(leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor))
@@ -170,7 +170,7 @@ class LoadedModel:
     declared: tuple[Declared, ...] = ()
 
     def call(self, tensors: Iterable[torch.Tensor], *, dynamic: bool) -> ModelCall:
-        """The model with `tensors` in place of those of the example, as its user exports it."""
+        """Return the model with `tensors` instead of the example's, in the form that its user exports."""
         if self.exported is not None:
             return ModelCall(program=self.exported)
         arguments, keywords = self.program.arguments(tensors)
@@ -182,7 +182,7 @@ class LoadedModel:
         )
 
     def _dynamic_shapes(self) -> dict[str, Any]:
-        """`dynamic_shapes` by parameter: what the user declared, and the axes that were added."""
+        """Return `dynamic_shapes` by parameter: the user's declarations, and the axes that were added."""
         dims = [dict(given) for given in self.declared] or [{} for _ in self.inputs]
         for axis in self.axes:
             places = [(i, dim) for i, name in enumerate(self.input_names) for dim in axis.dims_of(name)]
@@ -207,7 +207,7 @@ class LoadedModel:
 
     @property
     def equal_dims(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The places (input, dimension) of each of the `axes` that has several."""
+        """Return the places (input, dimension) of each of the `axes` that has several."""
         places = (
             tuple((i, dim) for i, name in enumerate(self.input_names) for dim in axis.dims_of(name))
             for axis in self.axes
@@ -238,7 +238,7 @@ def check_word(word: str) -> None:
 
 
 def load_model(word: str, variant: Variant = AS_MADE) -> LoadedModel:
-    """The model that `word` names, with the weights and inputs that `SEED` gives.
+    """Load the model that `word` names, with the weights and inputs that `SEED` gives.
 
     Raises:
         UnknownName: see `check_word`.
@@ -344,7 +344,7 @@ def _made(entry: ModelEntry, word: str) -> LoadedModel:
 def given_model(
     name: str, module: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], dtype: str = ""
 ) -> LoadedModel:
-    """A model of this process, such as a notebook's.
+    """Return a model of this process, such as a notebook's.
 
     Raises:
         ModelProblem: its example inputs have no tensor, or it cannot be had in `dtype`.
@@ -367,7 +367,7 @@ def _wrap_function(model: Any) -> torch.nn.Module:
 
 
 def _declared(model: LoadedModel, shapes: Any, word: str) -> LoadedModel:
-    """The model with the open sizes that its `dynamic_shapes` declare."""
+    """Return the model with the dynamic dimensions that its `dynamic_shapes` declare."""
     if isinstance(shapes, torch.export.ShapesCollection | torch.export.AdditionalInputs):
         collected: Any = shapes
         shapes = collected.dynamic_shapes(model.module, model.arguments, dict(model.keywords))
@@ -391,7 +391,7 @@ def _bind_arguments(module: torch.nn.Module, arguments: Sequence[Any], keywords:
 
 
 def _parameters(module: torch.nn.Module, arguments: Sequence[Any]) -> list[str]:
-    """A name for each positional argument."""
+    """Return a name for each positional argument."""
     try:
         known = list(inspect.signature(getattr(module, "_orig_mod", module).forward).parameters)
     except (TypeError, ValueError):

@@ -168,7 +168,7 @@ def is_within_largest(reference: Reference, outputs: Sequence[Array]) -> bool:
 
 
 def _errors(e: Array, g: Array) -> tuple[float, float]:
-    """The largest error of an output, infinite where NaN or infinities differ, and its largest finite element."""
+    """Return the largest error of an output, infinite if NaN or infinities differ, and its largest finite element."""
     with np.errstate(all="ignore"):
         wide, other = e.astype(np.float64), g.astype(np.float64)
         same = (wide == other) | (np.isnan(wide) & np.isnan(other))
@@ -178,6 +178,6 @@ def _errors(e: Array, g: Array) -> tuple[float, float]:
 
 
 def largest_element(arrays: Sequence[Array]) -> float:
-    """The largest finite magnitude among numbers; 0 for none."""
+    """Return the largest finite magnitude among numbers; 0 if there is none."""
     wide = [array.astype(np.float64) for array in arrays if array.dtype.kind != "b" and array.dtype.kind != "c"]
     return max((float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) for a in wide), default=0.0)

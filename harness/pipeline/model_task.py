@@ -30,12 +30,12 @@ class Axis:
     lines: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
     def size_at(self, name: str, dim: int, size: int) -> int:
-        """The size of one of its dimensions where the axis has `size`."""
+        """Return the size of one of its dimensions if the axis has `size`."""
         factor, offset = self.lines.get((name, dim), (1, 0))
         return factor * size + offset
 
     def dims_of(self, name: str) -> tuple[int, ...]:
-        """The dimensions of an input that have it; none for another input."""
+        """Return the dimensions of an input that belong to the axis; empty for another input."""
         found = self.where.get(name, ())
         return (found,) if isinstance(found, int) else found
 
@@ -204,7 +204,7 @@ class ModelRun:
 
     @property
     def text(self) -> str:
-        """The column; "" where there is nothing to say."""
+        """The text for the record's column; "" if there are no facts."""
         data = {name: value for name, value in to_data(self).items() if value}
         return to_json(data) if data else ""
 
@@ -239,7 +239,7 @@ def model_name(word: str) -> str:
 
 
 def refuse_model(results_dir: Path, case_id: str, overload: str, what: str) -> None:
-    """Raises `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and says what can."""
+    """Raise `ResultsError` for a case of a model, which cannot be `what` (``shrunk``), and suggest an alternative."""
     word = model_word(results_dir, (overload,))
     if word is not None:
         raise ResultsError(

@@ -40,13 +40,13 @@ Runs: TypeAlias = Callable[[Sizes], bool]
 
 
 def signature(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that have no default."""
+    """Return the inputs that have no default."""
     held = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in held]
 
 
 def open_sizes(model: onnx.ModelProto) -> list[str]:
-    """The names of the open dimensions, in order: their own, or ``input:dimension``."""
+    """Return the names of the open dimensions, in order: their own, or ``input:dimension``."""
     found: dict[str, None] = {}
     for value in signature(model):
         for place, dim in enumerate(value.type.tensor_type.shape.dim):
@@ -73,7 +73,7 @@ def running_sizes(model: onnx.ModelProto, runs: Runs) -> dict[str, int] | None:
 
 
 def fixed_sizes(model: onnx.ModelProto, sizes: Sizes, runs: Runs) -> list[FixedSize]:
-    """The open sizes that cannot be changed by themselves, nor together with the others of their size."""
+    """Return the open sizes that cannot be changed, alone or together with the others of their size."""
     found = []
     for name, size in sizes.items():
         alike = [other for other, its in sizes.items() if its == size]
@@ -85,7 +85,8 @@ def fixed_sizes(model: onnx.ModelProto, sizes: Sizes, runs: Runs) -> list[FixedS
 
 
 def other_sizes(sizes: Sizes, fixed: Iterable[FixedSize], runs: Runs) -> dict[str, int] | None:
-    """Further sizes at which a file runs: all open ones change, if possible to different sizes; None for none."""
+    """Return further sizes at which a file runs: all open ones change, if possible to different sizes; None if none
+    do."""
     held = {size.name for size in fixed}
     free = [name for name in sizes if name not in held]
     if not free:
@@ -199,7 +200,7 @@ def describe_inputs(given: Mapping[str, Array], overload: str) -> Invocation:
 
 
 def read_inputs(path: Path, model: onnx.ModelProto) -> dict[str, Array]:
-    """Inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
+    """Read inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
 
     Raises:
         ModelProblem: the file cannot be read, or an input is missing.

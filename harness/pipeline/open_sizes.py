@@ -76,13 +76,13 @@ def _dims_within(argument: Any, given: Any, name: str) -> list[Declared]:
 
 
 def _children(value: Any) -> list[Any]:
-    """The parts of a container that PyTorch takes apart; none for a leaf."""
+    """Return the parts of a container that PyTorch flattens; none for a leaf."""
     kind = pytree._get_node_type(value)
     return list(pytree.SUPPORTED_NODES[kind].flatten_fn(value)[0]) if kind in pytree.SUPPORTED_NODES else []
 
 
 def shapes_tree(value: Any, dims: Iterator[Declared]) -> Any:
-    """`dynamic_shapes` of one argument, which take what each of its tensors declares from `dims`."""
+    """Return the `dynamic_shapes` of one argument, taking each tensor's declaration from `dims`."""
     if isinstance(value, torch.Tensor):
         return dict(next(dims))
     if isinstance(value, Mapping):
@@ -95,7 +95,7 @@ def shapes_tree(value: Any, dims: Iterator[Declared]) -> Any:
 
 
 def axes_of_dims(names: Sequence[str], tensors: Sequence[torch.Tensor], declared: Sequence[Declared]) -> list[Axis]:
-    """The axes that are declared: dimensions of one `Dim`, of one derived from it, or of one name are one axis."""
+    """Return the declared axes: dimensions of one `Dim`, of one derived from it, or of one name are one axis."""
     found = _Axes()
     for name, tensor, dims in zip(names, tensors, declared, strict=True):
         for dim, size in dims.items():
@@ -113,7 +113,7 @@ def _is_fixed(size: Any) -> bool:
 
 
 def _root_of(size: Any) -> tuple[Any, _Line]:
-    """A declared size's `Dim`, and how the size is derived from it: PyTorch takes lines alone."""
+    """Return a declared size's `Dim`, and the line that derives the size from it: PyTorch allows only lines."""
     line = getattr(size, "fn", None)
     if line is None:
         return size, _PLAIN
@@ -124,7 +124,7 @@ def _root_of(size: Any) -> tuple[Any, _Line]:
 def axes_of_program(
     program: torch.export.ExportedProgram, names: Sequence[str], tensors: Sequence[torch.Tensor]
 ) -> list[Axis]:
-    """The axes that an exported program leaves open: its symbols, in the range that it takes."""
+    """Return the axes that an exported program leaves open: its symbols, in their ranges."""
     found = _Axes()
     values = [value for _, value in tensor_inputs(program)]
     for name, tensor, value in zip(names, tensors, values, strict=True):
@@ -173,6 +173,7 @@ class _Axes:
 
 
 def sizes_in(low: int, high: int, size: int) -> tuple[int, ...]:
-    """Sizes to try of an axis whose exported size is `size`: the least, a neighbour, and about twice as much."""
+    """Return sizes to try for an axis whose exported size is `size`: the least, a neighbour, and about twice as
+    large."""
     wanted = (low, size + 1, size - 1, min(2 * size + 1, high))
     return tuple(dict.fromkeys(n for n in wanted if low <= n <= high and n != size))[:3]

@@ -106,7 +106,7 @@ def _response(truth: Array, near: Array, far: Array) -> Array:
 
 
 def _curvature(truth: Array, near: Array, far: Array) -> Array:
-    """The part of near - truth that is quadratic in the step, where the response is smooth, else 0."""
+    """Return the part of near - truth that is quadratic in the step if the response is smooth, else 0."""
     return np.where(_is_smooth(truth, near, far), np.abs((far - truth) - 2.0 * (near - truth)) / 2.0, 0.0)
 
 
@@ -138,7 +138,7 @@ _NARROWER = {"float64": "float32", "complex128": "complex64"}
 
 
 def _narrowed(invocation: Invocation) -> Invocation:
-    """The invocation with float32 for float64 where it names a dtype."""
+    """Return the invocation with float32 for float64 in dtype arguments."""
 
     def narrow(argument: Argument) -> Argument:
         if isinstance(argument, Enumerated) and argument.kind == "dtype":
@@ -149,7 +149,7 @@ def _narrowed(invocation: Invocation) -> Invocation:
 
 
 def tensor_arguments(invocation: Invocation) -> Iterator[str]:
-    """The name of the argument that each tensor of a call is in, in order."""
+    """Return the name of the argument that holds each tensor of a call, in order."""
     for name, value in invocation.arguments:
         for part in value if isinstance(value, list | tuple) else (value,):
             if isinstance(part, TensorSpec):

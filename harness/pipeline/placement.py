@@ -30,7 +30,7 @@ def placements(
     converted: Converted,
     shapes: Mapping[str, ShapeRange] | None,
 ) -> dict[int, str]:
-    """The same for each group of a loaded batch: group index → words; empty if the backend has one device.
+    """Describe the placement of each group of a loaded batch: group index → words; empty if the backend has one device.
 
     The runtime's optimiser gives some nodes names of its own. Then every group is loaded alone, to tell whose
     they are.
@@ -66,7 +66,7 @@ def placements(
 
 
 def _placed_by_converter(artefact: Artefact, members: Sequence[Accepted]) -> dict[int, str]:
-    """The words for each group of an artefact that tells what was delegated."""
+    """Describe the placement of each group of an artefact that records its delegation."""
     found: dict[int, str] = {}
     for member in members:
         nodes = [node for name in member.structure.output_names for node in artefact.placed.get(name, ())]

@@ -45,7 +45,7 @@ class Structure(Protocol):
         """Return the outputs to check: their names; their number if a converter names them."""
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """The names of its outputs in an artefact, in their order."""
+        """Return the names of its outputs in an artefact, in their order."""
 
     def request(self, route: Route) -> ExportRequest:
         """Return the export of the structure by itself."""
@@ -54,7 +54,7 @@ class Structure(Protocol):
         """Graph input → array, without the inputs that the export left out."""
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """The sizes that a dynamic artefact will be run with; the first case's are typical."""
+        """Return the sizes that a dynamic artefact will run with; the first case's are typical."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Exportable:
         return self.output_names
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """The names of its outputs."""
+        """Return the names of its outputs."""
         return self.output_names
 
     def request(self, route: Route) -> ExportRequest:
@@ -128,13 +128,13 @@ class Exportable:
         return named_feeds(model, self.input_names, arrays)
 
     def shape_ranges(self, model: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """The sizes that `model`, a dynamic export, will be run with; the first case's are typical."""
+        """Return the sizes that `model`, a dynamic export, will run with; the first case's are typical."""
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(model, self.input_names, shapes)
 
 
 def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest:
-    """One export of `members` together."""
+    """Return the request for one export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
         # A tensor that is not a view of another: exporters rebuild what a view is of.

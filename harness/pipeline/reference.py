@@ -90,7 +90,7 @@ class Reference:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The outputs in float64; None for an output, or as a whole, where there is none.
+        """The outputs in float64; None for an output, or as a whole, if there is no such result.
 
         A sum of products that has an infinity among its factors is decided by their signs, of which float64
         loses sight where other products overflow on the way.
@@ -236,7 +236,7 @@ def _is_finite(array: Array | None) -> bool:
 
 
 def _decided(found: Array | None, signs: Array | None) -> Array | None:
-    """A float64 result where infinities decide it; `signs` is the same for the signs of finite numbers."""
+    """Return a float64 result if infinities decide it; `signs` is the same for the signs of finite numbers."""
     if found is None or signs is None or signs.shape != found.shape:
         return found
     return np.where(np.isfinite(signs), found, signs)

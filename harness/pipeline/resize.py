@@ -67,7 +67,7 @@ def _shapes(call: Invocation) -> list[tuple[int, ...]]:
 
 
 def _changed(base: Invocation, other: Invocation) -> Iterator[int]:
-    """The sizes of `base` that are others in `other`."""
+    """Return the sizes of `base` that differ in `other`."""
     for ours, theirs in zip(_shapes(base), _shapes(other), strict=True):
         yield from (n for n, m in zip(ours, theirs, strict=True) if n != m)
 
@@ -103,14 +103,15 @@ def _all_or_one(base: Invocation, free: frozenset[int], size: int) -> Iterator[I
 
 
 def _equal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
-    """Two sizes made equal that differed."""
+    """Yield invocations with two different sizes made equal."""
     for one, other in itertools.combinations(sorted(free), 2):
         yield _resized(base, {one: other})
         yield _resized(base, {other: one})
 
 
 def _unequal(base: Invocation, free: frozenset[int]) -> Iterator[Invocation]:
-    """A size that several dimensions have, in one of them, counted from the end or the start, another one."""
+    """Yield invocations with a size that several dimensions share changed in one of them, counted from the end or the
+    start."""
     repeated = [n for n in sorted(free) if any(spec.shape.count(n) > 1 for spec in base.tensors())]
     for n in repeated:
         for place in range(max(len(spec.shape) for spec in base.tensors())):

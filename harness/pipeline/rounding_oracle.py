@@ -206,7 +206,7 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def factors(tensor: torch.Tensor, roundoff: float, generator: torch.Generator) -> torch.Tensor:
-    """Numbers from 1 - roundoff to 1 + roundoff, of the shape of `tensor`."""
+    """Draw numbers from 1 - roundoff to 1 + roundoff, of the shape of `tensor`."""
     r = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
     return r.mul_(2.0 * roundoff).add_(1.0 - roundoff)
 
@@ -233,7 +233,7 @@ _MOVES = frozenset({"aten.copy_.default", "aten.fill_.Scalar", "aten.fill_.Tenso
 def _magnitude_of_terms(
     func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
 ) -> torch.Tensor | None:
-    """The sum of the terms' magnitudes in the first result; None for an operator that sums nothing.
+    """Return the sum of the terms' magnitudes in the first result; None for an operator that sums nothing.
 
     Terms that a case states are asked of transforms alone, from or to complex numbers: their symmetries leave exact
     zeros, which moved inputs do not move. Elsewhere the moved inputs stand for the roundings of the terms.

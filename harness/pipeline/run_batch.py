@@ -223,8 +223,8 @@ class BatchRunner:
         self._send(standing)
 
     def _run_rejected(self, name: str, converted: Converted, standing: Sequence[CaseRun]) -> list[CaseRun]:
-        """The results of a model that the checker rejects, with what is wrong in addition where the backend takes
-        it; what the backend has to say against it is not."""
+        """Yield the results of a model that the checker rejects, with further problems if the backend takes it; the
+        backend's own objections to it are dropped."""
         (member,) = converted.members
         places = {output: i for i, output in enumerate(output_names(converted.model))}
         arrays = [array for r in member.references.values() for array in r.arrays]
@@ -414,7 +414,7 @@ class BatchRunner:
     def _unless_as_its_calls(
         self, right: CaseRun, wrong: CaseRun, reference: Reference, got: Sequence[Array], exported: Invocation
     ) -> CaseRun:
-        """The result of a wrong case, but the other of a program that does what its calls do, all of them right."""
+        """Return `wrong`, or `right` for a program whose result is that of its calls, all of them right."""
         if not is_program(reference.invocation):
             return wrong
         assert wrong.comparison is not None
@@ -457,7 +457,7 @@ class BatchRunner:
         failure: StageFailure,
         case_only: Mapping[int, int] | None = None,
     ) -> None:
-        """One failing node fails a whole model: find the members that fail by themselves."""
+        """Find the members that fail by themselves, since one failing node fails a whole model."""
         active = [m for m in converted.members if pending.get(m.group.index)]
         if len(converted.members) > 1 and converted.graph is None:
             self._split_artefact(name, converted, active, pending, failure)
@@ -555,8 +555,8 @@ class BatchRunner:
 
 
 def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]) -> list[Sequence[Accepted]]:
-    """Parts to try separately: each member that owns a named node alone, those like it together, and the
-    others, which are set apart by what they are like in a large model; halves where no node is named."""
+    """Return parts to try separately: each member that owns a named node alone, similar members together, and the
+    others, grouped by similarity in a large model; halves if no node is named."""
     if len(active) < len(converted.members):
         return [active]
     model = converted.graph
@@ -582,6 +582,6 @@ def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Seq
 
 
 def _kind(member: Accepted) -> tuple[object, ...]:
-    """An operator, and the dtypes that it is called with."""
+    """Return an operator and the dtypes that it is called with."""
     exported = member.group.exported
     return exported.overload, *(spec.dtype for spec in exported.tensors())

@@ -50,7 +50,7 @@ def emitted_opset(model: AnyModel) -> int | None:
 
 
 def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
-    """Raises `ValueError` where a model has another opset than was asked for."""
+    """Raise `ValueError` if a model has another opset than was asked for."""
     emitted = emitted_opset(model)
     if opset is not None and emitted != opset:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
@@ -81,7 +81,7 @@ def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int
 def shape_ranges(
     model: AnyModel, names: Sequence[str], shapes: Iterable[Sequence[tuple[int, ...]]]
 ) -> dict[str, ShapeRange]:
-    """The sizes that a dynamic model will be run with, for those of `names` that it has as inputs.
+    """Return the sizes that a dynamic model will run with, for those of `names` that are its inputs.
 
     `shapes` has of each case what is fed to each of `names`; the first case's are the typical ones.
     """

@@ -15,7 +15,7 @@ from harness.core.dtypes import Array
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The branches and bodies of a node: of ``If``, ``Loop`` or ``Scan``."""
+    """Return the branches and bodies of a node: of ``If``, ``Loop`` or ``Scan``."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
             yield attribute.g
@@ -23,7 +23,7 @@ def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
 
 
 def all_nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a model, those of its subgraphs at any depth and of its functions included."""
+    """Yield the nodes of a model, of its subgraphs at any depth, and of its functions."""
     yield from walk_nodes(model.graph.node)
     for function in model.functions:
         yield from walk_nodes(function.node)
@@ -38,7 +38,7 @@ def walk_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def outer_names(node: onnx.NodeProto) -> Iterator[str]:
-    """Values that `node` takes from its graph, those that its subgraphs use included."""
+    """Return the values that `node` and its subgraphs take from its graph."""
     yield from (name for name in node.input if name)
     for graph in subgraphs(node):
         inner = {i.name for i in graph.input} | {i.name for i in graph.initializer}
@@ -49,7 +49,7 @@ def outer_names(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str]) -> onnx.ModelProto:
-    """The part of `model` that computes `outputs`, with the same names and metadata, in the same order.
+    """Return the part of `model` that computes `outputs`, with the same names and metadata, in the same order.
 
     `inputs` are kept, used or not: a case has all of its inputs.
     """

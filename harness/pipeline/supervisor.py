@@ -258,7 +258,7 @@ def blame_for_death(death: Death, stage: Stage) -> str:
 def _after_death(
     task: Task, done: set[tuple[MemberKey, str]], step: Step | None, death: Death
 ) -> tuple[list[CaseRun], list[Task]]:
-    """Verdicts on the guilty, and what is left to do."""
+    """Return verdicts on the guilty cases, and the rest of the task."""
     if step is None:
         raise WorkerFailed(f"the worker process ended before it began: {death.message}")
     hit = (step.backend,) if step.backend else task.backends

@@ -158,12 +158,12 @@ NOT_TOLD = "not known: the runtime does not tell"
 
 
 def fell_back(operators: Iterable[str], *, wholly: bool) -> str:
-    """The words for a case whose nodes of those ONNX operators ran on the CPU, or all of its nodes."""
+    """Return the message for a case whose nodes of those ONNX operators, or all of its nodes, ran on the CPU."""
     return f"{FELL_BACK}{', '.join(sorted(set(operators)))}{_WHOLLY if wholly else ''}"
 
 
 def operators_on_cpu(placement: str) -> list[str]:
-    """The ONNX operators that such words name."""
+    """Parse the ONNX operators that such a message names."""
     if not placement.startswith(FELL_BACK):
         return []
     return placement.removeprefix(FELL_BACK).removesuffix(_WHOLLY).split(", ")

@@ -35,7 +35,7 @@ _COMPARABLE = frozenset((*ALL, *WIDE_UNSIGNED, *COMPLEX, "complex32"))
 
 
 def reference_outputs(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that PyTorch returns for a case. An error of the harness itself is raised as it is.
+    """Return the tensors that PyTorch returns for a case. An error of the harness itself is raised unchanged.
 
     Raises:
         CallRejected: PyTorch raises for the call.
@@ -68,7 +68,7 @@ def quiet_call() -> Iterator[None]:
 
 
 def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors that the call returns for `tensors` in place of the invocation's; PyTorch may reject it."""
+    """Return the results of the call for `tensors` instead of the invocation's; PyTorch may reject it."""
     # Random operators repeat, so that a case is the same wherever it runs.
     with quiet_call():
         return output_tensors(bind(invocation)(tensors))

@@ -49,7 +49,7 @@ class _Path(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def path(model: LoadedModel, invocation: Invocation) -> list[str]:
-    """The operators that PyTorch calls for these inputs, with the weights that they take."""
+    """Return the operators that PyTorch calls for these inputs, with the weights that they take."""
     tensors = build_tensors(invocation)
     with quiet_call(), _Path(model.program) as noted:
         model.program(*tensors)
@@ -119,7 +119,7 @@ def _explained(result: CaseRun, traced: Traced) -> CaseRun:
 
 
 def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[str, int], ...]:
-    """The open sizes of inputs that are numbers in an ONNX graph."""
+    """Return the open sizes of inputs that are numbers in an ONNX graph."""
     if not isinstance(exported, onnx.ModelProto):
         return ()
     shapes = {value.name: value.type.tensor_type.shape.dim for value in exported.graph.input}
@@ -132,7 +132,8 @@ def _fixed_sizes(model: LoadedModel, exported: AnyModel | None) -> tuple[tuple[s
 
 
 def _refused(model: LoadedModel, failed: Sequence[CaseRun]) -> Iterator[CaseRun]:
-    """An exporter that does not trace says that it cannot decide; whether that is so shows in PyTorch."""
+    """Yield the failures of an exporter that refuses to decide at tracing time, if other inputs take another path in
+    PyTorch."""
     example, *others = cases_of(model, dynamic=False)
     for other in others:
         way = other_path(model, example.invocation, other.invocation)

@@ -121,13 +121,13 @@ class WorkerProcess:
         self.send(step)
 
     def start(self, name: str) -> Backend:
-        """The backend called `name`, whose facts the supervisor learns for the record."""
+        """Start the backend called `name`, and send its facts to the supervisor for the record."""
         backend = self.backend(name)
         self.send(Started(name, backend.version, backend.device))
         return backend
 
     def backend(self, name: str) -> Backend:
-        """The backend called `name`, started once."""
+        """Return the backend called `name`, started once."""
         if name not in self._backends:
             entry, argument = BACKENDS.find(name)
             try:
@@ -139,7 +139,7 @@ class WorkerProcess:
         return self._backends[name]
 
     def model(self, source: ModelSource) -> LoadedModel:
-        """The model that a source names, loaded once.
+        """Return the model that a source names, loaded once.
 
         Raises:
             ModelProblem: the model cannot be loaded.
@@ -150,13 +150,13 @@ class WorkerProcess:
         return self._model[1]
 
     def file(self, source: ModelSource) -> LoadedFile:
-        """The ONNX file that a source names, read once; raises as `load_file`."""
+        """Return the ONNX file that a source names, read once; raises as `load_file`."""
         if self._file is None or self._file[0] != source:
             self._file = source, load_file(source)
         return self._file[1]
 
     def converter(self, route: Route) -> StartedConverter:
-        """The converter of a route, started once, with the user's rules for it."""
+        """Return the converter of a route, started once, with the user's rules for it."""
         key = (route.converter, route.public_api, route.rules, route.transforms)
         if key not in self._converters:
             self._converters[key] = _start(*key)

@@ -34,7 +34,8 @@ def _module(name: str) -> ModuleType:
 
 
 def _described(name: str) -> tuple[str, str]:
-    """The section and the short help of a subcommand, read from its source: to import all of them takes seconds."""
+    """Return the section and the short help of a subcommand, read from its source: importing all of them takes
+    seconds."""
     spec = importlib.util.find_spec(f"harness.app.cli.{name.replace('-', '_')}")
     assert spec is not None
     assert spec.origin is not None

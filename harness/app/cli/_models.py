@@ -32,7 +32,7 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def resolved(word: str) -> str:
-    """A word whose file, if it has one, is named whatever the working directory is."""
+    """Return a word with an absolute path for its file, if it names one."""
     file, colon, function = word.rpartition(":")
     if colon and Path(file).is_file():
         return f"{Path(file).resolve()}:{function}"
@@ -60,7 +60,7 @@ _OF_RANGE = 4
 
 
 def axis_of(text: str) -> Axis:
-    """``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
+    """Parse ``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
     from harness.pipeline.model_task import Axis
 
     place, _, words = text.partition("=")

@@ -55,7 +55,7 @@ def emit(*parts: RenderableType) -> None:
 
 
 def line(words: str, style: str = "") -> Text:
-    """A line that people copy: a command, a path, a link."""
+    """Return a line for copying: a command, a path, a link."""
     from rich.text import Text
 
     return Text(words, style=style, no_wrap=True)
@@ -72,17 +72,17 @@ def print_json(data: Any) -> None:
 
 
 def example(*lines: str) -> str:
-    """The examples at the end of a help text."""
+    """Return the examples at the end of a help text."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def statuses(text: str) -> str:
-    """The exit statuses at the end of a help text."""
+    """Return the exit statuses at the end of a help text."""
     return f"\n\nExit status: {text}; 2 if the command line is invalid."
 
 
 def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
-    """The run in `given`, the newest of the runs in it, or without `given` the newest in ``results/``.
+    """Return the run in `given`, the newest of the runs in it, or without `given` the newest in ``results/``.
 
     Raises:
         ResultsError: there is none.
@@ -116,7 +116,7 @@ def warn_if_incomplete(run: Path) -> None:
 
 
 def runs_in(given: Sequence[Path]) -> list[Path]:
-    """The runs that are named; for a directory of runs, such as a dataset, all runs in it."""
+    """Return the named runs; for a directory of runs, such as a dataset, all runs in it."""
     found: list[Path] = []
     for path in given:
         below = sorted(p for p in path.iterdir() if layout.holds_run(p)) if path.is_dir() else []
@@ -125,7 +125,7 @@ def runs_in(given: Sequence[Path]) -> list[Path]:
 
 
 def run_option(function: _Command) -> _Command:
-    """``--run DIR``, which the function gets as `run`: a `Path`, by default of the newest run."""
+    """Add ``--run DIR``, which the function gets as `run`: a `Path`, by default of the newest run."""
     return click.option(
         "--run",
         metavar="DIR",
@@ -136,7 +136,7 @@ def run_option(function: _Command) -> _Command:
 
 
 def run_argument(function: _Command) -> _Command:
-    """``[RUN]`` or ``--run DIR``, which the function gets as `run`: a `Path`."""
+    """Add ``[RUN]`` or ``--run DIR``, which the function gets as `run`: a `Path`."""
 
     @functools.wraps(function)
     def call_with_run(*, run_word: str | None, run_option: str | None, **rest: Any) -> Any:
@@ -150,7 +150,7 @@ def run_argument(function: _Command) -> _Command:
 
 
 def json_option(function: _Command) -> _Command:
-    """``--json``, which the function gets as `as_json`."""
+    """Add ``--json``, which the function gets as `as_json`."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")(function)
 
 
@@ -195,14 +195,14 @@ def selecting(*names: str) -> Callable[[_Command], _Command]:
 
 
 def names_option(flag: str, parameter: str, help_text: str) -> Callable[[_Command], _Command]:
-    """A repeatable option for names, which the function gets as `parameter`."""
+    """Return a repeatable option for names, which the function gets as `parameter`."""
     return click.option(flag, parameter, multiple=True, metavar="NAME", help=help_text)
 
 
 def directory_option(
     flag: str, help_text: str, default: str | None = None, *, name: str | None = None, **more: Any
 ) -> Callable[[_Command], _Command]:
-    """An option for a directory, which need not exist; the function gets it as `name`, or as `flag` says."""
+    """Return an option for a directory, which need not exist; the function gets it as `name`, or as in `flag`."""
     kind = click.Path(path_type=Path, file_okay=False)
     flags = [flag] if name is None else [flag, name]
     shows = default is not None
@@ -210,25 +210,25 @@ def directory_option(
 
 
 def file_option(flag: str, help_text: str) -> Callable[[_Command], _Command]:
-    """An option for a file to write."""
+    """Return an option for a file to write."""
     kind = click.Path(path_type=Path, dir_okay=False)
     return click.option(flag, type=kind, metavar="FILE", help=help_text)
 
 
 def rules_option(help_text: str) -> Callable[[_Command], _Command]:
-    """``--rules FILE``, repeatable: files with conversion functions."""
+    """Add ``--rules FILE``, repeatable: files with conversion functions."""
     kind = click.Path(exists=True, dir_okay=False, path_type=Path)
     words = f"{help_text} Repeatable. Default: the run's own files."
     return click.option("--rules", multiple=True, type=kind, metavar="FILE", help=words)
 
 
 def op_option(help_text: str) -> Callable[[_Command], _Command]:
-    """``--op NAME``, repeatable, which the function gets as `ops`."""
+    """Add ``--op NAME``, repeatable, which the function gets as `ops`."""
     return names_option("--op", "ops", f"{help_text} Repeatable.")
 
 
 def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Command]:
-    """``--timeout S``, a positive number of seconds."""
+    """Return the option ``--timeout S``, a positive number of seconds."""
     kind = click.FloatRange(min=0, min_open=True)
     return click.option("--timeout", type=kind, default=default, show_default=True, metavar="S", help=help_text)
 

@@ -102,7 +102,7 @@ def command(
 
 
 def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:
-    """The command that reruns a case, a file or a model, with the case and its rules."""
+    """Return the command that reruns a case, a file or a model, with the case and its rules."""
     from harness.plan.reexecute import recorded_model, recorded_rules
 
     words = ["check" if is_model(case) else "replay", resolved(case)]

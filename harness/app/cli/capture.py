@@ -112,7 +112,7 @@ def _keep_windows(names: Sequence[str], out: str | None, as_json: bool) -> None:
 
 
 def _run(given: str | None) -> Path | None:
-    """The named run, or the newest one, or None."""
+    """Return the named run, or the newest one, or None."""
     if given is not None:
         return find_run(given)
     try:

@@ -311,7 +311,7 @@ def _aside_data(aside: Quarantined) -> dict[str, Any]:
 
 
 def _size(number: int) -> str:
-    """Bytes for people, in powers of ten."""
+    """Format bytes for people, in powers of ten."""
     size, unit = float(number), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:

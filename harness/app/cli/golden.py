@@ -110,7 +110,7 @@ def record(
 
 
 def _programs(patterns: Sequence[str]) -> list[str]:
-    """The names in the record of the patterns that are asked for."""
+    """Return the recorded names of the requested patterns."""
     # It needs PyTorch, which the other commands do not.
     from harness.generate.programs import load_patterns
 

@@ -105,7 +105,7 @@ def command(
 
 
 def _found(case: str, run: str | None) -> Again:
-    """The invocations of a file, or a case of a run."""
+    """Return the invocations of a file, or a case of a run."""
     from harness.plan import reexecute as rerun
 
     if Path(case).is_file():
@@ -119,7 +119,7 @@ def _found(case: str, run: str | None) -> Again:
 
 
 def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
-    """The numbers of a case that was compared; None if this process cannot compute them."""
+    """Return the numbers of a compared case; None if this process cannot compute them."""
     from harness.plan import reexecute as rerun
 
     if verdict.stage is not Stage.COMPARE or verdict.rule:
@@ -170,7 +170,7 @@ def _text(array: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A number as JSON has it; infinities and NaN as text."""
+    """Convert a number to JSON; infinities and NaN become text."""
     return value if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 

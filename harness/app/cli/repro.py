@@ -174,7 +174,7 @@ class ModelWanted:
 
 @contextmanager
 def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | GraphPart, Path]]:
-    """The smallest failure of a model, and where a call is recorded."""
+    """Return the smallest failure of a model, and the directory of a recorded call."""
     from harness.core.plugins import UnknownName
     from harness.models.facts import model_facts
     from harness.pipeline.model_loading import ModelProblem

@@ -100,7 +100,7 @@ def command(
 
 
 def _corpus(run: Path) -> Corpus | None:
-    """The corpus, if it was a source of the run."""
+    """Return the corpus, if it was a source of the run."""
     asked = read_run_info(run).options.get("source")
     return Corpus.default() if isinstance(asked, list) and (not asked or "corpus" in asked) else None
 

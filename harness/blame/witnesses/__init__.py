@@ -18,7 +18,7 @@ def import_witnesses() -> None:
 
 @cache
 def witnesses_of(settings: Settings) -> tuple[Witness, ...]:
-    """The witnesses of a run with `settings`, in the order in which they are asked within their turns."""
+    """Return the witnesses of a run with `settings`, in the order in which they are asked within their turns."""
     import_witnesses()
     found = [one for factory in FACTORIES for one in factory(settings)]
     return tuple(sorted(found, key=lambda one: one.place))

@@ -43,7 +43,7 @@ def confirm_making(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("the lowered program", place=15, turn=Turn.GRAPH, of_any_artefact=True, of_pytorch=True)
 def ask_lowered_program(context: FailureContext) -> Iterator[Testimony]:
-    """The program as the converter hands it over, where PyTorch can run it, tells a wrong one from a wrong kernel."""
+    """Run the program that the converter hands over in PyTorch, to distinguish a wrong program from a wrong kernel."""
     artefact = context.loaded
     if not isinstance(artefact, Artefact):
         return

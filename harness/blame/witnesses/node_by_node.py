@@ -116,7 +116,7 @@ def _walk(
 
 
 def _backends(context: FailureContext) -> tuple[Backend, Backend]:
-    """The failing backend without optimisations, and whoever says what definitions give."""
+    """Return the failing backend without optimisations, and the evaluator of definitions."""
     plain = context.unoptimised or context.accused
     # Onnx's evaluator comes first; it is not asked about itself.
     (judge, *_) = (name for name in backends_to_ask() if context.is_independent(name))

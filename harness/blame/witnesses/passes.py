@@ -40,7 +40,7 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("the runtime's passes", place=125)
 def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
-    """Leaves out optimisations where the failing backend is right without any."""
+    """Leave out single optimisations if the failing backend is right without any."""
     accused = context.accused
     if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
         return

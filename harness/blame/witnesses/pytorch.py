@@ -36,7 +36,7 @@ _TIMES = 3
 
 @witness("PyTorch again", place=80, of_any_artefact=True, of_pytorch=True)
 def repeat_call(context: FailureContext) -> Iterator[Testimony]:
-    """A kernel that reads memory which it has not written answers differently each time.
+    """Repeat the call: a kernel that reads uninitialised memory answers differently each time.
 
     Only the elements in question count; where the case passes alone, any of them may be what failed.
     """
@@ -54,7 +54,7 @@ def repeat_call(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("PyTorch on row-major copies", place=90, of_any_artefact=True, of_pytorch=True)
 def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
-    """A layout is not part of a value: some kernels of PyTorch read strided or expanded inputs wrongly."""
+    """Make the call on row-major copies: some kernels of PyTorch read strided or expanded inputs wrongly."""
     if context.got is None or context.judge.reads_layout or not context.reference.has_strided_input:
         return
     if draws(context.judge):
@@ -70,7 +70,8 @@ _MOST = 64
 
 @witness("PyTorch on one element at a time", place=60, of_one_call=True, of_any_artefact=True)
 def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
-    """A pointwise result depends on its own operands only; vector and scalar kernels may differ."""
+    """Make the call on one element at a time: a pointwise result depends on its own operands only, but vector and
+    scalar kernels may differ."""
     tags = overload(context.invocation.overload).tags
     if context.got is None or len(context.got) != 1 or torch.Tag.pointwise not in tags:
         return
@@ -95,7 +96,7 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("PyTorch's overload for tensors", place=70, of_one_call=True, of_any_artefact=True)
 def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
-    """The same operator with a number given as a tensor: another kernel, and the same mathematics."""
+    """Call an overload that takes a number as a tensor: another kernel, and the same mathematics."""
     got = context.got
     if got is None or len(got) != 1 or context.failure.outcome is not Outcome.MISMATCH or draws(context.judge):
         return
@@ -136,7 +137,7 @@ def _tensor_overloads(invocation: Invocation) -> Iterator[tuple[Invocation, list
 
 
 def _taken_as_tensor(target: OpOverload, other: OpOverload) -> str:
-    """The only argument in which two overloads differ, if the second takes it as a tensor; "" for none."""
+    """Return the only argument in which two overloads differ, if the second takes it as a tensor; "" for none."""
     own, others = target._schema.arguments, other._schema.arguments
     if [a.name for a in own] != [a.name for a in others] or other._schema.is_mutable:
         return ""
@@ -254,7 +255,7 @@ def _takes_part(context: FailureContext) -> bool:
 
 @witness("float64", place=20, of_any_artefact=True, of_pytorch=True)
 def ask_float64(context: FailureContext) -> Iterator[Testimony]:
-    """The same call in float64, element by element where the backend is wrong."""
+    """Make the same call in float64, and compare the elements at which the backend is wrong."""
     if context.failure.outcome is not Outcome.MISMATCH or context.got is None:
         return
     truths = context.reference.truth or ()
@@ -300,7 +301,7 @@ def _near(dtype: str, values: Array, truth: Array) -> Mask:
 
 
 def _ulps(dtype: str, values: Array, truth: Array) -> float | None:
-    """The largest distance, in units in the last place of the truth; None for an infinity or NaN."""
+    """Return the largest distance, in units in the last place of the truth; None for an infinity or NaN."""
     with np.errstate(all="ignore"):
         v = values.astype(np.float64)
         unlike = ~((v == truth) | (np.isnan(v) & np.isnan(truth)))

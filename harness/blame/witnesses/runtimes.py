@@ -144,7 +144,7 @@ def _narrowed(values: Array) -> Array:
 
 
 def _representable(values: Array) -> Array:
-    """`values` as float32 has them; itself where they are so already."""
+    """Round `values` to float32, or return `values` itself if float32 can hold them."""
     if values.dtype != np.float64:
         return values
     narrow = _narrowed(values).astype(np.float64)
@@ -152,7 +152,7 @@ def _representable(values: Array) -> Array:
 
 
 def _scale(arrays: Iterable[Array]) -> float:
-    """The largest magnitude of what takes part, or that of usual constants."""
+    """Return the largest magnitude of the operands, or that of usual constants."""
     finite = [np.abs(a[np.isfinite(a)]) for a in arrays if a.dtype == np.float64]
     return max([1.0, *(float(a.max()) for a in finite if a.size)])
 

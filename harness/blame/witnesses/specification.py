@@ -20,7 +20,7 @@ from harness.pipeline.submodel import extract
 
 @witness("the specification", place=100)
 def read_specification(context: FailureContext) -> Iterator[Testimony]:
-    """Looks for open questions in the graph, and takes each away to see whether the failure goes with it.
+    """Look for open questions in the graph, and remove each to see whether the failure disappears.
 
     A question counts where a node that the wrong outputs depend on asks it with the values that it gets, and
     the backend gives PyTorch's result once the inputs are changed so that no node asks it.
@@ -80,7 +80,7 @@ def _asking(
 def _values(
     names: list[str], context: FailureContext, model: onnx.ModelProto, reference: Reference
 ) -> dict[str, Array] | None:
-    """The values of the graph called `names`."""
+    """Return the values of the graph called `names`."""
     known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
     known.update(context.feeds(model, reference))
     inside = [name for name in names if name not in known]

@@ -142,7 +142,7 @@ def _probe() -> Unavailable | None:
 
 
 def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
-    """The public call, with keyword arguments `more` added."""
+    """Return the code of the public call, with keyword arguments `more` added."""
     keywords = [f"input_names={wanted.names}", "dynamo=True", "verbose=False", *more]
     if wanted.opset is not None:
         keywords.append(f"opset_version={wanted.opset}")

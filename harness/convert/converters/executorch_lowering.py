@@ -73,7 +73,7 @@ class ExecuTorch:
         )
 
     def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """The runtime refuses inputs whose memory is in another order."""
+        """Whether a call must be exported alone: the runtime refuses inputs in another memory order."""
 
         def is_taken(tensor: torch.Tensor) -> bool:
             last = tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
@@ -96,7 +96,7 @@ def _most(size: int) -> int:
 
 
 def _run(program: torch.export.ExportedProgram, request: ExportRequest, feeds: Mapping[str, Array]) -> list[Array]:
-    """The outputs of a lowered program, by PyTorch's kernels."""
+    """Return the outputs of a lowered program, by PyTorch's kernels."""
     like = dict(zip(request.input_names, request.inputs, strict=True))
     tensors = [to_torch(feeds[name], like=tensor) for name, tensor in like.items()]
     with torch.no_grad():
@@ -104,13 +104,13 @@ def _run(program: torch.export.ExportedProgram, request: ExportRequest, feeds: M
 
 
 def _results(program: torch.export.ExportedProgram, count: int) -> list[Any]:
-    """The nodes of what the user's program returns: behind what it changes in place."""
+    """Return the nodes of the user's results, which follow those of tensors that the program changes in place."""
     (results,) = program.graph.output_node().args
     return list(results)[-count:] if count else []
 
 
 def _behind(result: Any) -> Iterator[torch.fx.Node]:
-    """The nodes that a result depends on."""
+    """Return the nodes that a result depends on."""
     pending, seen = [result], set[torch.fx.Node]()
     while pending:
         node = pending.pop()
@@ -149,7 +149,7 @@ def _is_operator(target: Any) -> bool:
 
 
 def _name(target: Any) -> str:
-    """``aten.add.Tensor`` of an operator of PyTorch's or of the Edge dialect."""
+    """Return ``aten.add.Tensor`` for an operator of PyTorch's or of the Edge dialect."""
     return str(target._schema.name).replace("::", ".") + f".{target._schema.overload_name or 'default'}"
 
 

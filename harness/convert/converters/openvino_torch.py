@@ -28,8 +28,10 @@ class OpenVinoTorch:
         self.version: str = installed_version("openvino")
 
     def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
-        """A tensor without elements leaves the results of other calls without any, too, where their sizes are not known
-        beforehand."""
+        """Whether a call must be exported alone.
+
+        A tensor without elements would also empty the results of other calls whose sizes are not known beforehand.
+        """
         return any(tensor.numel() == 0 for tensor in inputs)
 
     def convert(self, request: ExportRequest) -> Any:

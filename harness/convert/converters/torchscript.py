@@ -105,7 +105,7 @@ def _failure_of(error: Exception, request: ExportRequest) -> Exception:
 
 @contextlib.contextmanager
 def _registered(book: RuleBook | None, opset: int | None) -> Iterator[None]:
-    """The book's symbolics in the exporter's registry.
+    """Register the book's symbolics with the exporter within the block.
 
     A registration below the version of the exporter's own function, or above the opset of the export, is
     silently ignored; that opset itself is always right.

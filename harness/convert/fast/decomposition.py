@@ -119,7 +119,7 @@ def decompose_directly(program: ExportedProgram, decompositions: Decompositions)
 
 
 def _functionalised(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function under the layer that turns mutation into functions."""
+    """Return a function under the layer that turns mutation into functions."""
     layered: Callable[..., Any] = part("functionalise")(function, part("functional_mode")(export=True))
     return layered
 
@@ -146,7 +146,7 @@ class _Calls(torch.fx.Interpreter):
 
 
 def _reached(graph: torch.fx.Graph, nodes: Set[torch.fx.Node]) -> Set[int]:
-    """The places of the results of a graph that depend on some of its nodes; all where none does."""
+    """Return the places of the results of a graph that depend on some of its nodes; all if none does."""
     reached = set(nodes)
     for node in graph.nodes:
         if not reached.isdisjoint(node.all_input_nodes):

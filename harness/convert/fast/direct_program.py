@@ -91,7 +91,7 @@ def dispatch_arguments(
 
 
 def _convert(value: Any, kind: Any, size: int | None = None) -> Any:
-    """A value as the dispatcher holds it for a parameter of a type."""
+    """Convert a value as the dispatcher does for a parameter of a type."""
     if value is None or isinstance(value, TensorInput):
         return value
     name = kind.kind()
@@ -210,7 +210,7 @@ def is_sized_by_values(program: torch.export.ExportedProgram) -> bool:
 
 
 def ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
-    """Some nodes of a graph, and all that they are computed from."""
+    """Return some nodes of a graph, and all nodes that they are computed from."""
     found: set[torch.fx.Node] = set()
     stack = list(nodes)
     while stack:
@@ -222,7 +222,7 @@ def ancestors(nodes: Sequence[torch.fx.Node]) -> set[torch.fx.Node]:
 
 
 def returned(graph: torch.fx.Graph) -> Sequence[torch.fx.Node]:
-    """The nodes whose values a graph returns."""
+    """Return the nodes whose values a graph returns."""
     (output,) = graph.find_nodes(op="output")
     found: Sequence[torch.fx.Node] = output.args[0]
     return found
@@ -370,7 +370,7 @@ class CapturedCalls:
         return decide or any(call.sized_by_values for call in self._captured.values())
 
     def capture(self, index: int) -> DirectCall | TracedCall:
-        """One of the calls; raises `NotDirect` where `torch.export` must do it."""
+        """Capture one of the calls; raises `NotDirect` if only `torch.export` can."""
         if index in self._reasons:
             raise self._reasons[index]
         if index not in self._captured:
@@ -422,7 +422,7 @@ class CapturedCalls:
         return None
 
     def call(self, index: int) -> BoundCall:
-        """One of the calls as it was requested."""
+        """Return one of the calls as it was requested."""
         return self._calls[index][0]
 
     def is_rewritten(self, index: int) -> bool:
@@ -435,7 +435,7 @@ class CapturedCalls:
         return call, tensors, [_make_fake(tensor, self._mode) for tensor in tensors]
 
     def program(self, indices: Sequence[int] | None = None) -> torch.export.ExportedProgram:
-        """The program of all calls, or of some: with their tensors as one variadic argument."""
+        """Return the program of all calls, or of some: with their tensors as one variadic argument."""
         chosen = range(len(self)) if indices is None else indices
         captured = [self.capture(index) for index in chosen]
         self._mode.cache_enabled = True
@@ -524,7 +524,7 @@ def _holds_symbol(element: Any) -> bool:
 
 
 def _trace(calls: Sequence[_Parts], mode: Any) -> list[TracedCall]:
-    """Calls that capturing rewrites, traced as `torch.export` does it."""
+    """Trace calls that capturing rewrites as `torch.export` does."""
     counts: list[int] = []
 
     def run(*values: torch.Tensor) -> list[torch.Tensor]:

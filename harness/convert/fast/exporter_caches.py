@@ -71,8 +71,8 @@ class CachedExport:
         return {name: operator for name, operator in zip(outputs, lacking, strict=True) if operator}
 
     def lacking(self) -> list[str]:
-        """The operator without ONNX function that each result of the program needs, the first one; "" for
-        none. An empty list where results come in a form that is not known."""
+        """Return the first operator without an ONNX function that each result of the program needs, or "". Return an
+        empty list if the form of the results is not known."""
         assert self._decomposed is not None
         program, registry = self._decomposed
         # The exporter stops at the first one in the graph's order, whichever stands nearest to a result.
@@ -256,8 +256,8 @@ def _decompositions_for(registry: Any) -> Decompositions:
 
 
 def decompositions_at(opset: int | None) -> Decompositions | None:
-    """The decompositions of the exporter's own registry for an opset, one object where opsets have the same; None
-    before the first export at it."""
+    """Return the decompositions of the exporter's own registry for an opset, the same object for opsets that share
+    them; None before the first export at it."""
     registry = _pristine_registries.get(max(opset or 0, _LEAST_OPSET))
     return None if registry is None else _decompositions_for(registry)
 

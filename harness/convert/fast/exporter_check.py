@@ -106,7 +106,7 @@ class _Sample:
 
 
 def _samples() -> dict[str, _Sample]:
-    """Calls that take every way through the fast lane, each under what is special about it."""
+    """Return calls that take every path through the fast lane, each under a name for its peculiarity."""
     aten, x = torch.ops.aten, _float()
     return {
         "converted as it is": _Sample(aten.relu.default, (x,)),
@@ -216,7 +216,7 @@ def _refuse(self: Any) -> Any:
 def _learn_errors(
     constants: Callable[[], AbstractContextManager[Any]],
 ) -> tuple[type[BaseException] | None, type[BaseException] | None]:
-    """The classes of `ExporterCheck.no_conversion` and `ExporterCheck.conversion_failed`."""
+    """Return the classes of `ExporterCheck.no_conversion` and `ExporterCheck.conversion_failed`."""
     relu = torch.ops.aten.relu.default
     lacking = _causes(constants, _unconvertible_operator())
     refused = _causes(constants, relu, {relu: _refuse})
@@ -230,7 +230,7 @@ def _causes(
     operator: OpOverload,
     table: dict[Any, Any] | None = None,
 ) -> list[type[BaseException]]:
-    """Classes of the errors that an export fails with, outermost first; none if it succeeds."""
+    """Return the classes of the errors that an export fails with, outermost first; none if it succeeds."""
     try:
         with constants():
             _export(_request([_Sample(operator, (_float(),))]), table=table)

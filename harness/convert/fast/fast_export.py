@@ -50,7 +50,7 @@ class Export(Protocol):
     def __call__(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **options: Any
     ) -> torch.onnx.ONNXProgram:
-        """The exported program."""
+        """Return the exported program."""
 
 
 class FastExport:
@@ -70,7 +70,7 @@ class FastExport:
         self._decomposed: Recent[Hashable, _Decomposed] = Recent(_CALLS_KEPT)
 
     def _captured(self, request: ExportRequest) -> CapturedCalls:
-        """The calls of a request, captured; the same ones at another opset are captured once."""
+        """Return the calls of a request, captured; the same ones at another opset are captured once."""
         assert isinstance(request.program, OperatorCalls)
         if request.opset is None:
             return CapturedCalls(request)
@@ -208,7 +208,7 @@ class _Decomposed:
 
 
 def _identity(request: ExportRequest) -> Hashable:
-    """The calls of a request and the memory of its inputs: a request that comes again has both."""
+    """Return the calls of a request and the memory of its inputs: a repeated request has both."""
     calls = tuple(id(call.call) for call in request.program.calls) if isinstance(request.program, OperatorCalls) else ()
     return calls, tuple((t.data_ptr(), tuple(t.shape), t.stride(), t.dtype) for t in request.inputs)
 

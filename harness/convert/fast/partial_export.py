@@ -129,8 +129,8 @@ class Exporting(Protocol):
     def export(
         self, program: ExportedProgram, inputs: Sequence[str], outputs: Sequence[str], *, decomposed: bool
     ) -> onnx.ModelProto:
-        """The model of a program, which is decomposed first unless it has been, with names for its inputs
-        and outputs."""
+        """Export the model of a program, which is decomposed first unless it has been, with names for its inputs and
+        outputs."""
 
     def known_failure(self, call: BoundCall, error: BaseException) -> Exception | None:
         """Return the exporter's exception for a call that raises `error` without values, if it is known."""
@@ -275,7 +275,7 @@ class PartialExport:
             size = len(left)
 
     def _decompose(self, calls: Sequence[int], program: ExportedProgram) -> tuple[ExportedProgram, Sequence[str]]:
-        """The program of some calls, decomposed: what another opset with the same decompositions gets, too."""
+        """Return the decomposed program of some calls, which opsets with the same decompositions share."""
         by = self._exporting.decompositions()
         if by is None:
             return self._exporting.decompose(program)
@@ -366,7 +366,7 @@ class PartialExport:
                 yield PartialResult(calls=tuple(some), model=model)
 
     def _apart(self, calls: Sequence[int], program: ExportedProgram, error: Exception) -> list[list[int]]:
-        """The calls without the one that failed, and that one; halves where the error does not say."""
+        """Return the calls without the one that failed, and that one; halves if the error does not tell."""
         for cause in error_chain(error):
             found = _FAILED_NODE.search(str(cause))
             node = next((n for n in program.graph.nodes if found and n.name == found.group(1)), None)
@@ -384,7 +384,7 @@ class PartialExport:
         return [list(calls[:middle]), list(calls[middle:])]
 
     def _call_of(self, node: torch.fx.Node, calls: Sequence[int], program: ExportedProgram) -> int | None:
-        """The call whose result depends on a node."""
+        """Return the call whose result depends on a node."""
         reached = {node}
         for later in program.graph.nodes:
             if later.op != "output" and not reached.isdisjoint(later.all_input_nodes):
@@ -446,7 +446,7 @@ class ProgramParts:
             given += call.results
 
     def of(self, places: Sequence[int]) -> ExportedProgram:
-        """The program of some calls, with names as if they had been captured by themselves."""
+        """Return the program of some calls, with names as if they had been captured by themselves."""
         outputs = [self._outputs[i] for place in places for i in self.results[place]]
         needed = ancestors(outputs)
         graph = torch.fx.Graph()

@@ -146,7 +146,7 @@ def _attribute(attribute: onnx_ir.Attr) -> tuple[Any, ...]:
 
 
 def _known(value: onnx_ir.Value) -> tuple[Any, ...]:
-    """The dtype and the sizes of a value."""
+    """Return the dtype and the sizes of a value."""
     kind, shape = value.type, value.shape
     if kind is not None and (type(kind) is not onnx_ir.TensorType or kind.denotation is not None):
         raise _Unlike_of_quick_inference
@@ -228,7 +228,7 @@ _signatures: dict[tuple[str, str, int], Any] = {}
 
 
 def _signature_kept(cls: Any, op_schema: Any) -> Any:
-    """The signature of an ONNX operator, which is made again for every node otherwise."""
+    """Cache the signature of an ONNX operator, which the exporter makes again for every node."""
     key = op_schema.domain, op_schema.name, op_schema.since_version
     if key not in _signatures:
         _signatures[key] = replaceable("op_signature").original.__get__(None, cls)(op_schema)
@@ -237,7 +237,7 @@ def _signature_kept(cls: Any, op_schema: Any) -> Any:
 
 @cache
 def _promotion_table() -> Any:
-    """The rules of type promotion, which PyTorch checks anew for each program."""
+    """Return the rules of type promotion, which PyTorch checks anew for each program."""
     return replaceable("promotion_table").original()
 
 
@@ -311,7 +311,7 @@ class _Order:
         self._places: dict[Any, int] = {}
 
     def of(self, graph: Any, nodes: Sequence[Any]) -> list[Any]:
-        """Some nodes in the order of a graph, without those of graphs within it."""
+        """Return some nodes in the order of a graph, without those of its subgraphs."""
         own = [node for node in nodes if node.graph is graph]
         if graph is not self._graph or any(node not in self._places for node in own):
             self._graph = graph

@@ -130,7 +130,7 @@ _MOST_FORMS = 20_000
 
 
 def _described(mode: Any, kind: type[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Arguments with descriptions in place of tensors, which tell calls with other results apart.
+    """Return arguments with descriptions in place of tensors, as a key for calls with the same result.
 
     None unless at least one argument is a tensor, and all of them are without values, on the CPU and of known
     sizes.
@@ -294,7 +294,7 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 @lru_cache(10_000)
 def _row_by_row(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor that lies in memory row by row."""
+    """Return the strides of a tensor in row-major order."""
     strides, stride = [], 1
     for size in reversed(shape):
         strides.append(stride)

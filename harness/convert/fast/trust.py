@@ -77,7 +77,7 @@ class Trust:
 
 
 def signature_code(signature: str) -> str:
-    """A short name of a failure's signature: eight hexadecimal digits."""
+    """Return a short name of a failure's signature: eight hexadecimal digits."""
     return f"{zlib.crc32(signature.encode()):08x}"
 
 

@@ -117,7 +117,7 @@ def _overloads(operator: str) -> list[str]:
 
 @cache
 def load_rules(path: str) -> tuple[Rule, ...]:
-    """The rules that a Python file registers.
+    """Return the rules that a Python file registers.
 
     The file is run as a module of its own; its directory is importable meanwhile.
 

@@ -88,7 +88,7 @@ def _bound(statement: ast.stmt) -> Iterable[str]:
 
 
 def _lines(text: str, statement: ast.stmt, decorators: frozenset[str]) -> list[str]:
-    """The statement as it is written, but for the harness's decorators."""
+    """Return the source of the statement without the harness's decorators."""
     own: list[str] = []
     if isinstance(statement, ast.FunctionDef):
         for decorator in statement.decorator_list:

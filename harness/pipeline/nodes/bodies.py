@@ -85,7 +85,7 @@ def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto])
 
 
 def _defaults(node: onnx.NodeProto, opset: int) -> list[onnx.AttributeProto]:
-    """The attributes that a node leaves to their defaults, which a function has none of."""
+    """Return the attributes that a node leaves to their defaults, which the function's body needs."""
     given = {attribute.name for attribute in node.attribute}
     schema = onnx.defs.get_schema(node.op_type, opset)
     return [a.default_value for name, a in schema.attributes.items() if name not in given and a.default_value.name]

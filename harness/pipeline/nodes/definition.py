@@ -148,13 +148,14 @@ class Definition:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The results in float64, None for what is not a float; None as a whole where they cannot be had."""
+        """The results in float64, None for a result that is not floating; None as a whole if they cannot be
+        computed."""
         if self.is_exact or not any(_is_float(a) for a in self.inputs.values()):
             return None
         return self.wide(lambda array: array)
 
     def wide(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
-        """The wide results where each floating input, made wide, is changed by `change`."""
+        """Return the wide results after applying `change` to each floating input, made wide."""
         return self._wide(lambda name, array: change(array))
 
     def change_terms(self, change: Callable[[Array], Array]) -> tuple[Array | None, ...] | None:
@@ -217,7 +218,7 @@ class Definition:
 
 
 def _empty(dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array | None:
-    """The one array of this form, if that has no elements."""
+    """Return the one array of this form if it has no elements; else None."""
     sizes = [size for size in shape or () if size is not None]
     if dtype is None or shape is None or len(sizes) < len(shape) or 0 not in sizes:
         return None

@@ -35,7 +35,7 @@ class NodeCall:
     dtype: str
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         for attribute in self.node.attribute:
             if attribute.name == name:
                 return onnx.helper.get_attribute_value(attribute)
@@ -73,7 +73,7 @@ def _hard_swish(x: Array) -> Array:
 
 
 def _prelu(call: NodeCall) -> Sequence[Array] | None:
-    """``x`` for zero and above, where the evaluator multiplies zero."""
+    """Return ``x`` for zero and above, where the evaluator multiplies zero."""
     x, slope = call.given(0), call.given(1)
     if x is None or slope is None:
         return None
@@ -81,7 +81,7 @@ def _prelu(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _matmul(call: NodeCall) -> Sequence[Array] | None:
-    """Integers in their own dtype; the evaluator is right of floats."""
+    """Multiply integers in their own dtype; the evaluator is right for floats."""
     a, b = call.given(0), call.given(1)
     if a is None or b is None or a.dtype.kind not in "iu":
         return None
@@ -89,8 +89,9 @@ def _matmul(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _gemm(call: NodeCall) -> Sequence[Array] | None:
-    """``Y = alpha * A' * B' + beta * C`` to the letter: a factor of zero makes NaN of an infinity, where the
-    evaluator leaves out what it scales. Integers in their own dtype, where it multiplies by a float."""
+    """Compute ``Y = alpha * A' * B' + beta * C`` to the letter: a factor of zero makes NaN of an infinity, while the
+    evaluator skips the scaled term. Integers stay in their own dtype, while the evaluator multiplies them by a
+    float."""
     a, b, c = (call.given(i) for i in range(3))
     alpha, beta = call.attribute("alpha", 1.0), call.attribute("beta", 1.0)
     if a is None or b is None:
@@ -109,8 +110,8 @@ def _gemm(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _pow(call: NodeCall) -> Sequence[Array] | None:
-    """Integers in their own dtype, where the evaluator refuses negative exponents. A fraction is cut, as
-    ``Cast`` cuts it; zero to a negative power is not an integer.
+    """Raise integers in their own dtype; the evaluator refuses negative exponents. A fraction is cut, as ``Cast`` cuts
+    it; zero to a negative power is not an integer.
 
     Floats as IEEE 754 has them: NumPy takes the square root for an exponent of a half, which is NaN for -inf.
     """
@@ -169,7 +170,7 @@ def _gelu(call: NodeCall) -> Sequence[Array]:
 
 
 def _clip(call: NodeCall) -> Sequence[Array] | None:
-    """Bounds that are left out are the smallest and the largest finite number of the dtype; NaN stays."""
+    """Clip with the smallest and the largest finite number of the dtype for omitted bounds; NaN stays."""
     if call.opset < 11:
         return None
     x, low, high = call.given(0), call.given(1), call.given(2)
@@ -181,7 +182,7 @@ def _clip(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _scatter_elements(call: NodeCall) -> Sequence[Array] | None:
-    """The updates may not be larger than the indices: ONNX asks for the same shape."""
+    """Scatter, and reject updates larger than the indices: ONNX asks for the same shape."""
     data, indices, updates = (call.given(i) for i in range(3))
     assert data is not None
     assert indices is not None
@@ -210,7 +211,7 @@ def _scatter_elements(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _gather_elements(call: NodeCall) -> Sequence[Array] | None:
-    """The indices have the data's rank; that they have its other sizes, only the evaluator asks."""
+    """Gather with indices of the data's rank; only the evaluator asks for the same other sizes."""
     data, indices = call.given(0), call.given(1)
     if data is None or indices is None or data.ndim != indices.ndim:
         return None
@@ -223,7 +224,7 @@ def _gather_elements(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _cumsum(call: NodeCall) -> Sequence[Array]:
-    """The axis may have one element instead of none: the evaluator alone refuses it."""
+    """Sum along an axis that may be a tensor of one element: only the evaluator refuses it."""
     x, axis = call.given(0), call.given(1)
     assert x is not None
     assert axis is not None
@@ -261,7 +262,7 @@ def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
 
 
 def _max_pool(call: NodeCall) -> Sequence[Array] | None:
-    """Windows may reach beyond the data on the right where the output's size is rounded up."""
+    """Pool with windows that may reach beyond the data on the right if the output's size is rounded up."""
     x = call.given(0)
     assert x is not None
     if call.attribute("auto_pad", b"NOTSET") != b"NOTSET" or call.attribute("storage_order", 0):
@@ -336,8 +337,8 @@ def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _conv(call: NodeCall) -> Sequence[Array] | None:
-    """Only what the kernel's elements meet: the evaluator fills a dilated kernel with zeros, which make NaN
-    of infinities between them."""
+    """Convolve only elements that the kernel meets: the evaluator fills a dilated kernel with zeros, which turn
+    infinities between them into NaN."""
     x, weight, bias = (call.given(i) for i in range(3))
     if x is None or weight is None or not x.size or not weight.size:
         return None
@@ -380,7 +381,8 @@ def _conv_pads(
 
 
 def _conv_transpose(call: NodeCall) -> Sequence[Array] | None:
-    """The output's padding is below the stride or the dilation; the evaluator takes the stride alone."""
+    """Transpose a convolution whose output padding is below the stride or the dilation; the evaluator allows the stride
+    alone."""
     x, weight, bias = (call.given(i) for i in range(3))
     assert x is not None
     assert weight is not None

@@ -21,7 +21,7 @@ from harness.pipeline.nodes.definition import Definition
 
 
 def overflown(definition: Definition, got: Sequence[Array], instead: float) -> tuple[Array, ...]:
-    """The results of a step with `instead`, an infinity or NaN, wherever a sum may have left the range."""
+    """Return the results of a step with `instead`, an infinity or NaN, wherever a sum may have left the range."""
     if not definition.accumulates or len(got) != 1 or str(got[0].dtype) not in PRECISION:
         return tuple(got)
     magnitudes = definition.change_terms(_finite_magnitudes)
@@ -84,8 +84,8 @@ def _judge_of(definition: Definition) -> Judge:
 
 
 def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
-    """Elements that are not numbers because the definition, in this dtype, leaves the range on its way; none
-    that are infinite whatever the dtype, where an infinite input decides."""
+    """Return the mask of elements that are not numbers because the definition overflows on its way in this dtype; an
+    element that is infinite in every dtype, because of an infinite input, is not masked."""
     if str(own.dtype) not in PRECISION:
         return False
     with np.errstate(all="ignore"):

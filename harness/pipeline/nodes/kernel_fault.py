@@ -28,7 +28,7 @@ def node_facts(definition: Definition) -> dict[str, Any]:
 
 
 def node_facts_of_step(step: NodeStep, inputs: Mapping[str, Array]) -> dict[str, Any]:
-    """The same of a step with its inputs, as far as these are known."""
+    """Return the facts of a step with its inputs, as far as these are known."""
     return {
         "operator": step.node.op_type,
         "index": step.index,
@@ -38,7 +38,7 @@ def node_facts_of_step(step: NodeStep, inputs: Mapping[str, Array]) -> dict[str,
 
 
 def wrong_node(fault: WrongStep) -> dict[str, Any]:
-    """The node, what it gets, what its definition gives and what the backend gave, at the first wrong element.
+    """Describe a node, its inputs, the definition's result and the backend's, at the first wrong element.
 
     Returns:
         ``node``, as `node_facts` has it; ``inputs``, as texts; ``kernel_fault``, a fault of
@@ -65,7 +65,7 @@ def wrong_node(fault: WrongStep) -> dict[str, Any]:
 
 
 def shown(array: Array) -> str:
-    """A small array's elements, a large one's shape, with the dtype."""
+    """Show a small array's elements, or a large one's shape, with the dtype."""
     if array.size > _FEW or not array.size:
         return f"{array.dtype}{list(array.shape)}"
     return f"{array.dtype} {np.array2string(array, separator=', ', threshold=_FEW)}".replace("\n", "")
@@ -94,7 +94,7 @@ _SMALLEST_NORMAL = 2.0**-126
 
 
 def kernel_fault(inputs: Sequence[Array], right: Array, got: Array, place: Any = None) -> str:
-    """The kind of difference between a definition's result and a kernel's: one of `harness.compare.diagnosis`.
+    """Return the kind of difference between a definition's result and a kernel's: one of `harness.compare.diagnosis`.
 
     Args:
         inputs: Inputs of the node.

@@ -117,7 +117,7 @@ class SteppedGraph:
     def alone(
         self, step: NodeStep, values: Mapping[str, Array], *, fed_with_constants: bool = False
     ) -> onnx.ModelProto:
-        """A model of one step, which is fed with what is not a constant, or with all.
+        """Return a model of one step; its inputs are its values other than constants, or all values.
 
         Its values are called as `NodeStep.names_alone` says.
         """
@@ -150,7 +150,7 @@ class SteppedGraph:
         return part
 
     def of(self, step: NodeStep) -> SteppedGraph:
-        """The graph of one step alone."""
+        """Return the graph of one step alone."""
         return replace(self, steps=(step,))
 
     @cached_property
@@ -203,7 +203,7 @@ def _step(
 
 
 def _end(start: int, nodes: Sequence[onnx.NodeProto], read_later: Mapping[str, int], no_tensors: frozenset[str]) -> int:
-    """The last node that has to be run together with one, as it gets what is not a tensor."""
+    """Return the last node that must run together with a node whose result is not a tensor."""
     end, i = start, start
     while i <= end:
         for name in nodes[i].output:
@@ -222,7 +222,7 @@ def _last_reads(nodes: Sequence[onnx.NodeProto], model: onnx.ModelProto) -> dict
 
 
 def _no_tensors(model: onnx.ModelProto) -> frozenset[str]:
-    """Values that are sequences or optional."""
+    """Return the names of values that are sequences or optional."""
     try:
         known = onnx.shape_inference.infer_shapes(model)
     except onnx.shape_inference.InferenceError:
@@ -232,7 +232,7 @@ def _no_tensors(model: onnx.ModelProto) -> frozenset[str]:
 
 
 def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """The tensor of a ``Constant`` node, by the name of its value."""
+    """Return the tensor of a ``Constant`` node, by the name of its value."""
     if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
         return None
     attribute = node.attribute[0]

@@ -173,7 +173,7 @@ def _out_of_range(definition: Definition, schema: onnx.defs.OpSchema) -> dict[st
 
 
 def operator_text(schema: onnx.defs.OpSchema) -> str:
-    """The description of an operator and of its inputs, on one line."""
+    """Return the description of an operator and of its inputs, on one line."""
     return " ".join(" ".join([schema.doc or "", *(i.description for i in schema.inputs)]).split())
 
 

@@ -96,7 +96,7 @@ def _results(definition: Definition, reading: _Reading) -> tuple[Array, ...]:
 
 
 def _ranks(arrays: Sequence[Array]) -> dict[float, int]:
-    """Number → rank; raises `Undefined` where there are too many elements, or the dtype has no room for the ranks."""
+    """Return number → rank; raises `Undefined` for too many elements, or if the dtype has no room for the ranks."""
     floats = [a.astype(np.float64).reshape(-1) for a in arrays if str(a.dtype) in PRECISION]
     digits = min((PRECISION[str(a.dtype)] for a in arrays if str(a.dtype) in PRECISION), default=24)
     numbers = np.unique(np.concatenate([*floats, np.zeros(1)]))

@@ -41,7 +41,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
 
 
 def _plugin() -> ModuleType:
-    """The plug-in proper, with PyTorch."""
+    """Import the plug-in proper, which needs PyTorch."""
     # Imports leave hardly any garbage, and looking for it takes long, at the end of the process once more.
     collecting = gc.isenabled()
     gc.disable()
