@@ -95,7 +95,7 @@ def values_of(calls: Sequence[Invocation]) -> list[Value]:
 
 @cache
 def _cases_for(dtype: str) -> tuple[OperatorCase, ...]:
-    """Operators that models call and that are converted, with one right answer."""
+    """Return operators that models call and that are converted, with one right answer."""
     return tuple(
         case
         for _, case in sorted(load_cases().items())
@@ -113,7 +113,7 @@ def _held(argument: Argument) -> Argument:
 
 
 def _linked(p: ProgramDraw, call: Invocation, values: Sequence[Value]) -> Invocation:
-    """The call with earlier values in place of tensors that may be any of their form."""
+    """Return the call with earlier values in place of tensors that may be any value of their form."""
 
     def linked(argument: Argument) -> Argument:
         if not isinstance(argument, TensorSpec):

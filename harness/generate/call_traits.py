@@ -80,7 +80,7 @@ class CallTraits:
 
 @lru_cache(maxsize=4096)
 def call_traits(invocation: Invocation) -> CallTraits:
-    """The traits of a call."""
+    """Return the traits of a call."""
     specs = list(invocation.tensors())
     met = _conditions(invocation, specs)
     return CallTraits(

@@ -61,8 +61,8 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 @cache
 def load_cases() -> Mapping[str, OperatorCase]:
-    """Every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, with
-    complex dtypes where PyTorch takes these, and with its part of a run's budget."""
+    """Load every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, with
+    complex dtypes if PyTorch takes these, and with its share of a run's budget."""
     declared_cases()
     further = tomllib.loads((cases_directory() / FURTHER_DTYPES).read_text(encoding="utf-8"))
     for entry in further["dtypes"]:

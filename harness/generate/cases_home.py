@@ -14,7 +14,7 @@ class CaseFileError(Exception):
 
 
 def cases_directory() -> Path:
-    """The directory of the operator cases, which also holds the data files and the corpus.
+    """Return the directory of the operator cases, which also holds the data files and the corpus.
 
     Raises:
         CaseFileError: they are not installed.

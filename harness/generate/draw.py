@@ -83,7 +83,7 @@ class Draw:
         self._visits: Counter[object] = Counter()
 
     def _index(self, bound: Int, options: Sequence[object] = ()) -> Int:
-        """A number below `bound`, spread over the collection by the line of code that asks."""
+        """Return a number below `bound`, spread over the collection by the line of code that asks."""
         if bound == 1:
             return 0
         frame = sys._getframe(2)
@@ -99,11 +99,11 @@ class Draw:
     # Choices
 
     def choose(self, *options: T) -> T:
-        """One of `options`, the first being the plainest; repeat one to make it likelier."""
+        """Choose one of `options`, the first being the plainest; repeat one to make it likelier."""
         return options[self._index(len(options), options)]
 
     def integer(self, low: Int, high: Int) -> Int:
-        """An integer in [low, high], shrinking towards `low`."""
+        """Choose an integer in [low, high], shrinking towards `low`."""
         return low + self._index(high - low + 1)
 
     def boolean(self) -> bool:
@@ -111,36 +111,36 @@ class Draw:
         return self._index(2) == 1
 
     def order(self, count: Int) -> list[Int]:
-        """The numbers below `count` in any order."""
+        """Draw the numbers below `count` in any order."""
         left = list(range(count))
         return [left.pop(self._index(len(left))) for _ in range(count)]
 
     def maybe(self, make: Callable[[], T], *, none: bool = False) -> T | Any:
-        """`make()` or OMIT (with `none` also an explicit None)."""
+        """Return `make()` or OMIT (with `none` also an explicit None)."""
         kind = self.choose("omit", "given", "given", *(("none",) if none else ()))
         return make() if kind == "given" else None if kind == "none" else OMIT
 
     # Shapes and dims
 
     def size(self, low: Int = 0, high: Int = 33) -> Int:
-        """A dimension's size in [low, high], tails of vector widths included."""
+        """Choose a dimension's size in [low, high], tails of vector widths included."""
         return self.choose(*shapes.sizes(low, high))
 
     def map_size(self) -> Int:
-        """A size of a real feature map, for a dimension that is divided, multiplied or counted in windows; the
-        others of its tensor should be tiny."""
+        """Choose a size of a real feature map, for a dimension that is divided, multiplied or counted in windows; the
+        other sizes of its tensor should be tiny."""
         return self.choose(*shapes.MAP_SIZES)
 
     def shape(self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0, max_size: Int = 65) -> tuple[Int, ...]:
-        """A shape of a small tensor."""
+        """Choose a shape of a small tensor."""
         return shapes.shape(self, min_rank, max_rank, min_size, max_size)
 
     def broadcastable(self, shape: Sequence[Int]) -> tuple[Int, ...]:
-        """A shape that broadcasts with `shape` to `shape`."""
+        """Choose a shape that broadcasts with `shape` to `shape`."""
         return shapes.broadcastable_to(self, shape)
 
     def dim(self, rank: Int) -> Int:
-        """A valid `dim` for `rank` dimensions, negative as often as not; 0 and −1 for a 0-d tensor."""
+        """Choose a valid `dim` for `rank` dimensions, negative in half of the draws; 0 or −1 for a 0-d tensor."""
         rank = max(rank, 1)
         return self.integer(0, rank - 1) - (rank if self.boolean() else 0)
 
@@ -169,20 +169,20 @@ class Draw:
         return self.choose(*shapes.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:
-        """A Python float."""
+        """Choose a Python float."""
         return self.choose(*shapes.floats(edges=edges))
 
     def int(self, *, edges: bool = False) -> Int:
-        """A Python int."""
+        """Choose a Python int."""
         return self.choose(*shapes.ints(edges=edges))
 
     def fitting(self, dtype: str | None = None) -> Number:
-        """A Scalar of any Python type that converts to `dtype`, the invocation's by default, without
+        """Choose a Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
         return self.choose(*shapes.fitting(dtype or self.dtype))
 
     def like_dtype(self, *, edges: bool = False) -> Number:
-        """A Scalar of the kind of the invocation's dtype: no promotion."""
+        """Choose a Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
         if self.dtype in PARTS:
@@ -222,7 +222,7 @@ class Draw:
         return TensorSpec(shape, dtype or self.dtype, strides, offset, Recipe(domain, style, seed))
 
     def any_tensor(self, min_rank: Int = 0, max_rank: Int = 5, *, min_size: Int = 0) -> TensorSpec:
-        """A tensor of the invocation's dtype with any shape and any values."""
+        """Draw a tensor of the invocation's dtype with any shape and any values."""
         return self.tensor(self.shape(min_rank, max_rank, min_size=min_size))
 
     def operands(
@@ -232,7 +232,7 @@ class Draw:
         domains: Mapping[str, tuple[str | Int | Float, ...]] | None = None,
         max_rank: Int = 5,
     ) -> dict[str, TensorSpec]:
-        """Tensors that broadcast together: one of them to the other, or each to the other.
+        """Draw tensors that broadcast together: one of them to the other, or each to the other.
 
         Args:
             names: Argument names, in order.
@@ -256,13 +256,13 @@ class Draw:
     # Dtypes
 
     def other_dtype(self, *choices: str) -> str:
-        """A dtype for a second tensor: mostly the invocation's own, else one of `choices` (promotion)."""
+        """Choose a dtype for a second tensor: mostly the invocation's own, else one of `choices` (promotion)."""
         if self.dtype in WIDE_UNSIGNED:
             return self.dtype
         return self.choose(self.dtype, self.dtype, self.dtype, *(choices or (*FLOATS[:3], *INTS[:2], "bool")))
 
     def dtype_argument(self, *names: str) -> Enumerated:
-        """A `dtype` argument, one of `names`."""
+        """Choose a `dtype` argument, one of `names`."""
         return Enumerated("dtype", self.choose(*names))
 
 

@@ -37,7 +37,7 @@ class DrawnCase:
 
 @cache
 def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]:
-    """A strategy for the invocations of `case` about `dtype`, as any Hypothesis user may use it."""
+    """Return a Hypothesis strategy for the invocations of `case` in `dtype`."""
     return _hypothesis_invocations(case, dtype)
 
 
@@ -55,7 +55,7 @@ def _below(bound: int) -> st.SearchStrategy[int]:
 
 
 def draw_invocation(d: Draw, case: OperatorCase) -> Invocation:
-    """One invocation of an operator.
+    """Draw one invocation of an operator.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
@@ -78,7 +78,7 @@ def draw_invocation(d: Draw, case: OperatorCase) -> Invocation:
 
 @cache
 def _names(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of an overload's arguments, and those of its Scalars."""
+    """Return the names of an overload's arguments, and those of its Scalars."""
     schema = overload(name)._schema.arguments
     scalars = (a.name for a in schema if str(a.type) in ("number", "Optional[number]"))
     return tuple(a.name for a in schema), tuple(scalars)
@@ -188,7 +188,7 @@ def draw_invocations(
     count: int,
     enough: Callable[[Invocation], bool] = lambda drawn: False,
 ) -> list[Invocation]:
-    """The first `count` draws behind `draw_cases`, those that repeat an earlier structure too.
+    """Return the first `count` draws that `draw_cases` makes, including those that repeat an earlier structure.
 
     Args:
         case: The operator.
@@ -232,7 +232,7 @@ _PER_REFUSED = 10
 
 
 def _few_refused(case: OperatorCase, draws: Iterator[Invocation]) -> Iterator[Invocation]:
-    """The draws without most of those that an exporter or runtime refuses."""
+    """Drop most of the draws that an exporter or runtime refuses."""
     # Dtypes have their turns.
     conditions = {name for name in case.refused if not name.startswith(_DTYPE)}
     refused = kept = 0
@@ -250,7 +250,7 @@ _ORDINARY, _LOOK = 12, 24
 
 
 def _ordinary_first(draws: Iterator[Invocation]) -> Iterator[Invocation]:
-    """The draws in another order: small budgets try what models do."""
+    """Reorder the draws so that small budgets try the calls that models make."""
     waiting: deque[Invocation] = deque()
     for _ in range(_ORDINARY):
         for drawn in islice(draws, _LOOK):
@@ -287,7 +287,7 @@ _BY_USE = (_FLOAT32, _HALF, _OTHER, _FLOAT32, _BRAIN, _USED, _FLOAT32, _HALF, _O
 
 
 def _dtypes_by_use(dtypes: Sequence[str], case: OperatorCase, name: str) -> Iterator[str]:
-    """The dtypes without end, as often as models use them; those that nothing takes come rarely."""
+    """Yield the dtypes without end, as often as models use them; those that no converter takes come rarely."""
     refused = [d for d in dtypes if _DTYPE + d in case.refused]
     taken = [d for d in dtypes if d not in refused] or list(dtypes)
     gaps = (*case.gaps, *(d for d in refused if d not in case.gaps))

@@ -160,7 +160,7 @@ def _overload(name: str) -> str:
 
 
 def judge_of(invocation: Invocation) -> Judge:
-    """The judge of the invocation's operator case; the default where none covers it."""
+    """Return the judge of the invocation's operator case; the default if no case covers it."""
     case = OPERATOR_CASES.get(invocation.overload)
     if case is None:
         return CLOSE

@@ -15,7 +15,7 @@ _DIMENSIONS = re.compile(r"(?<=[a-z])[123]d(?=\b|_)")
 
 
 def packet_of(overload: str) -> str:
-    """``aten.add`` of ``aten.add.Tensor``, and of itself."""
+    """Return ``aten.add`` for ``aten.add.Tensor``, and for itself."""
     return overload if is_composed(overload) else ".".join(overload.split(".")[:2])
 
 
@@ -26,7 +26,7 @@ def generalize_dimensions(text: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def family_name(packet: str) -> str:
-    """The operator that a packet is another name or another number of dimensions of: ``aten.max_poolNd``."""
+    """Return the operator of which a packet is an alias or another number of dimensions: ``aten.max_poolNd``."""
     if is_composed(packet):
         return packet
     namespace, _, name = packet.rpartition(".")

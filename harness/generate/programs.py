@@ -69,7 +69,7 @@ class ProgramDraw:
         self.shared: dict[tuple[tuple[int, ...], str], TensorSpec] | None = None
 
     def choose(self, *options: T) -> T:
-        """One of the options; repeat one to make it likelier."""
+        """Choose one of the options; repeat one to make it likelier."""
         return self._random.choice(options)
 
     def usually(self, usual: T, *others: T) -> T:
@@ -79,11 +79,11 @@ class ProgramDraw:
         return self._random.choice((usual, *others))
 
     def below(self, bound: int) -> int:
-        """A number below `bound`, from 0."""
+        """Choose a number below `bound`, from 0."""
         return self._random.randrange(bound)
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in [low, high]."""
+        """Choose an integer in [low, high]."""
         return self._random.randint(low, high)
 
     def sometimes(self) -> bool:
@@ -91,7 +91,7 @@ class ProgramDraw:
         return self._random.random() < 1 / 3
 
     def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec:
-        """An input of the program, row-major; calls that are given it twice take the same.
+        """Add an input of the program, row-major; calls that are given it twice take the same.
 
         Where the pattern is drawn a second time, it may be one that the first has drawn.
         """
@@ -102,22 +102,22 @@ class ProgramDraw:
         return found if self.shared is None else self.shared.setdefault((shape, dtype), found)
 
     def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
-        """A weight that the program holds, of everyday numbers."""
+        """Add a weight that the program holds, of everyday numbers."""
         shape = tuple(shape)
         recipe = Recipe(tuple(domain), "plain", self._random.randrange(_SEEDS))
         return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe))
 
     def given(self, values: Sequence[float], shape: Sequence[int], dtype: str | None = None) -> Weight:
-        """A weight of these numbers."""
+        """Add a weight of these numbers."""
         shape = tuple(shape)
         return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, Literal(tuple(values))))
 
     def number(self, value: float, shape: Sequence[int] = (), dtype: str | None = None) -> Weight:
-        """A weight all of whose elements are one number."""
+        """Add a weight all of whose elements are one number."""
         return self.given([value] * prod(shape), shape, dtype)
 
     def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight:
-        """A weight, or sometimes an input in its place; in most programs all of them are weights."""
+        """Add a weight, or sometimes an input in its place; in most programs all of them are weights."""
         given = not self._holds_all and self.choose(True, False)
         return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)
 
@@ -141,7 +141,7 @@ def _argument(value: Any) -> Argument:
 
 
 def dtype_of(name: str) -> Enumerated:
-    """A dtype as an argument."""
+    """Return a dtype as an argument."""
     return Enumerated("dtype", name)
 
 
@@ -199,7 +199,7 @@ def load_patterns() -> Mapping[str, Pattern]:
 
 
 def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = DTYPES) -> Invocation:
-    """The program that a pattern, a seed and an index give; the same on every machine."""
+    """Return the program of a pattern, a seed and an index; the same on every machine."""
     random = Random(f"{found.name} {seed} {index}")
     p = ProgramDraw(random, random.choice(dtypes))
     if p.choose(False, False, False, True):
@@ -217,7 +217,7 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
-    """Sometimes a value in the middle is returned, too, or read by another call."""
+    """Sometimes return an intermediate value of the program, too, or add a call that reads it."""
     # What is drawn at random is PyTorch's alone.
     calls = [Result(i) for i, call in enumerate(p.calls) if not is_size_operator(call.overload)]
     middle = [result for result in calls if result not in returns]
@@ -248,7 +248,7 @@ def _unchanged(p: ProgramDraw) -> list[Returned]:
 
 
 def other_values(program: Invocation, seed: int) -> Invocation:
-    """The program with other values of its inputs."""
+    """Return the program with other values of its inputs."""
     random = Random(f"{program.structure_id} {seed}")
 
     def another(spec: TensorSpec) -> Recipe | Literal:

@@ -20,7 +20,7 @@ _SCALARS: dict[str, tuple[bool | int | float, ...]] = {
 
 
 def kind_of_dtype(dtype: str) -> str:
-    """``float``, ``int`` or ``bool``."""
+    """Return ``float``, ``int`` or ``bool``."""
     return "float" if is_float(dtype) else "bool" if dtype == "bool" else "int"
 
 
@@ -42,7 +42,7 @@ class Promotion:
 
 
 def promoted(d: Draw, arguments: Mapping[str, Any], promotions: Sequence[Promotion]) -> dict[str, Any]:
-    """`arguments`, in about one draw of three with one of them in another kind."""
+    """Return `arguments`, in about one draw of three with one of them in another kind."""
     found = dict(arguments)
     possible = [p for p in promotions if _applies(p, found)]
     chosen = d.choose(*[None] * (2 * len(possible)), *possible) if possible else None

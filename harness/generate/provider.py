@@ -104,7 +104,7 @@ class ChoiceStream:
         self._covering = Covering(self.uniform)
 
     def uniform(self, bound: int) -> int:
-        """Any number below `bound`."""
+        """Choose any number below `bound`."""
         return self.random.getrandbits(64) % bound
 
     def begin(self, *points: Hashable) -> None:
@@ -112,7 +112,7 @@ class ChoiceStream:
         self._points = [*points]
 
     def below(self, bound: int) -> int:
-        """The next choice among so many."""
+        """Choose a number below `bound`."""
         place, options = self.place, self.options or range(bound)
         self.place, self.options = None, ()
         if place is None or bound > _LARGEST_DECK:
@@ -179,7 +179,7 @@ class StableProvider(PrimitiveProvider):
         weights: Mapping[int, float] | None = None,
         shrink_towards: int = 0,
     ) -> int:
-        """Any in the range; an open end reaches 2³² beyond the other."""
+        """Draw any integer in the range; an open end reaches 2³² beyond the other."""
         low = min_value if min_value is not None else (max_value or 0) - 2**32
         high = max_value if max_value is not None else low + 2**33
         return low + _current().below(high - low + 1)

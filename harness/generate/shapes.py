@@ -40,7 +40,8 @@ _BEYOND: dict[str, tuple[int | float | complex, ...]] = {
 
 @cache
 def beyond(dtype: str, kind: type = object) -> tuple[int | float | complex, ...]:
-    """Scalars of a Python type that `dtype` holds and the next narrower one does not; any for one without.
+    """Return Scalars of a Python type that `dtype` holds and the next narrower one does not; any for a dtype without
+    one.
 
     Of a complex dtype, complex numbers.
     """
@@ -66,7 +67,7 @@ def numbers(*, edges: bool = False) -> tuple[bool | int | float, ...]:
 
 @cache
 def fitting(dtype: str) -> tuple[bool | int | float | complex, ...]:
-    """Scalars of any Python type that convert to `dtype` without overflow."""
+    """Return Scalars of any Python type that convert to `dtype` without overflow."""
     candidates = (*_INTS, *_FLOATS, *beyond(dtype), *_EDGE_INTS, *_EDGE_FLOATS, True, False)
     return tuple(number for number in candidates if _fits(number, dtype))
 
@@ -110,11 +111,11 @@ class Chooser(Protocol):
     dtype: str
 
     def choose(self, *options: T) -> T:
-        """One of `options`."""
+        """Return one of `options`."""
         ...
 
     def integer(self, low: int, high: int) -> int:
-        """An integer in [low, high]."""
+        """Return an integer in [low, high]."""
         ...
 
     def boolean(self) -> bool:
@@ -122,7 +123,7 @@ class Chooser(Protocol):
         ...
 
     def order(self, count: int) -> list[int]:
-        """The numbers below `count` in any order."""
+        """Return the numbers below `count` in any order."""
         ...
 
 
@@ -132,12 +133,12 @@ MAP_SIZES = (14, 28, 56, 112, 13, 31, 127, 255, 256, 257)
 
 
 def sizes(low: int = 0, high: int = 33) -> tuple[int, ...]:
-    """The sizes in [low, high] to choose among."""
+    """Return the sizes in [low, high] to choose among."""
     return tuple(s for s in _SIZES if low <= s <= high) or (low,)
 
 
 def shape(d: Chooser, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, max_size: int = 65) -> tuple[int, ...]:
-    """A shape; higher ranks get smaller sizes so that the tensor stays small."""
+    """Choose a shape; higher ranks get smaller sizes so that the tensor stays small."""
     ranks = [r for r in (2, 1, 3, 0, 2, 4, 3, 5, 1) if min_rank <= r <= max_rank]
     rank = d.choose(*(ranks or [min_rank]))
     drawn: list[int] = []
@@ -148,7 +149,8 @@ def shape(d: Chooser, min_rank: int = 0, max_rank: int = 5, min_size: int = 0, m
 
 
 def broadcastable_to(d: Chooser, common: Sequence[int]) -> tuple[int, ...]:
-    """A shape that broadcasts together with `common` to `common`: ones in places, leading ones dropped."""
+    """Choose a shape that broadcasts together with `common` to `common`: some sizes are 1, leading ones may be
+    dropped."""
     kind = d.choose("same", "same", "ones", "suffix", "scalar")
     if kind == "same":
         return tuple(common)
@@ -159,8 +161,8 @@ def broadcastable_to(d: Chooser, common: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcasting(d: Chooser, common: Sequence[int], count: int) -> list[tuple[int, ...]]:
-    """Shapes of `count` tensors that broadcast together to `common`: all of them the same, one of them
-    smaller than the others, or each of them lacking what another one has."""
+    """Choose shapes of `count` tensors that broadcast together to `common`: all of them the same, one of them smaller
+    than the others, or each of them lacking a size that another has."""
     # The one whose shape is the common one; `count` where all may lack sizes.
     full = d.integer(0, count)
     if full < count:
@@ -176,7 +178,7 @@ def broadcasting(d: Chooser, common: Sequence[int], count: int) -> list[tuple[in
 
 
 def layout(d: Chooser, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Strides and storage offset for a tensor of `sizes`; contiguous in about half of the draws.
+    """Choose strides and storage offset for a tensor of `sizes`; contiguous in about half of the draws.
 
     The others: dimensions permuted, every second element of a larger tensor, expanded (stride 0) in a
     dimension, and a contiguous view that starts inside its storage.
@@ -203,7 +205,7 @@ def layout(d: Chooser, sizes: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 def layout_of_runs(
     d: Chooser, sizes: tuple[int, ...], run: int, *, square: bool = False
 ) -> tuple[tuple[int, ...], int]:
-    """Strides and storage offset that keep each `run` of elements together.
+    """Choose strides and storage offset that keep each `run` of elements together.
 
     The leading dimensions, of which each element is a run, lie in any way; with `square` a run may also be
     a transposed matrix.

@@ -82,7 +82,7 @@ class ValueDraws:
         self._drawn = 0
 
     def of(self, first: Invocation, count: int) -> tuple[Invocation, ...]:
-        """`first` and other values for its tensors: `count` draws, less those that repeat another one."""
+        """Return `first` and other values for its tensors: `count` draws, less those that repeat another one."""
         distinct = {first.case_id: first}
         points = _points(first) if count > 1 else ()
         start = 0 if count > len(_CLASSES) else self._drawn
@@ -97,8 +97,8 @@ class ValueDraws:
         return tuple(distinct.values())
 
     def _round(self, number: int) -> list[_FurtherDraw]:
-        """A draw of each of the classes. They know of each other, and not of further ones: few values are the
-        beginning of more."""
+        """Draw once from each of the classes. The draws of a round differ from each other, and not from later rounds:
+        few values are the beginning of more."""
         covering = Covering(ChoiceStream(f"{self._name}/{number}").uniform)
         return [_FurtherDraw(f"{self._name}/{number + turn}", turn, covering) for turn in range(len(_CLASSES))]
 
@@ -112,7 +112,7 @@ class _FurtherDraw:
         self._covering = covering
 
     def of(self, first: Invocation, points: Sequence[Hashable]) -> Invocation:
-        """Other values for a structure of those `points`."""
+        """Return other values for a structure of those `points`."""
         specs = list(first.tensors())
         data = [i for i, spec in enumerate(specs) if _holds_data(spec)]
         if not data:
@@ -217,7 +217,7 @@ class _FurtherDraw:
         return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
 
     def _beside(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
-        """A style for indices, masks and what else is not data."""
+        """Choose a style for indices, masks and other tensors that hold no data."""
         domain = _domain(spec)
         if domain in _INDEX:
             return self._choose(("places", i), _PLACES, points)
@@ -234,7 +234,7 @@ class _FurtherDraw:
         return int(self._choose(place, _numbers(bound), points))
 
     def _below(self, place: Hashable, bound: int) -> int:
-        """A number below `bound`; at one place each has its turn."""
+        """Choose a number below `bound`; at one place each has its turn."""
         self._stream.place = (place, bound)
         return self._stream.below(bound)
 
@@ -267,13 +267,13 @@ def _holds_data(spec: TensorSpec) -> bool:
 
 @cache
 def _scalar_names(name: str) -> frozenset[str]:
-    """Arguments that are numbers to calculate with: counts and dims are integers."""
+    """Return arguments that are numbers to calculate with: counts and dims are integers."""
     kinds = ("number", "Optional[number]", "float", "Optional[float]")
     return frozenset(a.name for a in overload(name)._schema.arguments if str(a.type) in kinds)
 
 
 def _scalars(call: Invocation) -> str:
-    """The numbers among the arguments of a call, as parameters of a style."""
+    """Return the numbers among the arguments of a call, as parameters of a style."""
     names = _scalar_names(call.overload)
     given = (value for name, value in call.arguments if name in names and isinstance(value, int | float))
     return " ".join(dict.fromkeys(map(repr, given)))

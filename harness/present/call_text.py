@@ -21,7 +21,7 @@ _NARROW = {"float32": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.b
 
 
 def torch_call(invocation: Invocation) -> str:
-    """Lines of Python that make the call; tensors come first, under the schema's names.
+    """Return lines of Python that make the call; tensors come first, under the schema's names.
 
     Of a program a line for each call, with the tensors that it is the first to take before it.
     """
@@ -86,7 +86,7 @@ def _argument(name: str, argument: Argument, lines: list[str]) -> str:
 
 
 def _plain(argument: Argument) -> str:
-    """An argument that is neither a tensor nor a sequence."""
+    """Format an argument that is neither a tensor nor a sequence."""
     if isinstance(argument, Enumerated):
         return f"torch.device({argument.name!r})" if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, float | complex):

@@ -34,7 +34,7 @@ from harness.record.run_info import read_run_info
 
 
 def shown_path(path: Path, cwd: Path | None = None) -> str:
-    """`path` as a person would type it: relative where it is below `cwd` (the current directory)."""
+    """Return `path` as a person would type it: relative if it is below `cwd` (the current directory)."""
     path, here = path.absolute(), (cwd or Path.cwd()).absolute()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
@@ -141,7 +141,7 @@ def add_suspects(view: CaseView) -> CaseView:
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
-    """One verdict as plain JSON data, without what belongs to the case."""
+    """Return one verdict as plain JSON data, without the fields of the case."""
     names = (
         "converter", "converter_version", "opset", "backend", "backend_version", "device", "shape_mode",
         "stage", "outcome", "blame", "blame_rule", "component", "place", "fault",
@@ -164,7 +164,7 @@ def _parsed(diagnosis: str) -> Any:
 
 
 def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseView:
-    """A case of a run, by its id, the beginning of it, or the id of what it was shrunk to.
+    """Return a case of a run, by its id, the beginning of it, or the id of its shrunk case.
 
     Raises:
         ResultsError: no such case, with near ones; or the run cannot be read.
@@ -188,7 +188,7 @@ def case_view(run: Path, wanted: str, known: Sequence[KnownIssue] = ()) -> CaseV
 
 
 def render(view: CaseView) -> Iterator[RenderableType]:
-    """The case for a terminal, part by part."""
+    """Render the case for a terminal, part by part."""
     first = view.verdicts[0]
     yield Text.assemble((f"case {view.case_id}", "bold"), f"  {first.family}  {first.dtype}")
     yield shown(call(view.invocation), style="cyan")
@@ -231,7 +231,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
 
 
 def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
-    """Each route of a case: how it ended there, and how far from PyTorch. A column without a value is left out."""
+    """Render each route of a case: its outcome and its errors. A column without a value is left out."""
     titles = ("route", "shapes", "outcome", "blame", "wrong", "max abs", "max rel", "max ULP")
     rows = [_verdict_row(verdict) for verdict in verdicts]
     filled = [place for place in range(len(titles)) if place == 0 or any(row[place] for row in rows)]
@@ -256,7 +256,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
 
 
 def number(value: float | None) -> str:
-    """A measured error: three digits; "" where there is none."""
+    """Format a measured error: three digits; "" if there is none."""
     return "" if value is None else f"{value:.3g}"
 
 

@@ -63,7 +63,7 @@ def _headline(found: ModelCheck, failing: Sequence[RouteCheck]) -> Note:
 
 
 def way_name(way: RouteCheck) -> str:
-    """``dynamo → ort-cpu, dynamic, float16``."""
+    """Return ``dynamo → ort-cpu, dynamic, float16``."""
     dtype = f", {way.dtype}" if way.dtype else ""
     return f"{way.route}, {way.route.shape_mode}{dtype}"
 

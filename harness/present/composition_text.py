@@ -69,7 +69,7 @@ def composition(results_dir: Path) -> Composition:
 
 
 def neighbours(program: Program) -> set[Neighbours]:
-    """The pairs of operators of a program of which the second takes what the first gives."""
+    """Return the pairs of operators of a program of which the second reads the first's result."""
     names = [packet(call.overload) for call in program.calls]
     found: dict[int, set[str]] = {}
     pairs = set()
@@ -81,7 +81,7 @@ def neighbours(program: Program) -> set[Neighbours]:
 
 
 def render_composition(found: Composition) -> Iterator[RenderableType]:
-    """A sentence and a table; nothing for a run without failing programs."""
+    """Render a sentence and a table; nothing for a run without failing programs."""
     failing = found.by_call + found.composed
     if not failing:
         return

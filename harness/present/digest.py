@@ -45,7 +45,7 @@ class Standing(StrEnum):
 
     @classmethod
     def of(cls, cell: matrix.MatrixCell) -> Standing:
-        """The status of the operator of a cell."""
+        """Return the status of the operator of a cell."""
         if not cell.passes:
             return cls.NONE if cell.failures else cls.UNJUDGED
         return cls.WHOLE if cell.passes == cell.total else cls.PART
@@ -211,7 +211,7 @@ _KEYS = {
 
 
 def markdown(found: Digest, link: str = "") -> str:
-    """The digest for the page of a CI job, with a link to the dashboard unless that is ""."""
+    """Return the digest for the page of a CI job, with a link to the dashboard unless that is ""."""
     return "\n".join(_markdown(found, link)) + "\n"
 
 
@@ -286,7 +286,7 @@ def _failures(found: Digest) -> Iterator[str]:
 
 
 def chat(found: Digest, link: str = "") -> dict[str, Any]:
-    """The digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
+    """Return the digest as the payload of an incoming webhook: Slack, Mattermost and Google Chat take ``text``.
 
     It ends with a link to the dashboard unless that is "".
     """

@@ -15,7 +15,7 @@ from harness.coverage.survey import ACCEPTED, Survey
 
 
 def render(surveys: Sequence[Survey], excuses: Sequence[Excuse], *, whole: bool) -> Iterator[RenderableType]:
-    """A row per operator, totals per group of points, and the defects.
+    """Render a row per operator, totals per group of points, and the defects.
 
     Args:
         excuses: The exceptions that were applied.

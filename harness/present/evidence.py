@@ -255,7 +255,7 @@ def _program_sentence(facts: Mapping[str, Any]) -> str:
 
 
 def evidence_of_row(row: Mapping[str, Any]) -> str:
-    """The same for a row of the record; what a record of an earlier version has in words is given as it is."""
+    """Return the evidence of a row of the record; a record of an earlier version has it in words."""
     diagnosis, model_run = Diagnosis.from_row(row), row.get("model_run", "")
     if diagnosis is None and not model_run:
         return str(row["evidence"])
@@ -263,7 +263,7 @@ def evidence_of_row(row: Mapping[str, Any]) -> str:
 
 
 def rule_sentence(diagnosis: Diagnosis) -> str:
-    """The sentence of the rule that decided."""
+    """Return the sentence of the rule that decided."""
     facts = {"converter": "the converter", "backend": "the backend", "message": "", **diagnosis.facts}
     if diagnosis.rule == "process-ended" and not facts["component"]:
         facts["component"] = "The comparison, with PyTorch in float64,"
@@ -303,7 +303,7 @@ _NAMED = 6
 
 
 def _shown(name: str, value: Any) -> str:
-    """A fact in words."""
+    """Return a fact in words."""
     if name == "operators":
         more = ", …" if len(value) > _NAMED else ""
         return ", ".join(value[:_NAMED]) + more
@@ -327,7 +327,7 @@ def _shown(name: str, value: Any) -> str:
 
 
 def node_text(node: Mapping[str, Any]) -> str:
-    """``Clip (node 3; float32, float32; min=0)``; in a file with the node's name and the call that it is from."""
+    """Return ``Clip (node 3; float32, float32; min=0)``; for a file, with the node's name and its call."""
     attributes = ", ".join(f"{name}={value}" for name, value in node["attributes"].items())
     parts = (f"node {node['index']}", ", ".join(node["dtypes"]), attributes)
     name = f" {node['name']!r}" if node.get("name") else ""
@@ -411,7 +411,7 @@ _PLAIN_FAULTS = frozenset(
 
 
 def fault_in_title(cause: RootCause) -> str:
-    """`fault_text` where it says more than that a result is wrong; else ""."""
+    """Return `fault_text` if it says more than that a result is wrong; else ""."""
     return "" if not cause.fault or cause.fault in _PLAIN_FAULTS else fault_text(cause)
 
 
@@ -430,7 +430,7 @@ def group_evidence(group: FailureGroup) -> str:
 
 
 def group_data(group: FailureGroup) -> dict[str, Any]:
-    """A group as JSON: its own data, and in words where the defect is and what is wrong there."""
+    """Return a group as JSON: its own data, and in words the place and the fault of the defect."""
     return {**group.to_data(), "where": group_place(group), "wrong": fault_text(group.cause)}
 
 

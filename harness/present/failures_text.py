@@ -18,7 +18,7 @@ from harness.present.evidence import SPEECHLESS, fault_text, place_text
 
 
 def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> RenderableType:
-    """The groups, worst first, for a terminal, with what distinguishes each and its smallest case.
+    """Render the groups for a terminal, worst first, each with its distinguishing facts and its smallest case.
 
     No more than `limit` are shown; all for None.
     """
@@ -49,7 +49,7 @@ _CALL = 160
 
 
 def markdown(groups: Sequence[FailureGroup], limit: int | None = None) -> str:
-    """The groups as a table of Markdown, worst first, a line each; no more than `limit`, all for None."""
+    """Return the groups as a table of Markdown, worst first, a line each; no more than `limit`, all for None."""
     heads = ("", "place", "what is wrong", "ends", "operators", "dtypes", "cases", "models", "smallest case")
     lines = [f"| {' | '.join(heads)} |", f"| ---: |{' --- |' * 5} ---: | ---: | --- |"]
     for number, group in enumerate(groups[:limit], start=1):
@@ -66,7 +66,7 @@ def markdown(groups: Sequence[FailureGroup], limit: int | None = None) -> str:
 
 
 def kinds_text(groups: Sequence[FailureGroup]) -> str:
-    """``: 670 defects, 389 declared gaps, 6 undecided``, for a heading; "" where all are of one kind."""
+    """Return ``: 670 defects, 389 declared gaps, 6 undecided``, for a heading; "" if all are of one kind."""
     kinds = Counter(group.kind for group in groups)
     if len(kinds) < 2:
         return ""
@@ -118,7 +118,7 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
 
 
 def render_inaccuracies(found: Sequence[Inaccuracy], limit: int | None = 10) -> RenderableType:
-    """Kernels that are less exact than PyTorch, the largest error first, for a terminal."""
+    """Render the kernels that are less exact than PyTorch, the largest error first, for a terminal."""
     lines = [Text(f"{count(len(found), 'inaccuracy', 'inaccuracies')}, not counted as failures", style="bold")]
     for one in found[:limit]:
         size = f"off by up to {one.largest_error:.2g} ({one.largest_ulps:,.3g} ULP)"
@@ -132,7 +132,7 @@ def render_inaccuracies(found: Sequence[Inaccuracy], limit: int | None = 10) -> 
 
 
 def render_no_longer_failing(gone: Sequence[NoLongerFailing]) -> RenderableType:
-    """The known issues that no longer fail, for a terminal."""
+    """Render the known issues that no longer fail, for a terminal."""
     lines = [Text("Listed as known, and no longer failing:", style="bold green")]
     for entry in gone:
         passed = f"{plain(listed(entry.issue.overload, 3))}: {count(entry.passed, 'case')} of the kind passed"

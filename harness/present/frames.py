@@ -32,7 +32,7 @@ def read_verdicts(run: str | Path, columns: Sequence[str] | None = None) -> pand
 
 
 def read_failures(run: str | Path) -> pandas.DataFrame:
-    """The distinct failures of a run, a row for each root cause, worst first.
+    """Return the distinct failures of a run, a row for each root cause, worst first.
 
     The columns are place, fault, outcome, stage, blame, cases, ordinary_cases, operators, dtypes, converters, backends,
     models (whose calls fail so), priority (0 to 1), case and call (the smallest), message and known (URLs of issues).

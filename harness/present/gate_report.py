@@ -45,7 +45,7 @@ def report(found: BaselineComparison, title: str, advice: str = "") -> Report:
 
 
 def summary(found: BaselineComparison) -> str:
-    """``2 regression, 1 flaky``, or ``nothing differs``."""
+    """Return ``2 regression, 1 flaky``, or ``nothing differs``."""
     parts = [f"{n:,} {finding}" for finding, n in _counts(found).items()]
     return ", ".join(parts) or ("nothing differs" if found.compared else "nothing was compared")
 

@@ -18,7 +18,7 @@ _SHOWN = 10
 
 
 def github_annotations(results_dir: Path) -> Iterator[str]:
-    """``::error title=…::…`` for each of the worst failures of a run.
+    """Return ``::error title=…::…`` for each of the worst failures of a run.
 
     Raises:
         ResultsError: the run cannot be read.

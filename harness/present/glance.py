@@ -52,12 +52,12 @@ class Glance:
 
 
 def _percent(share: float) -> str:
-    """A share for people: 100% is exactly all, and 0% exactly none."""
+    """Format a share for people: 100% is exactly all, and 0% exactly none."""
     return f"{100 * share:.0f}%" if share in (0, 1) else f"{min(99.9, max(0.1, 100 * share)):.1f}%"
 
 
 def glances(verdicts: pa.Table) -> list[Glance]:
-    """A glance at each converter and backend of a record's rows; only `COLUMNS` are looked at."""
+    """Return a glance at each converter and backend of a record's rows; only `COLUMNS` are read."""
     keys = list(_KEYS)
     rows = fill_ordinary(verdicts).select(keys).unify_dictionaries()
     found: dict[tuple[str, str], Glance] = {}

@@ -109,7 +109,7 @@ def weighted_share(counts: Iterable[tuple[Pair, int, int]], use: UseWeights) -> 
 
 
 def percent_of(share: float) -> str:
-    """A share for people: 100% is exactly all, and 0% exactly none."""
+    """Format a share for people: 100% is exactly all, and 0% exactly none."""
     inner = min(99.9, max(0.1, 100 * share))
     return f"{100 * share:.0f}%" if share in (0, 1) else f"{inner:.1f}%"
 
@@ -244,7 +244,7 @@ def matrix(verdicts: pa.Table) -> Matrix:
 def _counted(
     rows: Iterable[Mapping[str, Any]],
 ) -> tuple[dict[str, dict[Column, MatrixCell]], dict[Column, MatrixCell]]:
-    """The cells of each operator, and their sums."""
+    """Return the cells of each operator, and their sums."""
     by_cell: defaultdict[tuple[str, Column], Counter[Outcome | None]] = defaultdict(Counter)
     totals: defaultdict[Column, Counter[Outcome | None]] = defaultdict(Counter)
     for row in rows:
@@ -286,14 +286,14 @@ def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> Re
 
 
 def _total(cell: MatrixCell | None) -> Text:
-    """A sum under its column: the share that passes, and of how many."""
+    """Format a sum under its column: the share that passes, and the total."""
     if cell is None:
         return Text("-")
     return Text(f"{percent(cell.passes, cell.total)}\n{cell}", style=cell.style)
 
 
 def percent(part: int, whole: int) -> str:
-    """A share for people: 100% is exactly all, and 0% exactly none; ``-`` of nothing."""
+    """Format a share for people: 100% is exactly all, and 0% exactly none; ``-`` for an empty total."""
     if not whole:
         return "-"
     share = 100 * part / whole
@@ -318,7 +318,7 @@ def _footnotes(rows: Iterable[Row], hidden: list[Row], seen: SeenPairs | None) -
 
 
 def _summed(cells: Iterable[MatrixCell]) -> tuple[int, int, int]:
-    """Cases that could have passed, failures, passes."""
+    """Return the number of cases that could have passed, of failures, and of passes."""
     there = list(cells)
     return sum(c.total for c in there), sum(c.failures for c in there), sum(c.passes for c in there)
 

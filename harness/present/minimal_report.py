@@ -13,7 +13,7 @@ from harness.record.json_lines import Minimal
 
 
 def call(minimal: Minimal) -> str:
-    """The minimal invocation as a person would write it."""
+    """Return the minimal invocation as a person would write it."""
     try:
         return str(Invocation.from_json(minimal.invocation))
     except InvalidInvocation:
@@ -21,7 +21,7 @@ def call(minimal: Minimal) -> str:
 
 
 def render(minimal: Minimal) -> RenderableType:
-    """One minimal case with what it says and what it depends on."""
+    """Render one minimal case with its message and the properties that it depends on."""
     title = Text.assemble(
         (f"{minimal.outcome}", "bold red"),
         f" at {minimal.stage}, {plain(route_label(minimal.converter, minimal.backend))}, from {minimal.case_id}",

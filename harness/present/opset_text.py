@@ -77,7 +77,7 @@ def _differences(way: tuple[str, str], cases: dict[tuple[str, str, str], dict[in
 
 
 def render_opsets(found: Sequence[OpsetDifferences]) -> Iterator[RenderableType]:
-    """A sentence for each converter and backend, and a table of what fails at some opsets only."""
+    """Render a sentence for each converter and backend, and a table of the cases that fail at some opsets only."""
     for differences in found:
         converter, backend = map(plain, differences.way)
         named = [str(opset) for opset in differences.opsets]

@@ -75,7 +75,7 @@ class Report:
 
 
 def render(report: Report, limit: int = 20) -> RenderableType:
-    """The report for a terminal, with at most `limit` rows of each section."""
+    """Render the report for a terminal, with at most `limit` rows of each section."""
     return Group(*_terminal(report, limit))
 
 
@@ -99,7 +99,7 @@ def _terminal(report: Report, limit: int) -> Iterator[Text]:
 
 
 def markdown(report: Report, limit: int = 50) -> str:
-    """The report for a pull request, with at most `limit` rows of each section."""
+    """Return the report for a pull request, with at most `limit` rows of each section."""
     return "\n".join(_markdown(report, limit)) + "\n"
 
 

@@ -23,7 +23,7 @@ _STYLES = {
 
 
 def summary(found: Diff) -> str:
-    """``3 improved, 1 regressed, 60 unchanged``."""
+    """Return ``3 improved, 1 regressed, 60 unchanged``."""
     parts = [f"{found.counts[kind]:,} {kind}" for kind in (*ORDER, ChangeKind.UNCHANGED) if found.counts[kind]]
     return ", ".join(parts) or "no case is in both"
 
@@ -36,7 +36,7 @@ def not_requested(found: Diff) -> Iterator[str]:
 
 
 def report(found: Diff, title: str = "") -> Report:
-    """The changes by kind, most urgent first; `title` says what is compared."""
+    """Return the changes by kind, most urgent first; `title` names the two sides."""
     both = (Note(f"{count(found.compared, 'case')} in both"),) if title else ()
     missing = (Note(f"not checked: {found.missing}", "bold red"),) if found.missing else ()
     return Report(
@@ -59,7 +59,7 @@ def _sections(found: Diff) -> Iterator[Section]:
 
 
 def example(change: CaseChange) -> str:
-    """One case in words: how it ended before and after, and the case."""
+    """Describe one case: its outcome before and after, and the call."""
     before, after = change.before, change.after
     words = f"{change.row['case_id']}: "
     if change.change in (ChangeKind.MOVED, ChangeKind.DRIFTED) and before is not None and after is not None:

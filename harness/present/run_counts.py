@@ -66,7 +66,7 @@ class Fallback:
 
 
 def fallbacks(run: Path) -> Sequence[Fallback]:
-    """One entry per backend that left something to the CPU.
+    """Return one entry per backend that left work to the CPU.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -124,7 +124,7 @@ class OnnxReach:
 
 
 def onnx_reach(run: Path) -> Sequence[OnnxReach]:
-    """One entry per backend that ran ONNX models; none for a run that is older than the column.
+    """Return one entry per backend that ran ONNX models; none for a run that is older than the column.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -183,7 +183,7 @@ class Rejection:
 
 
 def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
-    """The operators with more than one rejected case in `TOLERATED`, worst first.
+    """Return the operators with more than one rejected case in `TOLERATED`, worst first.
 
     Args:
         verdicts: All rows, with `COLUMNS`.
@@ -211,7 +211,7 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
 
 
 def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
-    """The list with its heading; nothing for an empty list."""
+    """Render the list with its heading; nothing for an empty list."""
     if not found:
         return Group()
     title = f"Defective operator cases: PyTorch rejects more than one draw in {TOLERATED}"
@@ -242,7 +242,7 @@ _STYLES: dict[str, str] = {
 
 
 def counts(verdicts: pa.Table) -> Counter[tuple[str, Stage]]:
-    """Rows by outcome, or `OPEN`, and stage; only the columns `COLUMNS` are looked at."""
+    """Count rows by outcome, or `OPEN`, and stage; only the columns `COLUMNS` are read."""
     grouped = verdicts.select(COUNTED_COLUMNS).group_by(list(COUNTED_COLUMNS)).aggregate([([], "count_all")])
     counted: Counter[tuple[str, Stage]] = Counter()
     for row in grouped.to_pylist():
@@ -252,7 +252,7 @@ def counts(verdicts: pa.Table) -> Counter[tuple[str, Stage]]:
 
 
 def render_counts(counted: Counter[tuple[str, Stage]]) -> RenderableType:
-    """Outcomes × stages, those that occur."""
+    """Render outcomes × stages, those that occur."""
     stages = [stage for stage in Stage if any(at is stage for _, at in counted)]
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("outcome")

@@ -17,7 +17,8 @@ from harness.run.backend import BACKENDS
 
 
 def header(plan: Plan, options: Options) -> list[str]:
-    """The lines at the top of a session: versions, who takes part, and who cannot and why."""
+    """Return the lines at the top of a session: versions, the available converters and backends, and the missing
+    ones."""
     runtimes = [name for entry in BACKENDS.defaults() for name in entry.distributions or ()]
     installed = installed_versions(runtimes)
     named = ("torch", "onnx", "onnxscript", *runtimes, "hypothesis")
@@ -89,7 +90,7 @@ class ProgressState:
 
 
 def line(state: ProgressState) -> str:
-    """``1,234 cases, 58.2/s, 12/180 items, 4 failures, 2:31 left``."""
+    """Return ``1,234 cases, 58.2/s, 12/180 items, 4 failures, 2:31 left``."""
     left = "time left unknown" if state.left is None else f"{duration(state.left)} left"
     noun = "failure" if state.failures == 1 else "failures"
     return (
@@ -99,7 +100,7 @@ def line(state: ProgressState) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``0:07``, ``2:31``, ``1:02:31``."""
+    """Return ``0:07``, ``2:31``, ``1:02:31``."""
     whole = round(seconds)
     hours, minutes = divmod(whole // 60, 60)
     return f"{hours}:{minutes:02d}:{whole % 60:02d}" if hours else f"{minutes}:{whole % 60:02d}"
@@ -158,7 +159,7 @@ class Afterwords:
         self._dropped += remembered[1]
 
     def lines(self) -> list[str]:
-        """A line for each thing to report."""
+        """Return a line for each message."""
         lines = []
         if self._added or self._dropped:
             kept = f"kept {count(self._added, 'failure')} to run first next time"

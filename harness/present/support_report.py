@@ -15,7 +15,7 @@ _STYLES = {SupportLevel.SUPPORTED: "green", SupportLevel.PARTLY: "yellow", Suppo
 
 
 def support_report(answer: Support) -> Report:
-    """One answer: each operator with what fails and when."""
+    """Return one answer: each operator with its failures and their conditions."""
     way = route_label(answer.converter, answer.backend)
     note = Note(f"{answer.level} with {way}", _STYLES.get(answer.level, ""))
     sections = (Section(title="Calls", rows=tuple(support_rows(answer.operators)), noun="operator"),)
@@ -33,7 +33,7 @@ def support_table(operators: Sequence[OperatorSupport], title: str) -> Report:
 
 
 def support_rows(operators: Sequence[OperatorSupport]) -> Iterator[Row]:
-    """A row each: the counts, and why some fail."""
+    """Return a row each: the counts, and the reasons for failures."""
     for operator in operators:
         passed = f"{operator.level}, {operator.passing} of {count(operator.cases, 'call')} pass"
         yield Row(f"{operator.overload} {operator.dtype}", passed, "; ".join(map(_failing_text, operator.failing)))

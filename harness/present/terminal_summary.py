@@ -191,7 +191,7 @@ def _remarks(results_dir: Path) -> Iterator[Text]:
 
 
 def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: str) -> Iterator[Text]:
-    """A failure as a script to paste, where it is one call, and the commands that look further."""
+    """Return a failure as a script to paste, if it is one call, and the commands for a closer look."""
     script = _script(results_dir, case)
     if script:
         yield Text(f"The first {what}, as a script:")
@@ -205,7 +205,7 @@ def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: st
 
 
 def _script(results_dir: Path, case: Mapping[str, Any]) -> str:
-    """The script that shows a failing case; "" where there is none, or a long one."""
+    """Return the script that shows a failing case; "" if there is none, or a long one."""
     if str(case["overload"]).startswith(MODEL):
         return ""
     try:
@@ -223,7 +223,7 @@ _LONGEST_SCRIPT = 60
 
 
 def _rerun(results_dir: Path, case: Mapping[str, Any], cwd: Path | None) -> str:
-    """The command that reruns a failing case."""
+    """Return the command that reruns a failing case."""
     return command(
         results_dir,
         case["case_id"],
@@ -241,7 +241,7 @@ def _notes(results_dir: Path) -> Iterator[Text]:
 
 
 def _failing(results_dir: Path, difference: ReportedDifference) -> Mapping[str, Any] | None:
-    """A failing row of the case that a difference names."""
+    """Return a failing row of the case that a difference names."""
     where = failures.FAILED & (pc.field("case_id") == difference.case_id)
     where &= pc.field("converter") == difference.converter
     columns = ["case_id", "overload", "converter", "backend", "rule"]
@@ -250,7 +250,7 @@ def _failing(results_dir: Path, difference: ReportedDifference) -> Mapping[str, 
 
 
 def _regressed(found: Diff) -> Mapping[str, Any] | None:
-    """A case that fails and passed before, else one that failed in another way; None for neither."""
+    """Return a case that fails and passed before, else one that failed in another way; None for neither."""
     kinds = (ChangeKind.REGRESSED, ChangeKind.FAILS_OTHERWISE)
     lines = ((line, kind) for kind in kinds for line in found.overloads)
     return next((line.examples[kind].row for line, kind in lines if kind in line.examples), None)
@@ -272,7 +272,7 @@ def _witnesses_that_raised(results_dir: Path) -> str:
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:
-    """The known defects, or what is wrong with their file: a typing error there must not cost the summary."""
+    """Return the known defects, or a message about their file: a typing error there must not cost the summary."""
     try:
         return known_issues.read_known_issues(), ""
     except ResultsError as error:

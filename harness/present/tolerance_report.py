@@ -89,7 +89,7 @@ SCHEMA = pa.schema([pa.field(f.name, _KINDS[str(f.type)]) for f in dataclasses.f
 
 
 def distributions(verdicts: pa.Table) -> list[ErrorDistribution]:
-    """The tolerance matrix, largest errors first, of rows with `COLUMNS` for which `COMPARED` holds."""
+    """Return the tolerance matrix, largest errors first, of rows with `COLUMNS` for which `COMPARED` holds."""
     rows = verdicts.select(COLUMNS).unify_dictionaries()
     if not rows.num_rows:
         return []
@@ -134,7 +134,7 @@ def _distribution(
 
 
 def _nearest_rank(values: list[float], share: float) -> float:
-    """The smallest value that a share of all is not larger than."""
+    """Return the smallest value that at least a share of all values does not exceed."""
     return sorted(values)[max(math.ceil(len(values) * share - 1), 0)]
 
 
@@ -165,7 +165,7 @@ def write(found: Sequence[ErrorDistribution], directory: Path, about: dict[str, 
 
 
 def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> RenderableType:
-    """The matrix for a terminal, largest errors first: at most `limit` rows, or all for None."""
+    """Render the matrix for a terminal, largest errors first: at most `limit` rows, or all for None."""
     if not found:
         return Text("No case passed with an error in ULP, so there is nothing to measure.")
     varying = [name for name in ("converter", "backend", "shape_mode") if len({getattr(d, name) for d in found}) > 1]
@@ -210,7 +210,7 @@ def _few_digits(value: float | None) -> str:
 
 
 def short(overload: str) -> str:
-    """An overload without what all share: ``celu``, ``add.Tensor``."""
+    """Return an overload without its common prefix and suffix: ``celu``, ``add.Tensor``."""
     return overload.removeprefix("aten.").removesuffix(".default")
 
 
@@ -276,7 +276,7 @@ def excuse_counts(rows: pa.Table) -> list[ExcuseCount]:
 
 
 def render_excuses(found: Sequence[ExcuseCount]) -> RenderableType:
-    """The rules for a terminal."""
+    """Render the rules for a terminal."""
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     table.add_column("rule", overflow="fold")
     table.add_column("cases", justify="right")

@@ -122,7 +122,7 @@ def _plainness(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def wanted_failures(run: Path, overloads: Collection[str] | None = None) -> list[Verdict]:
-    """The smallest row of each failure of each operator, or that of its shrunk case.
+    """Return the smallest row of each failure of each operator, or that of its shrunk case.
 
     Not where a user's rule took part: a script knows nothing of it. `overloads` is None for all.
     """

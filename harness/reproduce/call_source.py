@@ -34,7 +34,7 @@ _MANY = 8
 
 
 def number(value: bool | int | float | complex) -> str:
-    """A Python number; ``inf`` and ``nan`` are names to import."""
+    """Write a Python number; ``inf`` and ``nan`` are names to import."""
     if isinstance(value, complex):
         return f"complex({number(value.real)}, {number(value.imag)})"
     return repr(value)
@@ -58,7 +58,7 @@ def _rounded(value: float, dtype: str) -> float:
 
 
 def _shortest(value: float | complex, dtype: str) -> str:
-    """The fewest digits that PyTorch reads back as `value`."""
+    """Write the fewest digits that PyTorch reads back as `value`."""
     if isinstance(value, complex):
         return f"complex({_shortest(value.real, PARTS[dtype])}, {_shortest(value.imag, PARTS[dtype])})"
     if not math.isfinite(value) or (value == int(value) and abs(value) < 1e6):
@@ -71,7 +71,7 @@ def _shortest(value: float | complex, dtype: str) -> str:
 
 
 def tensor(spec: TensorSpec) -> str:
-    """An expression that makes the tensor of `spec`, on one line or several."""
+    """Write an expression that makes the tensor of `spec`, on one line or several."""
     built = build_tensor(spec)
     dtype = f"dtype=torch.{spec.dtype}"
     if spec.offset == 0 and spec.is_contiguous:
@@ -109,7 +109,7 @@ def _dense(flat: torch.Tensor, shape: tuple[int, ...], kind: str, dtype: str) ->
 
 
 def _step(flat: torch.Tensor, kind: str) -> int | None:
-    """The difference between each two neighbours, if they are integers with one that is not 0."""
+    """Return the difference between each two neighbours, if they are integers with one step that is not 0."""
     if not is_integer(kind) or kind == "uint64":
         return None
     first, second = int(flat[0]), int(flat[1])
@@ -126,7 +126,7 @@ def _nested(texts: Sequence[str], shape: Sequence[int]) -> str:
 
 
 def argument_source(value: Argument, *, float64: bool = False) -> str:
-    """An argument that is not a tensor; with `float64`, where it names a floating dtype, that one."""
+    """Write an argument that is not a tensor; with `float64`, a floating dtype becomes that one."""
     if isinstance(value, Enumerated):
         if value.kind == "device":
             return f"torch.device({value.name!r})"
@@ -171,7 +171,7 @@ class CallSource:
         return tuple(found)
 
     def call(self, *, float64: bool = False) -> str:
-        """The call as an expression over `names`; with `float64`, dtypes are widened."""
+        """Write the call as an expression over `names`; with `float64`, dtypes are widened."""
         supply = iter(self.names)
         given = dict(self.invocation.arguments)
         words: list[str] = []
@@ -223,7 +223,7 @@ class CallSource:
         return f"({', '.join(found)},)"
 
     def listed(self, call: str) -> str:
-        """The outputs of an expression that calls the module or the operator, as a list; see `helpers`."""
+        """Write the outputs of an expression that calls the module or the operator, as a list; see `helpers`."""
         is_single = isinstance(self._result, torch.Tensor)
         if self.gives_complex:
             return f"[parts({call})]" if is_single else f"[parts(x) for x in {call}]"
@@ -268,7 +268,7 @@ class CallSource:
         return tuple(str(t.dtype).removeprefix("torch.") for t in output_tensors(self._result))
 
     def module(self) -> list[str]:
-        """The class ``Model``."""
+        """Write the class ``Model``."""
         call, picks = self.call(), self.picks
         return [
             "class Model(torch.nn.Module):",
@@ -277,7 +277,7 @@ class CallSource:
         ]
 
     def inputs(self, name: str = "inputs") -> list[str]:
-        """The dict of input tensors, called `name`."""
+        """Write the dict of input tensors, called `name`."""
         specs = list(self.invocation.tensors())
         if not specs:
             return [f"{name} = {{}}"]
@@ -306,7 +306,7 @@ class ProgramSource(CallSource):
         return {weight: f"w{i}" for i, weight in enumerate(found)}
 
     def call(self, *, float64: bool = False) -> str:
-        """The module called with `names`; with `float64`, its weights are widened."""
+        """Write the module called with `names`; with `float64`, its weights are widened."""
         return f"Model(){'.double()' if float64 else ''}({', '.join(self.names)})"
 
     @property
@@ -320,7 +320,7 @@ class ProgramSource(CallSource):
         return any(map(draws_at_random, Program.of(self.invocation).calls))
 
     def module(self) -> list[str]:
-        """The class ``Model``: its weights, and a line for each call."""
+        """Write the class ``Model``: its weights, and a line for each call."""
         program = Program.of(self.invocation)
         held = [
             f'        self.register_buffer("{name}", {_widened_text(weight)})'.replace("\n", "\n        ")
@@ -378,7 +378,7 @@ def _count(argument: Argument) -> int:
 
 
 def _picked(result: Any, path: str) -> Iterator[str]:
-    """The tensors of a nested result, as expressions over `path`."""
+    """Yield the tensors of a nested result, as expressions over `path`."""
     if isinstance(result, torch.Tensor):
         yield path
     elif isinstance(result, list | tuple):

@@ -64,7 +64,7 @@ class Criterion:
 
 
 def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
-    """The criterion for a mismatch, given the operator's judge and PyTorch's outputs."""
+    """Return the criterion for a mismatch, given the operator's judge and PyTorch's outputs."""
     expected = reference.expected
     if failure.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
@@ -151,14 +151,14 @@ def _structure(judge: Judge, reference: Reference) -> list[str]:
 
 
 def compared_outputs(judge: Judge, reference: Reference, named: int | None) -> list[int]:
-    """Outputs that have one right answer, and `named`, the one that the harness found wrong."""
+    """Return the outputs that have one right answer, and `named`, the one that the harness found wrong."""
     unasked = judge.unused_outputs(reference.arguments) if judge.unused_outputs else frozenset()
     asked = (i for i in range(len(reference.expected)) if i not in unasked)
     return [i for i in asked if (i not in judge.rules or i == named) and judge.rules.get(i) is not anything]
 
 
 def _index(undefined: Mask | None) -> str:
-    """Picks the elements that are defined."""
+    """Write an index that picks the elements that are defined."""
     if undefined is None or not undefined.any():
         return ""
     return f".flatten()[{np.flatnonzero(~undefined.reshape(-1)).tolist()}]"
@@ -171,7 +171,7 @@ def named_output(failure: ReproducibleFailure) -> int | None:
 
 
 def explained(tolerance: Tolerance, dtype: str) -> list[str]:
-    """A relative tolerance as a comment; nothing without one."""
+    """Write a relative tolerance as a comment; nothing without one."""
     if not tolerance.rtol or dtype not in PRECISION:
         return []
     units = f"{tolerance.rtol * 2.0 ** (PRECISION[dtype] - 1):.2g}"
@@ -216,7 +216,7 @@ def needs_truth(judge: Judge, reference: Reference, i: int, tolerance: Tolerance
 
 
 def _truth(judge: Judge, reference: Reference, source: CallSource) -> list[str]:
-    """Code for `truth`, and for `terms` where the judge and the scales do not say these; see `_terms`."""
+    """Write code for `truth`, and for `terms` if the judge and the scales do not give these; see `_terms`."""
     lines = ["torch.set_default_dtype(torch.float64)", *_mapped(source, "double()", "inputs")]
     lines += _evaluated("truth", source)
     if judge.accumulates and judge.terms is None and not _has_complex_scale(reference):
@@ -235,7 +235,7 @@ def _truth(judge: Judge, reference: Reference, source: CallSource) -> list[str]:
 
 
 def _mapped(source: CallSource, method: str, tensors: str) -> list[str]:
-    """Code for the dict `wide`: another without integers, on which `method` has been called."""
+    """Write code for the dict `wide`: another without integers, on which `method` has been called."""
     if not source.takes_complex:
         return [f"wide = {{n: x.{method} if x.is_floating_point() else x for n, x in {tensors}.items()}}"]
     tensors = source.eager_inputs if tensors == "inputs" else tensors
@@ -249,7 +249,7 @@ def _mapped(source: CallSource, method: str, tensors: str) -> list[str]:
 
 
 def _evaluated(name: str, source: CallSource) -> list[str]:
-    """The outputs for the tensors `wide`, in float64, as the list `name`."""
+    """Write code that computes the outputs for the tensors `wide`, in float64, as the list `name`."""
     call = source.call(float64=True)
     if call == source.call():
         return [f"{name} = {source.listed('Model()(*wide.values())')}"]

@@ -113,7 +113,7 @@ def find_failure(
     backend: str | None = None,
     original: bool = False,
 ) -> ReproducibleFailure:
-    """A failure of a recorded case, in its shrunk form where the run has one and `original` is not wanted.
+    """Return a failure of a recorded case, in its shrunk form if the run has one and `original` is not wanted.
 
     Args:
         results_dir: The run.
@@ -138,7 +138,7 @@ def find_failure(
 
 
 def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], info: RunInfo) -> ReproducibleFailure:
-    """A failed row of a run, in its shrunk form where `minimals` has one.
+    """Return a failed row of a run, in its shrunk form if `minimals` has one.
 
     Raises:
         ResultsError: the case is of another version.
@@ -251,7 +251,7 @@ _GLUE = frozenset({"Cast", "Constant", "Identity"})
 
 
 def title(failure: ReproducibleFailure) -> str:
-    """The failure in one line, in the harness's words."""
+    """Describe the failure in one line, in the harness's words."""
     early = failure.stage in (Stage.CONVERT, Stage.CHECK)
     where = failure.converter if early else route_label(failure.converter, failure.backend)
     return f"{failure.invocation.overload} through {where}: {_problem(failure)}"
@@ -283,12 +283,12 @@ def _ends(failure: ReproducibleFailure) -> str:
 
 
 def converter_name(name: str) -> str:
-    """A converter as its users know it: ``torch.onnx.export(dynamo=True)``."""
+    """Return a converter's name for its users: ``torch.onnx.export(dynamo=True)``."""
     return find_converter(name).summary.partition(",")[0] or name
 
 
 def backend_name(name: str) -> str:
-    """A backend as its users know it: ``ONNX Runtime``."""
+    """Return a backend's name for its users: ``ONNX Runtime``."""
     entry = BACKENDS.find(name)[0]
     return name if entry.name.endswith(":") else entry.summary.partition(",")[0] or name
 
@@ -347,7 +347,7 @@ def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) 
 
 
 def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
-    """The ONNX operators of a small model, the operator that it was exported from for others."""
+    """Name the ONNX operators of a small model, or the operator that a larger one was exported from."""
     nodes = list(model.graph.node) if model is not None else []
     # The operator for which a runtime has no kernel is known.
     named = [failure.diagnosis.place] if failure.diagnosis and failure.diagnosis.fault == "no-kernel" else []
@@ -359,7 +359,7 @@ def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> s
 
 
 def _dtype_of(model: onnx.ModelProto | None) -> str:
-    """The dtype of the first value that the first telling node takes; "" where that is not known."""
+    """Return the dtype of the first value that the first telling node takes; "" if it is not known."""
     if model is None:
         return ""
     graph = model.graph
@@ -371,7 +371,7 @@ def _dtype_of(model: onnx.ModelProto | None) -> str:
 
 
 def _narrower(dtype: str, model: onnx.ModelProto | None) -> str:
-    """The floating dtype that the nodes of a model convert to which has fewer bits; "" for none."""
+    """Return the floating dtype of fewer bits that the nodes of a model convert to; "" for none."""
     to = [
         _word(attribute.i)
         for node in (model.graph.node if model is not None else ())
@@ -383,6 +383,6 @@ def _narrower(dtype: str, model: onnx.ModelProto | None) -> str:
 
 
 def _word(element: int) -> str:
-    """``float32`` of ONNX's ``FLOAT``."""
+    """Return ``float32`` for ONNX's ``FLOAT``."""
     name: str = onnx.TensorProto.DataType.Name(element).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)

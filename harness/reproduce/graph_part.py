@@ -302,7 +302,7 @@ class _Cut:
     fixed: frozenset[str]
 
     def part(self, steps: Sequence[NodeStep]) -> tuple[onnx.ModelProto, Feeds]:
-        """A graph of some steps, and what it is fed."""
+        """Return a graph of some steps, and its inputs."""
         chosen = sorted(steps, key=lambda step: step.index)
         made = [name for step in chosen for name in step.outputs]
         read = dict.fromkeys(name for step in chosen for name in step.inputs if name not in made)
@@ -362,7 +362,7 @@ def _is_drawn(array: Array) -> bool:
 
 
 def pattern(array: Array) -> Array:
-    """Multiples of a quarter between -1.5 and 1.5 in the array's form; any floating dtype has them."""
+    """Return multiples of a quarter between -1.5 and 1.5 in the array's form; any floating dtype has them."""
     numbers = (np.arange(array.size) * 7 % 13 - 6) / 4
     return numbers.reshape(array.shape).astype(array.dtype)
 

@@ -303,7 +303,7 @@ class CallReport(BugReport):
 
 
 def model_of(graph: str) -> onnx.ModelProto | None:
-    """A model from ONNX's text format; None for "", or where it cannot be read back."""
+    """Parse a model from ONNX's text format; None for "", or if it cannot be parsed."""
     try:
         return onnx.parser.parse_model(graph) if graph else None
     except onnx.parser.ParseError:
@@ -311,7 +311,7 @@ def model_of(graph: str) -> onnx.ModelProto | None:
 
 
 def tracker_of(failure: ReproducibleFailure) -> str:
-    """The GitHub repository that a failure is reported to; "" where none is known.
+    """Return the GitHub repository that a failure is reported to; "" if none is known.
 
     Where the blame is unknown it is the one of the stage at which the case ended.
     """
@@ -328,7 +328,7 @@ def tracker_of(failure: ReproducibleFailure) -> str:
 
 
 def write_issue(report: BugReport) -> str:
-    """The Markdown of a bug report: a first line with its title, then the tracker's form."""
+    """Write the Markdown of a bug report: a first line with its title, then the tracker's form."""
     tracker = report.tracker
     where = f"<!-- for https://github.com/{tracker}/issues/new -->\n" if tracker else ""
     form = _form(report.backend, tracker)
@@ -363,7 +363,7 @@ _PLAIN = {
 
 
 def _form(backend: str, tracker: str) -> Mapping[str, str]:
-    """The form of the backend where that tracker is its own, else of any plug-in with the tracker."""
+    """Return the form of the backend if that tracker is its own, else of any plug-in with the tracker."""
     backends = (BACKENDS.find(backend)[0], *BACKENDS.entries())
     forms = [(e.tracker, e.issue_form) for e in backends]
     forms += [(e.tracker, e.issue_form) for e in CONVERTERS.entries()]
@@ -406,7 +406,7 @@ def _checked(script: str, check: bool) -> ScriptResult | None:
 
 
 def _shown_difference(failure: ReproducibleFailure) -> str:
-    """The first wrong element; the message for a record of an earlier version."""
+    """Describe the first wrong element; return the message for a record of an earlier version."""
     found = failure.diagnosis.difference if failure.diagnosis else None
     if found is None or not found.expected:
         return (failure.message.splitlines() or [failure.signature])[0]

@@ -42,7 +42,7 @@ _BIG, _TINY = 2**24, 2.0**-14
 
 
 def matters(subject: Replayed, test: Test, domains: Domains) -> tuple[str, ...]:
-    """A sentence per property that the failure of a minimal case depends on, arguments first.
+    """Return a sentence per property that the failure of a minimal case depends on, arguments first.
 
     The budget of `test` limits what is asked; `domains` are the values that the operator allows.
     """
@@ -98,7 +98,7 @@ def _replace_argument(subject: Replayed, name: str, others: Sequence[Argument]) 
 
 
 def _required(subject: Replayed, test: Test) -> Iterator[str]:
-    """Arguments that must be given and with other values of which the case passes."""
+    """Return arguments that must be given, and with other values of which the case passes."""
     optional = reductions.optional_arguments(subject.invocation.overload)
     for name, argument in subject.invocation.arguments:
         if name in optional or isinstance(argument, TensorSpec):

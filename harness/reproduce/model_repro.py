@@ -131,7 +131,7 @@ def _is_of(unit: Unit, way: RouteCheck) -> bool:
 
 
 def _call_to_show(way: RouteCheck) -> Verdict | None:
-    """The call that explains most of the failure."""
+    """Return the call that explains most of the failure."""
     return next(iter(way.guilty_calls), None)
 
 
@@ -147,7 +147,7 @@ def _nothing_smaller(found: ModelCheck, way: RouteCheck) -> str:
 
 
 def _shrunk(call: Verdict, unit: Unit, directory: Path) -> ReproducibleFailure:
-    """A call, shrunk: it is recorded as a run of one case, which all that shrinks and writes scripts reads."""
+    """Shrink a call, recorded as a run of one case, which all code that shrinks and writes scripts reads."""
     options: dict[str, Any] = {"opset": unit.route.opset, "rules": list(unit.route.rules)}
     distributions = BACKENDS.find(call.backend)[0].distributions or ()
     with RunWriter(directory, RunInfo.begin(seed=0, options=options, runtimes=distributions)) as writer:
@@ -277,7 +277,7 @@ _NAMED = 4
 
 
 def part_title(part: GraphPart) -> str:
-    """``Relu and Clip give wrong values for float64 with graph optimisations (FuseReluClip)``."""
+    """Return ``Relu and Clip give wrong values for float64 with graph optimisations (FuseReluClip)``."""
     names = part.operators
     listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     what = listed if len(names) <= _NAMED else f"A graph of {count(len(part.proto.graph.node), 'node')}"

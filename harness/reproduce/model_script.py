@@ -82,7 +82,7 @@ _PATIENCE = 120
 
 
 def write_part_script(part: GraphPart, *, heading: str, saved: str = "") -> str:
-    """The script for a graph that a runtime refuses or computes wrongly.
+    """Write the script for a graph that a runtime refuses or computes wrongly.
 
     Args:
         part: The graph.
@@ -111,7 +111,7 @@ def write_part_script(part: GraphPart, *, heading: str, saved: str = "") -> str:
 
 
 def _compared(expected: Array, output: int, element: tuple[int, ...] | None, allowed: float) -> list[str]:
-    """Code that compares an output with the right one."""
+    """Write code that compares an output with the right one."""
     if element is None:
         shown = [
             f'expected = ("{expected.dtype}", {expected.shape})',
@@ -172,7 +172,7 @@ def _entries(arrays: Mapping[str, Array]) -> str:
 
 
 def _plain_text(model: onnx.ModelProto) -> str:
-    """The text of a model, without what an exporter noted in it."""
+    """Return the text of a model, without the exporter's notes."""
     plain = onnx.ModelProto()
     plain.CopyFrom(model)
     for field in ("producer_name", "producer_version", "doc_string"):
@@ -207,7 +207,7 @@ def _snippet(backend: str) -> RunSnippet:
 
 
 def array_source(array: Array) -> str:
-    """An expression that makes an array, on one line or several."""
+    """Write an expression that makes an array, on one line or several."""
     dtype = f"np.{'bool_' if array.dtype.kind == 'b' else array.dtype.name}"
     flat, shape = array.reshape(-1), array.shape
     if not array.size:
@@ -229,7 +229,7 @@ def array_source(array: Array) -> str:
 
 
 def _number(value: np.generic) -> str:
-    """The fewest digits that are read back as the value."""
+    """Write the fewest digits that are read back as the value."""
     if value.dtype.kind == "f":
         text = str(value)
         return text if np.isfinite(value) else text.replace("inf", "np.inf").replace("nan", "np.nan")
@@ -270,7 +270,7 @@ def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference
 def _numbers(
     failure: ReproducibleFailure, judge: Judge, reference: Reference, place: int
 ) -> tuple[list[str], list[str]]:
-    """Code that compares one output, or one element of a large one."""
+    """Write code that compares one output, or one element of a large one."""
     want = reference.expected[place]
     tolerance = _widened(judge, reference, place)
     got, where = f"outputs[{place}]", ""
@@ -297,7 +297,7 @@ def _numbers(
 
 
 def _widened(judge: Judge, reference: Reference, place: int) -> Tolerance:
-    """The tolerance, with as much more as PyTorch itself is away from the result in float64."""
+    """Widen the tolerance by the difference between PyTorch's result and float64's."""
     want = reference.expected[place]
     tolerance = tolerance_for(judge, want, ruled=False)
     truth = reference.truth[place] if reference.truth else None

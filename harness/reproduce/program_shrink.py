@@ -43,7 +43,7 @@ _MOST = 256
 
 
 def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
-    """Programs that are one step plainer, those with the fewest calls first."""
+    """Yield programs that are one step plainer, those with the fewest calls first."""
     whole = Program.of(invocation)
     call = bind(invocation)
     assert isinstance(call.target, ProgramSteps)

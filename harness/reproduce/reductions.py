@@ -47,7 +47,7 @@ Rewrite: TypeAlias = Callable[[Invocation], "Invocation | None"]
 
 
 def tensors_of(invocation: Invocation) -> dict[Path, TensorSpec]:
-    """Every tensor by its place, in order."""
+    """Return every tensor by its place, in order."""
     found: dict[Path, TensorSpec] = {}
     for name, argument in invocation.arguments:
         if isinstance(argument, TensorSpec):
@@ -69,7 +69,7 @@ def replace_tensors(invocation: Invocation, changed: Mapping[Path, TensorSpec]) 
 
 
 def changing(path: Path, change: Callable[[TensorSpec], TensorSpec | None]) -> Rewrite:
-    """Changes the tensor at `path`; it does not apply where there is none, or where `change` gives None."""
+    """Return a reduction of the tensor at `path`; it does not apply if there is none, or if `change` gives None."""
 
     def rewrite(invocation: Invocation) -> Invocation | None:
         spec = tensors_of(invocation).get(path)
@@ -80,13 +80,13 @@ def changing(path: Path, change: Callable[[TensorSpec], TensorSpec | None]) -> R
 
 
 def map_tensors(invocation: Invocation, change: Callable[[TensorSpec], TensorSpec]) -> Invocation:
-    """A copy with every tensor changed; the invocation itself where none is."""
+    """Return a copy with every tensor changed; the invocation itself if none is."""
     changed = invocation.map_tensors(change)
     return invocation if changed == invocation else changed
 
 
 def map_arguments(invocation: Invocation, change: Callable[[str, Argument], Argument]) -> Invocation:
-    """A copy with every argument changed, given its name."""
+    """Return a copy with every argument changed, given its name."""
     return replace(invocation, arguments=tuple((n, change(n, a)) for n, a in invocation.arguments))
 
 
@@ -102,7 +102,7 @@ def omit_argument(invocation: Invocation, name: str) -> Invocation:
 
 @cache
 def optional_arguments(name: str) -> dict[str, object]:
-    """The arguments of an overload that may be left out, with their defaults."""
+    """Return the arguments of an overload that may be left out, with their defaults."""
     arguments = overload(name)._schema.arguments
     return {a.name: a.default_value for a in arguments if a.has_default_value()}
 
@@ -185,7 +185,7 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 
 @lru_cache(maxsize=4096)
 def literal(spec: TensorSpec) -> TensorSpec:
-    """The same tensor with its storage's values in place of a recipe for them."""
+    """Return the same tensor with its storage's values in place of a recipe for them."""
     if isinstance(spec.values, Literal):
         return spec
     size = spec.storage_size
@@ -200,7 +200,7 @@ def tensor_spec(tensor: torch.Tensor, dtype: str) -> TensorSpec:
 
 
 def contiguous(spec: TensorSpec) -> TensorSpec:
-    """The same values in row-major order, without gaps or a beginning left out."""
+    """Return the same values in row-major order, without gaps or an offset."""
     return tensor_spec(build_tensor(spec), spec.dtype)
 
 
@@ -210,7 +210,7 @@ def is_plain_layout(spec: TensorSpec) -> bool:
 
 
 def compact(spec: TensorSpec) -> TensorSpec:
-    """The same order of dimensions in memory, expanded ones still expanded, without gaps between elements."""
+    """Return the same order of dimensions in memory, expanded ones still expanded, without gaps between elements."""
     kept = [d for d in range(len(spec.shape)) if spec.strides[d] != 0]
     order = sorted(kept, key=lambda d: -spec.strides[d])
     expanded = [d for d in range(len(spec.shape)) if d not in kept]
@@ -225,7 +225,7 @@ def compact(spec: TensorSpec) -> TensorSpec:
 
 
 def keep(spec: TensorSpec, dim: int, indices: Sequence[int]) -> TensorSpec:
-    """Only these places along `dim`. A layout of its own is kept where they follow each other."""
+    """Keep only these places along `dim`. A layout of its own is kept if they follow each other."""
     chosen = list(indices)
     if is_plain_layout(spec) or chosen != list(range(chosen[0], chosen[0] + len(chosen))):
         tensor = build_tensor(spec)
@@ -246,7 +246,7 @@ def drop_dim(spec: TensorSpec, dim: int) -> TensorSpec:
 
 
 def _rebased(spec: TensorSpec, shape: tuple[int, ...], strides: tuple[int, ...], skipped: int) -> TensorSpec:
-    """A view of `spec` that begins `skipped` elements later, and no more storage than it needs."""
+    """Return a view of `spec` that begins `skipped` elements later, with no more storage than it needs."""
     assert isinstance(spec.values, Literal)
     view = replace(spec, shape=shape, strides=strides)
     start = spec.offset + skipped
@@ -257,7 +257,7 @@ def _rebased(spec: TensorSpec, shape: tuple[int, ...], strides: tuple[int, ...],
 
 
 def element(spec: TensorSpec, place: Sequence[int]) -> TensorSpec:
-    """One element, given its place in a shape that `spec` broadcasts to, as a vector of one."""
+    """Return one element, given its place in a shape that `spec` broadcasts to, as a vector of one."""
     own = place[len(place) - len(spec.shape) :]
     index = tuple(0 if size == 1 else i for i, size in zip(own, spec.shape, strict=True))
     return tensor_spec(build_tensor(spec)[index].reshape(1), spec.dtype)
@@ -284,7 +284,7 @@ def cast(spec: TensorSpec, dtype: str) -> TensorSpec | None:
 
 
 def numbers(spec: TensorSpec) -> tuple[PlainNumber, ...]:
-    """The storage's values."""
+    """Return the storage's values."""
     values = literal(spec).values
     assert isinstance(values, Literal)
     return values.values
@@ -303,7 +303,7 @@ def is_special(number: PlainNumber) -> bool:
 
 
 def element_type(dtype: str) -> type[bool] | type[int] | type[float]:
-    """The Python type of its elements."""
+    """Return the Python type of its elements."""
     if dtype == "bool":
         return bool
     return float if is_float(dtype) else int
@@ -332,7 +332,7 @@ def leaps(invocation: Invocation) -> Iterator[Rewrite]:
 
 
 def single(invocation: Invocation) -> Iterator[Rewrite]:
-    """Reductions of sizes that are tied to each other in one way."""
+    """Yield reductions of sizes that are tied to each other in one way."""
     indices = any(_is_index(spec) for spec in invocation.tensors())
     for tied in ties(invocation):
         size = _size(invocation, tied)
@@ -346,7 +346,7 @@ def single(invocation: Invocation) -> Iterator[Rewrite]:
 
 
 def ties(invocation: Invocation) -> list[Tied]:
-    """Groups of dimensions of one size above 1, the largest groups first."""
+    """Return groups of dimensions of one size above 1, the largest groups first."""
     groups: defaultdict[tuple[object, ...], set[tuple[Path, int]]] = defaultdict(set)
     for path, spec in tensors_of(invocation).items():
         for d, size in enumerate(spec.shape):
@@ -359,7 +359,7 @@ def ties(invocation: Invocation) -> list[Tied]:
 
 
 def shrunk(invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments: bool = False) -> Invocation | None:
-    """Only the places `kept` of tied dimensions; with `arguments`, numbers equal to their size follow."""
+    """Keep only the places `kept` of tied dimensions; with `arguments`, numbers equal to their size follow."""
     tensors = tensors_of(invocation)
     if not all(path in tensors and d < len(tensors[path].shape) for path, d in tied):
         return None
@@ -428,7 +428,7 @@ def _followed(name: str, argument: Argument, before: int, after: int) -> Argumen
 
 
 def _sampled_places(invocation: Invocation) -> list[tuple[int, ...]]:
-    """Places in the shape that all tensors broadcast to; those that hold values apart come first."""
+    """Return places in the shape that all tensors broadcast to; those with distinct values come first."""
     tensors = list(invocation.tensors())
     shape = _broadcast([spec.shape for spec in tensors])
     if shape is None or not 1 < math.prod(shape) <= 4096:
@@ -474,7 +474,7 @@ def _cut(spec: TensorSpec, size: int) -> TensorSpec:
 
 
 def not_empty(spec: TensorSpec) -> TensorSpec:
-    """An empty tensor with one element where it had none."""
+    """Give an empty tensor one element along each dimension that had none."""
     if spec.numel:
         return spec
     shape = (1,) * len(spec.shape)
@@ -486,12 +486,13 @@ def not_empty(spec: TensorSpec) -> TensorSpec:
 
 
 def vector(spec: TensorSpec) -> TensorSpec:
-    """A 0-d tensor as a vector of one; others as they are."""
+    """Return a 0-d tensor as a vector of one; others as they are."""
     return replace(literal(spec), shape=(1,), strides=(1,)) if not spec.shape else spec
 
 
 def _fewer_dims(invocation: Invocation) -> Iterator[Rewrite]:
-    """One dimension less: of all tensors at one place from the end or the beginning, or of one alone."""
+    """Yield invocations with one dimension less: of all tensors at one place from the end or the beginning, or of
+    one."""
     tensors = tensors_of(invocation)
     ranks = [len(spec.shape) for spec in tensors.values()]
     for from_end in (True, False):
@@ -572,7 +573,7 @@ _AT_ONCE = 4096
 
 
 def steps(invocation: Invocation) -> Iterator[Rewrite]:
-    """Reductions of `invocation` to try, but for those of `value_steps`."""
+    """Yield reductions of `invocation` to try, except those of `value_steps`."""
     yield partial(map_tensors, change=literal)
     yield partial(map_tensors, change=contiguous)
     given = {name for name, _ in invocation.arguments}
@@ -590,7 +591,7 @@ def steps(invocation: Invocation) -> Iterator[Rewrite]:
 
 
 def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) -> Invocation:
-    """Every optional argument but `kept` left out, and `plain` for the numbers of the others."""
+    """Leave out every optional argument but `kept`, and use `plain` for the numbers of the others."""
     optional = optional_arguments(invocation.overload)
     for name in optional.keys() - {kept}:
         invocation = omit_argument(invocation, name)
@@ -600,7 +601,7 @@ def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) ->
 
 
 def _all(argument: Argument, plain: int) -> Argument:
-    """`argument` with `plain` for each of its numbers."""
+    """Return `argument` with `plain` for each of its numbers."""
     if isinstance(argument, tuple):
         return tuple(_all(item, plain) for item in argument)
     return _retyped(argument, plain)
@@ -619,7 +620,7 @@ def _arguments(invocation: Invocation) -> Iterator[Rewrite]:
 
 
 def _retyped(argument: Argument, plain: int) -> Argument:
-    """The number `plain` in the type of `argument`; `argument` itself where that is not a number."""
+    """Return the number `plain` in the type of `argument`; `argument` itself if that is not a number."""
     return type(argument)(plain) if type(argument) is float or type(argument) is int else argument
 
 
@@ -654,7 +655,7 @@ def _plainer_lists(name: str, items: tuple[Argument, ...]) -> Iterator[Argument]
 
 
 def _plainer_numbers(value: int | float, order: tuple[int, ...]) -> Iterator[int | float]:
-    """Numbers of the same type that are plainer than `value`, the plainest first."""
+    """Yield numbers of the same type that are plainer than `value`, the plainest first."""
     if isinstance(value, bool):
         yield from [False] * value
         return
@@ -688,13 +689,13 @@ def _dtypes(invocation: Invocation) -> Iterator[Rewrite]:
 
 
 def plainer_dtypes(dtype: str) -> tuple[str, ...]:
-    """Dtypes to try in its place; a float stays one, and nothing becomes a bool."""
+    """Return dtypes to try instead; a float stays a float, and no dtype becomes bool."""
     rank = DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES)
     return tuple(d for d in DTYPES[:rank] if d != "bool" and (is_float(d) or not is_float(dtype)))
 
 
 def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation | None:
-    """Every tensor and every `dtype` argument of one dtype in another."""
+    """Change every tensor and every `dtype` argument of one dtype to another."""
     changed: dict[Path, TensorSpec] = {}
     for path, spec in tensors_of(invocation).items():
         if spec.dtype == before:
@@ -712,7 +713,7 @@ def everywhere_in(invocation: Invocation, before: str, after: str) -> Invocation
 
 
 def value_steps(invocation: Invocation, domains: Domains) -> Iterator[Rewrite]:
-    """Reductions that change tensor values alone, within `domains`, so that the export stays the same."""
+    """Yield reductions that change tensor values alone, within `domains`, so that the export stays the same."""
     for path, spec in tensors_of(invocation).items():
         rules = domains.get(path[0], ())
         if keeps_values(rules) or not spec.numel or spec.storage_size > _AT_ONCE:
@@ -733,7 +734,7 @@ def _written(spec: TensorSpec, before: tuple[PlainNumber, ...], after: tuple[Pla
 
 
 def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
-    """All elements plain, and all but those that code treats apart."""
+    """Yield invocations with all elements plain, and with all but the special values plain."""
     kind = element_type(dtype)
     for plain in (0, 1, 2):
         yield tuple(kind(plain) for _ in before)
@@ -748,7 +749,7 @@ def plainer_everywhere(dtype: str, before: tuple[PlainNumber, ...]) -> Iterator[
 
 
 def _plainer_somewhere(before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainNumber, ...]]:
-    """One element plainer."""
+    """Yield invocations with one element plainer."""
     if len(before) <= _ELEMENTS:
         for i, value in enumerate(before):
             for plainer in plainer_elements(value):
@@ -756,7 +757,7 @@ def _plainer_somewhere(before: tuple[PlainNumber, ...]) -> Iterator[tuple[PlainN
 
 
 def plainer_elements(value: PlainNumber) -> Iterator[PlainNumber]:
-    """Values for one element, the plainest first."""
+    """Yield values for one element, the plainest first."""
     if not isinstance(value, complex):
         yield from _plainer_numbers(value, ELEMENTS)
 
@@ -783,7 +784,7 @@ def is_dim(name: str) -> bool:
 
 
 def alternatives(name: str) -> tuple[int, ...]:
-    """Numbers to try for an argument of that name, plainest first."""
+    """Return numbers to try for an argument of that name, plainest first."""
     return DIMS if is_dim(name) else ATTRIBUTES
 
 

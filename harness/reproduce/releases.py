@@ -50,7 +50,7 @@ class Installed:
 
 
 def releases_of(package: str, first: str | None = None, last: str | None = None) -> list[str]:
-    """The releases that pip finds for this Python, oldest first, without pre-releases.
+    """Return the releases that pip finds for this Python, oldest first, without pre-releases.
 
     Args:
         package: One of `PACKAGES`.
@@ -168,7 +168,7 @@ class Rerun:
 
 
 def _printed_verdicts(printed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The verdicts in what `conformance replay` or `conformance check` prints as JSON."""
+    """Parse the verdicts in the JSON that `conformance replay` or `conformance check` prints."""
     if "cases" in printed:
         yield from (case["verdict"] for case in printed["cases"])
         return
@@ -254,7 +254,7 @@ def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> 
 
 
 def _ended(verdict: dict[str, Any], why: str) -> str:
-    """``dynamo → ort-cpu: mismatch at compare: values``."""
+    """Return ``dynamo → ort-cpu: mismatch at compare: values``."""
     how = verdict["outcome"]
     if how != "pass":
         how = f"{how} at {verdict['stage']}: {why}"

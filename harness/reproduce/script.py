@@ -38,7 +38,7 @@ class _Parts:
 
 
 def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
-    """The script for a failure.
+    """Write the script for a failure.
 
     Args:
         heading: Its first line; "" for what the failure is, with the case's id.
@@ -67,7 +67,7 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
 
 
 def write_graph_script(failure: ReproducibleFailure) -> str:
-    """A script that prints the exported model as ONNX's text format.
+    """Write a script that prints the exported model as ONNX's text format.
 
     Raises:
         NoScript: see `write_script`.
@@ -137,7 +137,7 @@ def _defined(parts: _Parts) -> list[str]:
 
 
 def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
-    """Code for a failure with an exception, which is caught at the stage where it was raised."""
+    """Write code for a failure with an exception, which is caught at the stage that raised it."""
     export, run = parts.export.code, parts.run
     if failure.stage is Stage.CONVERT:
         return [*parts.inputs, *refused(export, "an exported model")]
@@ -198,14 +198,14 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
 
 
 def _digits(source: CallSource) -> list[str]:
-    """Code for as many digits as tell numbers apart that differ; PyTorch prints four."""
+    """Write code that prints enough digits to tell different numbers apart; PyTorch prints four."""
     bits = max((PRECISION.get(PARTS.get(dtype, dtype), 0) for dtype in source.output_dtypes), default=0)
     digits = math.ceil(1 + bits * math.log10(2))
     return [f"torch.set_printoptions(precision={digits})"] if digits > 4 else []
 
 
 def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
-    """Code for a failure that ends the process: it is left to a child."""
+    """Write code for a failure that ends the process: a child runs it."""
     steps = [*parts.inputs, *parts.export.code]
     if failure.stage is Stage.CHECK:
         steps.append("onnx.checker.check_model(model, full_check=True)")
@@ -216,7 +216,7 @@ def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 
 
 def _registering(invocation: Invocation) -> list[str]:
-    """Imports after which PyTorch knows the operators that are called."""
+    """Write imports after which PyTorch knows the operators that are called."""
     lines: list[str] = []
     for overload in calls_of(invocation):
         namespace = overload.partition(".")[0]

@@ -87,12 +87,12 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
 
 
 def _key(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The failure that a row is a case of."""
+    """Return the key of the failure that a row is a case of."""
     return row["backend"] if Stage(row["stage"]) in _OF_BACKEND else "", *(row[name] for name in _ALIKE)
 
 
 def _size(invocation: str) -> tuple[int, int] | None:
-    """Elements and characters; None for an invocation of another version."""
+    """Return the numbers of elements and characters; None for an invocation of another version."""
     try:
         return elements(Invocation.from_json(invocation)), len(invocation)
     except InvalidInvocation:
@@ -268,7 +268,7 @@ def _unit(failure: Verdict, asked: Mapping[str, Any], rules: Sequence[str]) -> U
 
 
 def _shrink_one(failure: Verdict, before: Minimal | None, evaluator: Evaluator) -> Minimal | str:
-    """The minimal case, or why there is none."""
+    """Return the minimal case, or the reason why there is none."""
     original = _subject(failure)
     verdict = evaluator.blamed(original)
     if verdict is None:
@@ -310,7 +310,7 @@ def _shrink_one(failure: Verdict, before: Minimal | None, evaluator: Evaluator) 
 def _smallest(
     start: Replayed, evaluator: Evaluator, original: Verdict, domains: Domains
 ) -> tuple[Replayed, bool, tuple[str, ...]]:
-    """The smallest failure, whether nothing smaller fails, and what it depends on.
+    """Return the smallest failure, whether no smaller case fails, and the properties that it depends on.
 
     Witnesses cost more than many candidates. They are heard about the end of the way, and about every step
     of it only where the end turns out to be someone else's defect.

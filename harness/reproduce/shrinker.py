@@ -220,7 +220,7 @@ class Test:
         )
 
     def passing(self, subjects: Sequence[Replayed]) -> set[tuple[str, str]]:
-        """The keys of those that pass."""
+        """Return the keys of the candidates that pass."""
         return {s.key for s in self._where(subjects, lambda verdict: verdict.outcome is Outcome.PASS)}
 
     def _where(self, subjects: Sequence[Replayed], wanted: Callable[[Verdict], bool]) -> list[Replayed]:
@@ -269,7 +269,7 @@ _DRAWN = 80
 
 
 def shrink(subject: Replayed, test: Test, domains: Domains) -> Replayed:
-    """The plainest case that fails in the same way, as far as the budget reaches.
+    """Return the plainest case that fails in the same way, as far as the budget reaches.
 
     At worst it is `subject`, and never one that `test` has not seen fail. `domains` are the values that the
     operator allows.
@@ -290,7 +290,7 @@ def shrink(subject: Replayed, test: Test, domains: Domains) -> Replayed:
 
 
 def _shrink_program(subject: Replayed, test: Test) -> Replayed:
-    """The fewest calls that fail in the same way, by the same one's fault."""
+    """Return the fewest calls that fail in the same way, with the same blame."""
     while not test.spent:
         tried = (Replayed(plainer) for plainer in plainer_programs(subject.invocation))
         smaller = None
@@ -333,7 +333,7 @@ def _shrink_greedily(subject: Replayed, test: Test, domains: Domains) -> Replaye
 def _best(
     subject: Replayed, apply: _Apply, chunk: Sequence[Rewrite], test: Test, seen: set[tuple[str, str]]
 ) -> Replayed | None:
-    """The plainest failing candidate, of single steps or of those that succeed taken together."""
+    """Return the plainest failing candidate, of single steps or of those that succeed taken together."""
     taken: dict[tuple[str, str], tuple[Rewrite, Replayed]] = {}
     before = cost_of(subject)
     for step in chunk:
@@ -357,7 +357,7 @@ def _best(
 
 
 def _combined(subject: Replayed, test: Test, domains: Domains) -> Replayed:
-    """Reductions that fail only together, by Hypothesis."""
+    """Find reductions that fail only together, by Hypothesis."""
     if test.spent:
         return subject
     written = subject.changed(partial(map_tensors, change=literal))
@@ -374,7 +374,7 @@ def _combined(subject: Replayed, test: Test, domains: Domains) -> Replayed:
 
 
 def _drawn_smaller(subject: Replayed, test: Test) -> Replayed | None:
-    """A smaller failure among the operator case's own calls, which fit together by construction."""
+    """Draw a smaller failure among the operator case's own calls, which are valid by construction."""
     case = OPERATOR_CASES.get(subject.invocation.overload)
     if case is None or subject.invocation.dtype not in case.dtypes:
         return None
@@ -441,7 +441,7 @@ class OriginalProvider(StableProvider):
     """Chooses the last alternative always, so that Hypothesis begins with the invocation itself."""
 
     def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **_: object) -> int:
-        """The end of the range."""
+        """Return the end of the range."""
         return max_value if max_value is not None else (min_value or 0)
 
 
@@ -449,7 +449,7 @@ AVAILABLE_PROVIDERS[_ORIGINAL] = f"{__name__}.{OriginalProvider.__name__}"
 
 
 def reductions(original: Invocation, domains: Domains) -> st.SearchStrategy[Invocation]:
-    """Invocations plainer than `original` in any combination of ways, `original` itself among them.
+    """Return a strategy for invocations plainer than `original` in any combination of ways, `original` itself included.
 
     The values of its tensors must be written out; `domains` are those that its operator allows.
     """

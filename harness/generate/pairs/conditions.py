@@ -91,7 +91,7 @@ _DIMS = re.compile(r"([123])d")
 
 
 def per_dim(value: Argument, dims: int, default: int) -> tuple[int, ...]:
-    """An argument that gives one number per dimension, or one for all."""
+    """Return an argument that gives one number per dimension, or one for all."""
     numbers = value if isinstance(value, tuple) else (value,)
     whole = tuple(n for n in numbers if isinstance(n, int))
     if not whole or len(whole) < len(numbers):
@@ -100,7 +100,7 @@ def per_dim(value: Argument, dims: int, default: int) -> tuple[int, ...]:
 
 
 def window(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The sizes of the input and how far a window reaches, per dimension."""
+    """Return the sizes of the input and the reach of a window, per dimension."""
     given = dict(call.arguments)
     source = next(call.tensors(), None)
     weight, kernel = given.get("weight"), given.get("kernel_size")
@@ -119,7 +119,7 @@ def window(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def targets(call: Invocation) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """The sizes of the input and those asked for, per dimension."""
+    """Return the sizes of the input and the requested sizes, per dimension."""
     source, wanted = next(call.tensors(), None), dict(call.arguments).get("output_size")
     if source is None or not isinstance(wanted, tuple) or len(source.shape) < len(wanted) or not wanted:
         return None
@@ -335,7 +335,7 @@ def is_index(spec: TensorSpec) -> bool:
 
 
 def held_tensors(argument: Argument) -> tuple[TensorSpec, ...]:
-    """The tensors of an argument, in a list or alone."""
+    """Return the tensors of an argument, in a list or alone."""
     elements = argument if isinstance(argument, tuple) else (argument,)
     return tuple(element for element in elements if isinstance(element, TensorSpec))
 
@@ -448,7 +448,7 @@ def _kind_of(dtype: str) -> str:
 
 @lru_cache(maxsize=4096)
 def computed(spec: TensorSpec) -> Values:
-    """The tensor's values, unrounded; its shape."""
+    """Compute the tensor's values, unrounded, and its shape."""
     if isinstance(spec.values, Recipe):
         storage = values.compute(spec.values, spec.dtype, spec.storage_size)
     else:

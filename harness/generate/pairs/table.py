@@ -73,7 +73,7 @@ class PairTable:
 
 
 def pair_table(calls: Iterable[Invocation]) -> PairTable:
-    """The conditions of calls of one operator; no call is made."""
+    """Return the conditions of calls of one operator, without making a call."""
     calls = list(calls)
     names = sorted({name for call in calls for name, _ in call.arguments})
     places: dict[Condition, int] = {}
@@ -89,7 +89,7 @@ def pair_table(calls: Iterable[Invocation]) -> PairTable:
 
 
 def structure_conditions(call: Invocation) -> list[Condition]:
-    """The conditions of a call, omitted arguments left out."""
+    """Return the conditions of a call, omitted arguments left out."""
     found = [*tensor_conditions(call.arguments), *argument_conditions(call), *window_conditions(call)]
     if next(call.tensors(), None) is None:
         found.append(dtype_condition(call.dtype))

@@ -131,7 +131,7 @@ class CorpusContents:
 
 
 def read_contents(path: Path) -> CorpusContents:
-    """The entries of one file, of any overloads; a `ResultsError` says why it cannot be read."""
+    """Return the entries of one file, of any overloads; a `ResultsError` says why it cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -170,12 +170,12 @@ class Corpus:
         return self.directories[-1]
 
     def overloads(self) -> tuple[str, ...]:
-        """The operators that have a file, sorted."""
+        """Return the operators that have a file, sorted."""
         files = (file for directory in self.directories for file in directory.glob(f"*{_SUFFIX}"))
         return tuple(sorted({file.name.removesuffix(_SUFFIX) for file in files}))
 
     def read(self, overload: str) -> CorpusContents:
-        """The entries of one operator; of several with one key, the last. Raises as `read_contents` does."""
+        """Return the entries of one operator, and of several with one key the last. Raises as `read_contents` does."""
         found = [self._contents(directory, overload) for directory in self.directories]
         by_key = {entry.key: entry for contents in found for entry in contents.entries}
         return CorpusContents(tuple(by_key.values()), tuple(line for contents in found for line in contents.damaged))

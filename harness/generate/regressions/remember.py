@@ -106,7 +106,7 @@ class Memory:
 
 
 def _trimmed(entries: Sequence[CorpusEntry]) -> list[CorpusEntry]:
-    """`entries` in their order, oldest first, without the failures that are too many.
+    """Return `entries` in their order, oldest first, without the failures above the limit.
 
     The smallest of each kind stay; then the first of every kind come before the second of any, what harms
     more before what harms less, and the newer before the older.

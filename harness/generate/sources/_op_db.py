@@ -148,7 +148,7 @@ def _database() -> list[Any]:
 
 
 def _own_entries(name: str) -> list[int]:
-    """The entries that bear the operator's name, or have an alias that does."""
+    """Return the entries with the operator's name, or with an alias of that name."""
     packet = name.split(".")[1]
     words = {packet, packet.lstrip("_")}
     return [i for i, entry in enumerate(_database()) if words & set(_names(entry))]

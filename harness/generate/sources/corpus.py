@@ -13,7 +13,7 @@ from harness.generate.sources.source import Notice, Request, SourceFinding, grou
 
 
 def create(argument: str) -> FromCorpus | FromFile:
-    """The source of ``corpus`` or ``corpus:FILE``.
+    """Create the source of ``corpus`` or ``corpus:FILE``.
 
     Raises:
         ResultsError: the file cannot be read.
@@ -77,7 +77,7 @@ def _file(path: Path) -> CorpusContents:
 
 
 def _finding(contents: CorpusContents, request: Request) -> SourceFinding:
-    """The entries of the operator, kind of export and dtypes in question, each case once."""
+    """Return the entries of the operator, kind of export and dtypes in question, each case once."""
     found: dict[tuple[str, ...], tuple[Invocation, Invocation | None]] = {}
     for entry in contents.entries:
         if (

@@ -71,7 +71,7 @@ class OpInfo:
 
 
 def _captured(wanted: _op_db.Wanted) -> _op_db.Captured | str:
-    """The capture, or one line about why there is none."""
+    """Return the capture, or one line about the reason why there is none."""
     try:
         return _process().call(_op_db.capture, wanted)
     except ProcessDied as died:

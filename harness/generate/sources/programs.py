@@ -19,7 +19,7 @@ _TRIES = 3
 
 
 def create(argument: str) -> Programs:
-    """The source of ``programs``, or of ``programs:OPERATOR``: those that contain the operator.
+    """Create the source of ``programs``, or of ``programs:OPERATOR``: those that contain the operator.
 
     Raises:
         UnknownOperator: PyTorch has no such operator; near ones are named.
@@ -61,7 +61,7 @@ class Programs:
         )
 
     def _drawn(self, found: Pattern, request: Request, draws: int) -> Sequence[Invocation]:
-        """The structures among so many draws, each once."""
+        """Return the structures among a number of draws, each once."""
         dtypes = tuple(dtype for dtype in DTYPES if request.dtypes is None or dtype in request.dtypes)
         drawn: dict[str, Invocation] = {}
         for index in range(draws if dtypes else 0):

@@ -53,7 +53,7 @@ class Replayed:
 
 
 def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed, ...]:
-    """The cases of a recorded run, each once per export.
+    """Return the cases of a recorded run, each once per export.
 
     Args:
         results_dir: The run.

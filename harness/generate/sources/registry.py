@@ -44,17 +44,17 @@ _ENTRIES = (
 
 
 def source_names() -> tuple[str, ...]:
-    """The words that ``--source`` takes, without their arguments."""
+    """Return the words that ``--source`` takes, without their arguments."""
     return tuple(entry.name for entry in _ENTRIES)
 
 
 def default_sources() -> tuple[str, ...]:
-    """The words of a run that names none."""
+    """Return the words of a run that names none."""
     return tuple(entry.default for entry in _ENTRIES if entry.default)
 
 
 def find_source(word: str) -> tuple[SourceEntry, str]:
-    """The entry that `word` names, and its argument.
+    """Return the entry that `word` names, and its argument.
 
     Raises:
         UnknownName: there is none; near ones are named.
@@ -67,6 +67,6 @@ def find_source(word: str) -> tuple[SourceEntry, str]:
 
 
 def sources_in_order(words: tuple[str, ...]) -> tuple[str, ...]:
-    """`words`, each once, in the order in which their sources are asked."""
+    """Return `words`, each once, in the order in which their sources are asked."""
     order = source_names()
     return tuple(sorted(dict.fromkeys(words), key=lambda word: order.index(find_source(word)[0].name)))

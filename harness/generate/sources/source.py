@@ -75,10 +75,10 @@ class Source(Protocol):
         """Return the source's name in the record."""
 
     def overloads(self) -> Collection[str]:
-        """The operators that it may have invocations of."""
+        """Return the operators that it may have invocations of."""
 
     def find(self, request: Request) -> SourceFinding:
-        """The invocations of one operator; of an operator that it knows nothing of, none.
+        """Return the invocations of one operator; empty for an unknown operator.
 
         Raises:
             harness.record.layout.ResultsError: a file cannot be read.
@@ -86,7 +86,7 @@ class Source(Protocol):
 
 
 def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Structure, ...]:
-    """Invocations put together by what is exported for them, in the order of their first.
+    """Group invocations by their exported invocation, in the order of the first of each.
 
     Args:
         pairs: An invocation, and what to export for it; None for the invocation itself, whose export

@@ -50,7 +50,7 @@ class ModelUse:
 
 
 def create(argument: str) -> FromUse:
-    """The source of ``use`` or ``use:common``.
+    """Create the source of ``use`` or ``use:common``.
 
     Raises:
         UnknownName: another word follows the colon.
@@ -101,7 +101,7 @@ def cast_call(call: Invocation, dtype: str) -> Invocation:
 
 
 def model_calls(overload: str, most: int = _ALL[0]) -> list[ModelUse]:
-    """The distinct calls of an operator, those of most models first, and `most` of them at most.
+    """Return at most `most` distinct calls of an operator, those of most models first.
 
     Raises:
         ResultsError: the file is damaged.
@@ -136,7 +136,7 @@ def callers_by_case(*, as_made: bool = False) -> Mapping[str, tuple[int, ...]]:
 
 
 def using_models() -> tuple[tuple[str, str], ...]:
-    """Name and kind of each model, by number."""
+    """Return name and kind of each model, by number."""
     table = _table()
     metadata: Mapping[bytes, bytes] = (table.schema.metadata or {}) if table is not None else {}
     return tuple((name, kind) for name, kind in json.loads(metadata.get(b"models", b"[]")))

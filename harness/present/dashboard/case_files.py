@@ -63,7 +63,7 @@ class CaseIndex:
         return self._chunks
 
     def ids(self) -> Iterator[tuple[str, str | list[str]]]:
-        """Name of a block of a chunk, and the ids of its cases in the order of their places."""
+        """Return the name of a block of a chunk, and the ids of its cases in the order of their places."""
         for chunk, ids in enumerate(self._ids):
             step = _BLOCK * (_ID if isinstance(ids, str) else 1)
             for start in range(0, len(ids), step):

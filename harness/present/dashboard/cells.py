@@ -65,7 +65,7 @@ def ordinary_tallies(run: CodedRun, buckets: Sequence[Bucket]) -> Tallies:
 def matrix_data(
     run: CodedRun, rank: Numbers, missing: Sequence[int], seen: Mapping[int, SeenPairs] | None = None
 ) -> dict[str, Any]:
-    """The matrix of one run as the page reads it.
+    """Return the matrix of one run for the page.
 
     Args:
         rank: Operator's number → its place in the page's list.
@@ -113,7 +113,7 @@ class ColumnCounts:
     ordinary_total: int
 
     def to_data(self) -> list[int]:
-        """The numbers in this order, as the page reads them."""
+        """Return the numbers in this order for the page."""
         return [
             *(*self.standings, self.passed, self.total),
             *(*self.ordinary_standings, self.ordinary_passed, self.ordinary_total),

@@ -85,7 +85,7 @@ class CodedRun(EndedCases):
         return len(self.key)
 
     def only(self, rows: npt.NDArray[Any]) -> CodedRun:
-        """The run with some of its rows: their places, or whether each is one."""
+        """Return the run with some of its rows, given by places or by a mask."""
         return CodedRun(**{name: values[rows] for name, values in vars(self).items()})
 
 
@@ -173,7 +173,7 @@ class Words:
         return _drop_repeats(coded)
 
     def cells(self, operator: Numbers, column: Numbers, dtype: Numbers, kind: Numbers) -> pa.Table:
-        """The words of numbers, as `harness.gate.run_request.RunRequest.asks` reads them."""
+        """Return the words of numbers, for `harness.gate.run_request.RunRequest.asks`."""
         columns, names = self.column_names, self._names.words
         kinds = [(names[a], names[b]) for a, b in self.kinds.words]
         words = {
@@ -191,7 +191,7 @@ class Words:
         return pa.table(arrays)
 
     def keys_of(self, cases: Collection[CaseKey]) -> npt.NDArray[np.uint64]:
-        """The keys of cases, those left out that have a converter or backend without rows."""
+        """Return the keys of cases, without those of a converter or backend without rows."""
         keys = []
         for case_id, exported, converter, backend in cases:
             names = self._names.find(converter), self._names.find(backend)

@@ -90,7 +90,7 @@ def _finite(value: Any) -> Any:
 
 
 def _cell(value: Any) -> Any:
-    """A value that no spreadsheet takes for a formula."""
+    """Escape a value so that no spreadsheet takes it for a formula."""
     return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
 
 

@@ -30,7 +30,7 @@ _ESCAPES = (
 
 
 def script(name: str, data: Any) -> str:
-    """The script that hands `data` to the page under `name`."""
+    """Return the script that hands `data` to the page under `name`."""
     return f"conformanceData({_literal(name)}, {_literal(compact(data))});\n"
 
 
@@ -66,7 +66,7 @@ def compact(data: Any) -> str:
 
 
 def few(value: float | None) -> float | None:
-    """A measured number with six digits, as the page shows and compares it; None for what is not a number."""
+    """Return a measured number with six digits, as the page shows and compares it; None for any other value."""
     if value is None or not math.isfinite(value):
         return None
     rounded = float(f"{value:.6g}")
@@ -74,7 +74,7 @@ def few(value: float | None) -> float | None:
 
 
 def endless(value: float | None) -> float | None:
-    """An error, which is never negative, as `few` has it; −1 for an infinite one."""
+    """Return an error, which is never negative, as `few` does; −1 for an infinite one."""
     return -1 if value == math.inf else few(value)
 
 

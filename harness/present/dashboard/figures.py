@@ -23,7 +23,8 @@ BINS = (0, 1, 2, 4, 8, 16, 32, 64, 256, 1024, 65536)
 
 
 def read_distributions(built: SiteModel, run: int) -> tuple[list[ErrorDistribution], list[ErrorDistribution]]:
-    """The tolerance matrix of a run, of all cases and of the ordinary ones; of several kinds of shapes the worse.
+    """Return the tolerance matrix of a run, of all cases and of the ordinary ones; of several kinds of shapes the
+    worst.
 
     Raises:
         ResultsError: the run is damaged.
@@ -76,7 +77,7 @@ def _tolerance_rows(
 
 
 def _bins(built: SiteModel, run: CodedRun, *, only_ordinary: bool) -> dict[tuple[int, int, int], list[int]]:
-    """(operator's place, column, dtype) → passing cases per bin."""
+    """Return (operator's place, column, dtype) → passing cases per bin."""
     passed = np.array([state.outcome == Outcome.PASS for state in built.words.states], dtype=bool)
     keep = passed[run.state] & np.isfinite(run.ulp)
     if only_ordinary:

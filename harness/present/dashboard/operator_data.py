@@ -58,7 +58,7 @@ class Attachments:
 
 
 def decoded(rows: pa.Table) -> Rows:
-    """Rows with `COLUMNS`, from dictionaries or not, so that those of an operator are quickly taken."""
+    """Return the columns of rows with `COLUMNS`, dictionary-encoded or not, as arrays for fast selection."""
     found = {}
     for name in COLUMNS:
         if pa.types.is_string(rows.schema.field(name).type) or pa.types.is_dictionary(rows.schema.field(name).type):
@@ -130,7 +130,7 @@ _GROUP = ("outcome", "stage", "blame", "place", "cause", "cases", "dtypes", "con
 def _script(
     scripts: Mapping[tuple[str, str, str], Script], case_id: str, converter: str, backend: str
 ) -> Script | None:
-    """The script of a case; of a failure that comes before any backend, whichever was named with it."""
+    """Return the script of a case; for a failure before any backend, the script of any backend."""
     exact = scripts.get((case_id, converter, backend))
     if exact is not None or backend:
         return exact

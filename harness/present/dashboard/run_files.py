@@ -50,7 +50,7 @@ _LISTED = (
 
 
 def failures_of(built: SiteModel, number: int, known: tuple[KnownIssue, ...]) -> list[FailureGroup]:
-    """The failures of a run, worst first, without those of operators that it has lost.
+    """Return the failures of a run, worst first, without those of operators that it has lost.
 
     Raises:
         ResultsError: the run is damaged.
@@ -64,7 +64,7 @@ def failures_of(built: SiteModel, number: int, known: tuple[KnownIssue, ...]) ->
 
 
 def listed(group: FailureGroup) -> dict[str, Any]:
-    """A failure as a line."""
+    """Return a failure as a line."""
     data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     return {
         **{name: data[name] for name in _LISTED},
@@ -84,7 +84,7 @@ def failure_overview(failures: Sequence[FailureGroup]) -> dict[str, Any]:
 
 
 def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
-    """The failures that the overview shows: those that ordinary use meets, with such a call, and others."""
+    """Return the failures that the overview shows: those that ordinary use meets, with such a call, and others."""
     somebodys = [group for group in failures if group.blame != SPEC]
     ordinary = [group for group in somebodys if group.ordinary]
     edge = [group for group in somebodys if not group.ordinary]

@@ -35,7 +35,7 @@ def first_shown(requests: Sequence[RunRequest], empty: Sequence[bool]) -> int:
 
 
 def earlier_run(requests: Sequence[RunRequest], number: int) -> int | None:
-    """The run with which a run is compared: the newest earlier one of its kind.
+    """Return the run with which a run is compared: the newest earlier one of its kind.
 
     Otherwise it is the newest earlier run of every operator with one of its converters and backends, or else the newest
     earlier one with such; if any.
@@ -46,13 +46,13 @@ def earlier_run(requests: Sequence[RunRequest], number: int) -> int | None:
 
 
 def runs_of_like_cases(requests: Sequence[RunRequest], number: int) -> list[int]:
-    """The runs whose shares are of the same cases as those of a run, but for the seed; it is one of them."""
+    """Return the runs, this one included, whose shares are of the same cases as a run's, except for the seed."""
     mine = requests[number]
     return [n for n, other in enumerate(requests) if not mine.differences(other).keys() - _NOT_OF_CASES]
 
 
 def differences(requests: Sequence[RunRequest]) -> dict[str, dict[str, tuple[str, str]]]:
-    """``A/B``, the numbers of an earlier and a later run → what they were asked for that differs."""
+    """Return ``A/B``, the numbers of an earlier and a later run → the differences between their requests."""
     pairs = ((a, b) for b in range(len(requests)) for a in range(b))
     found = ((f"{a}/{b}", requests[a].differences(requests[b])) for a, b in pairs)
     return {pair: theirs for pair, theirs in found if theirs}
@@ -202,7 +202,7 @@ def gather(directories: Sequence[Path]) -> Gathered:
 
 
 def _words(error: Exception, directory: Path) -> str:
-    """An error's message without the machine's path to the run."""
+    """Return an error's message without the machine's path to the run."""
     text = str(error).strip().splitlines()
     parent = f"{directory.parent}/" if str(directory.parent) != "." else ""
     return (text[0] if text else type(error).__name__).replace(parent, "") if parent else (text or [""])[0]

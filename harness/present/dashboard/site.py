@@ -32,7 +32,7 @@ from harness.record.run_info import OPTION, RULES, SOURCE, RunInfo
 
 
 def index_data(built: SiteModel) -> dict[str, Any]:
-    """The page's first file."""
+    """Return the content of the page's first file."""
     words = built.words
     return {
         "harness": harness.__version__,
@@ -101,7 +101,7 @@ def _evidence(built: SiteModel) -> list[int]:
 
 
 def _rules(info: RunInfo) -> dict[str, Any]:
-    """The user's conversion functions: the names of their files, and what identifies their content."""
+    """Return the user's conversion functions: the names of their files, and hashes of their content."""
     files = info.options.get(OPTION)
     names = [Path(str(file)).name for file in files] if isinstance(files, list) else []
     return {"files": names, "digest": info.basis.get(RULES, "")}
@@ -197,7 +197,8 @@ def badge(label: str, passing: int, total: int, note: str = "") -> str:
 
 
 def file_name(converter: str, backend: str, taken: Collection[str] = ()) -> str:
-    """A file's name for a column that no file system or address minds; unlike those that are `taken`."""
+    """Return a name for a column's file that is valid in every file system and address; unlike those that are
+    `taken`."""
     base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{converter}--{backend}")[:80].strip(".") or "column"
     name, number = f"{base}.svg", 2
     while name in taken:

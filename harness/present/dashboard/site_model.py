@@ -118,16 +118,16 @@ class SiteModel:
         return choose_evidence(self.coded, self.shown)
 
     def columns_of(self, run: int) -> list[int]:
-        """Numbers of the columns that a run has, by name."""
+        """Return the numbers of the columns that a run has, by name."""
         names = self.words.column_names
         return sorted(np.unique(self.coded[run].column).tolist(), key=lambda number: names[number])
 
     def operators_of(self, run: int) -> Numbers:
-        """Numbers of the operators that a run was of, those that it has lost too."""
+        """Return the numbers of the operators in a run, including those that it has lost."""
         return np.union1d(self.coded[run].operator, self.lost[run])
 
     def flaky(self, run: int) -> npt.NDArray[np.uint64]:
-        """Keys of the cases that are known to end in two ways."""
+        """Return the keys of the cases that are known to end in two ways."""
         return self.words.keys_of(self.runs[run].flaky)
 
     def changes(self, before: int, after: int) -> Compared:
@@ -157,7 +157,7 @@ class SiteModel:
         return asked_for(self.requests[run], self.requests[other], cells)
 
     def compared(self, run: int) -> Compared | None:
-        """A run against the one that it is compared with; None for the first of its kind."""
+        """Compare a run with the one before; None for the first of its kind."""
         if run == self.shown:
             return self._shown_compared
         before = earlier_run(self.requests, run)
@@ -212,7 +212,7 @@ def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: W
 
 
 def _drop_operators(run: CodedRun, lost: Numbers) -> CodedRun:
-    """A run's rows without those of operators that it has lost."""
+    """Return a run's rows without those of operators that it has lost."""
     if not len(lost):
         return run
     keep = ~np.isin(run.operator, lost)
