@@ -1,4 +1,4 @@
-"""What `pytest harness` collects.
+"""The items that `pytest harness` collects.
 
 One item per operator overload, converter and shape mode; with ``--models`` one per model instead, with
 ``--generator-report`` one per operator.

@@ -291,11 +291,11 @@ def _raised(report: pytest.TestReport) -> list[str]:
     # An item that fails for its verdicts has run to its end and reports that itself.
     if not report.failed or where is None or "cases" in dict(report.user_properties):
         return []
-    said = next(iter(where.message.splitlines()), "")
-    if _NOT_STARTED in said:
-        return [said.partition(_NOT_STARTED)[2]]
+    message = next(iter(where.message.splitlines()), "")
+    if _NOT_STARTED in message:
+        return [message.partition(_NOT_STARTED)[2]]
     place = f"{Path(where.path).name}, line {where.lineno}"
-    return [f"An item ended with {said} ({place}). The option --tb=short shows how it came there."]
+    return [f"An item ended with {message} ({place}). The option --tb=short shows how it came there."]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -360,7 +360,7 @@ def _shrink(config: pytest.Config, run: Session) -> None:
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     follower = config.pluginmanager.get_plugin("conformance-follower")
     if seconds > 0 and reporter is not None and follower is not None:
-        said = shrink_after_run(
+        line = shrink_after_run(
             run.results_dir,
             seconds,
             timeout=given.timeout or float("inf"),
@@ -370,7 +370,7 @@ def _shrink(config: pytest.Config, run: Session) -> None:
             corpus=corpus_of(config.stash[_PLAN].units[0]),
         )
         reporter.ensure_newline()
-        reporter.write_line(said)
+        reporter.write_line(line)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -222,7 +222,7 @@ class Session:
 
     def close(self, exit_status: int | None = None, notes: Iterable[str] = ()) -> None:
         """End the worker process and complete the record with pytest's exit status and the workers' notes."""
-        said = tuple(dict.fromkeys([*notes, *self._supervisor.notes]))
+        notes = tuple(dict.fromkeys([*notes, *self._supervisor.notes]))
         self._supervisor.close()
         self._writer.close()
         if self._without is not None:
@@ -230,7 +230,7 @@ class Session:
             if self._owns_run:
                 store.finish(self.rule_free_results, exit_status)
         if self._owns_run:
-            self.run_info = store.finish(self.results_dir, exit_status, said)
+            self.run_info = store.finish(self.results_dir, exit_status, notes)
 
 
 def _departing_calls(verdict: Verdict) -> Iterator[CorpusEntry]:

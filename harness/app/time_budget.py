@@ -59,11 +59,11 @@ def lines(option: Any, overloads: Sequence[str]) -> list[str]:
         return []
     use = model_use()
     called = sorted((name for name in names if use.callers_of(name)), key=lambda name: -len(use.callers_of(name)))
-    said = f"not reached within --minutes {option.minutes:g}: {count(len(names), 'operator')}"
+    line = f"not reached within --minutes {option.minutes:g}: {count(len(names), 'operator')}"
     if not called:
-        return [f"{said}, which no model calls; without --minutes they are run, too"]
+        return [f"{line}, which no model calls; without --minutes they are run, too"]
     more = f" and {len(called) - _NAMED} more" if len(called) > _NAMED else ""
-    return [f"{said}; models call {len(called)} of them: {', '.join(called[:_NAMED])}{more}"]
+    return [f"{line}; models call {len(called)} of them: {', '.join(called[:_NAMED])}{more}"]
 
 
 def _overload(item: pytest.Item) -> str:

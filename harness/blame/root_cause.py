@@ -536,12 +536,12 @@ def _undefined_node(words: str) -> str:
 
 def _question(facts: FailureFacts) -> Any:
     """Return the facts of the open question that a failure depends on."""
-    said = facts.statements
-    if "open-question" in said:
-        return said["open-question"]
-    if "open-node" in said:
-        return said["open-node"]["question"]
-    return {"operator": "", "subject": said.get("left-open", {}).get("why", "")}
+    statements = facts.statements
+    if "open-question" in statements:
+        return statements["open-question"]
+    if "open-node" in statements:
+        return statements["open-node"]["question"]
+    return {"operator": "", "subject": statements.get("left-open", {}).get("why", "")}
 
 
 #: ONNX Runtime's operators that compare integers share how they do.

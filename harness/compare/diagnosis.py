@@ -70,7 +70,7 @@ PROBLEM_FAULTS = {
 
 
 class Finding(StrEnum):
-    """What a witness found.
+    """The finding of a witness.
 
     Another computation of the same call gives: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's answer;
     `OTHER`, a third answer; `REFUSES`, an error; `LACKS`, a declared gap.

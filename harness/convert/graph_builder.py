@@ -146,8 +146,8 @@ class GraphBuilderConverter:
     def _lacks_conversion(self, error: Exception) -> bool:
         if isinstance(error, self._module.FunctionNotFoundError | NotImplementedError):
             return True
-        said = _first_words(error).lower()
-        return isinstance(error, AssertionError) and any(words in said for words in _REFUSALS)
+        message = _first_words(error).lower()
+        return isinstance(error, AssertionError) and any(words in message for words in _REFUSALS)
 
 
 def _rules_by_key(book: RuleBook) -> dict[str, Callable[..., Any]]:

@@ -193,8 +193,8 @@ def _taken(node: onnx.NodeProto, script: Sequence[tuple[CodeLine, ...]]) -> tupl
 
 
 def _torch_node(node: onnx.NodeProto) -> str:
-    told = next((p.value for p in node.metadata_props if p.key == _OF_NODE), "")
-    return told.partition(" ")[0].removeprefix("%")
+    name = next((p.value for p in node.metadata_props if p.key == _OF_NODE), "")
+    return name.partition(" ")[0].removeprefix("%")
 
 
 @contextlib.contextmanager

@@ -194,7 +194,7 @@ class Invocation:
         return hashlib.sha256(blank.json.encode()).hexdigest()[:12]
 
     def __str__(self) -> str:
-        """The call as a person would write it, with tensors as ``float32[2,3]``."""
+        """Return the call as a person would write it, with tensors as ``float32[2,3]``."""
         if self.overload.startswith(PROGRAM):
             return "; ".join(_lines(dict(self.arguments)))
         return f"{self.overload}({', '.join(f'{n}={describe(a)}' for n, a in self.arguments)})"

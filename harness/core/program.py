@@ -39,7 +39,7 @@ def is_composed(overload: str) -> bool:
 
 
 def calls_of(invocation: Invocation) -> tuple[str, ...]:
-    """The overloads of a program's calls, in order; the invocation's own where it is one call."""
+    """Return the overloads of a program's calls, in order; the invocation's own if it is one call."""
     return tuple(c.overload for c in Program.of(invocation).calls) if is_program(invocation) else (invocation.overload,)
 
 
@@ -57,7 +57,7 @@ class Program:
 
     @classmethod
     def of(cls, invocation: Invocation) -> Program:
-        """The program that an invocation stands for.
+        """Return the program that an invocation stands for.
 
         Raises:
             InvalidInvocation: it is not a program, or a call takes a result of a later one, or an input that nothing
@@ -93,13 +93,13 @@ class Program:
 
 
 def results_in(call: Invocation) -> Iterator[Result]:
-    """The results of earlier calls that a call takes."""
+    """Yield the results of earlier calls that a call takes."""
     for _, argument in call.arguments:
         yield from (part for part in parts_of(argument) if isinstance(part, Result))
 
 
 def parts_of(argument: Argument) -> Iterator[Argument]:
-    """An argument, or the elements of one that is a sequence, at any depth."""
+    """Yield an argument, or the elements of one that is a sequence, at any depth."""
     if isinstance(argument, tuple):
         for element in argument:
             yield from parts_of(element)
@@ -108,7 +108,7 @@ def parts_of(argument: Argument) -> Iterator[Argument]:
 
 
 def map_arguments(call: Invocation, change: Callable[[Argument], Argument]) -> Invocation:
-    """A call with `change` of every argument; of the elements of those that are sequences."""
+    """Return a call with `change` of every argument; of the elements of those that are sequences."""
 
     def changed(argument: Argument) -> Argument:
         return tuple(map(changed, argument)) if isinstance(argument, tuple) else change(argument)
@@ -117,7 +117,7 @@ def map_arguments(call: Invocation, change: Callable[[Argument], Argument]) -> I
 
 
 def widen_weights(program: Program) -> Program:
-    """The program with its floating weights in float64."""
+    """Return the program with its floating weights in float64."""
 
     def widened(argument: Argument) -> Argument:
         is_narrow = isinstance(argument, Weight) and is_float(argument.dtype or argument.spec.dtype)
@@ -127,19 +127,19 @@ def widen_weights(program: Program) -> Program:
 
 
 def map_parts(program: Program, change: Callable[[Argument], Argument]) -> Program:
-    """The program with `change` of every argument of its calls, and of what it returns where that may be returned."""
+    """Return the program with `change` applied to every argument of its calls, and to its results if they allow it."""
     calls = tuple(map_arguments(call, change) for call in program.calls)
     returns = tuple(c if isinstance(c := change(value), Returned) else value for value in program.returns)
     return replace(program, calls=calls, returns=returns)
 
 
 def weights_of(program: Program) -> Sequence[Weight]:
-    """The weights, in order, one for each place that takes one."""
+    """Return the weights, in order, one for each place that takes one."""
     return [part for part in _parts(program) if isinstance(part, Weight)]
 
 
 def share_inputs(program: Program) -> Program:
-    """The program with equal inputs made one: the first place describes it, and the others have an `Input`."""
+    """Return the program with equal inputs made one: the first place describes it, and the others have an `Input`."""
     places: dict[TensorSpec, int] = {}
     shared_places: list[int] = []
 
@@ -156,7 +156,7 @@ def share_inputs(program: Program) -> Program:
 
 
 def unshare_inputs(program: Program) -> Program:
-    """The program with an input for each place of a call that takes one: the opposite of `share_inputs`."""
+    """Return the program with an input for each place of a call that takes one: the opposite of `share_inputs`."""
     inputs = list(program.invocation.tensors())
     described: list[TensorSpec] = []
     places: dict[int, int] = {}

@@ -99,17 +99,17 @@ def lone_numbers(dtype: str) -> tuple[float, ...]:
 
 
 def largest_float(dtype: str) -> float:
-    """The largest finite number of `dtype`."""
+    """Return the largest finite number of `dtype`."""
     return (2.0 - 2.0 ** (1 - PRECISION[dtype])) * 2.0 ** EXPONENTS[dtype][1]
 
 
 def smallest_float(dtype: str) -> float:
-    """The smallest positive number of `dtype`, which is subnormal."""
+    """Return the smallest positive number of `dtype`, which is subnormal."""
     return 2.0 ** EXPONENTS[dtype][0] * 2.0 ** (1 - PRECISION[dtype])
 
 
 def pick(raw: Raw, table: tuple[Any, ...], kind: type) -> Values:
-    """Random elements of `table`."""
+    """Return random elements of `table`."""
     return np.array(table, dtype=kind)[below(raw, len(table))]
 
 

@@ -34,7 +34,7 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OperatorCase:
-    """How to draw and judge invocations of one overload.
+    """The way to draw and judge invocations of one overload.
 
     Attributes:
         overload: Dotted name.

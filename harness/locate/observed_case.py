@@ -34,7 +34,7 @@ Executed: TypeAlias = "tuple[tuple[CodeLine, str], ...]"
 
 @dataclass(frozen=True, eq=False)
 class ObservedCase:
-    """How a case ended, and what its export did.
+    """The outcome of a case, and the code that its export ran.
 
     Attributes:
         invocation: The case.

@@ -72,8 +72,8 @@ class DoubleCheck:
                 self._trust.confirm(overload, signature)
                 standing += members
                 continue
-            said = _signature(public) if isinstance(public, NotConverted) else "exported"
-            self._trust.end_for(overload, f"fast: {plain(signature, 120)}; public: {plain(said, 120)}")
+            ending = _signature(public) if isinstance(public, NotConverted) else "exported"
+            self._trust.end_for(overload, f"fast: {plain(signature, 120)}; public: {plain(ending, 120)}")
             yield public
             yield from self._public.export(members[1:])
         if standing:

@@ -43,17 +43,17 @@ def placements(
     nodes = session.placed()
     names = [node.name for node in all_nodes(model)]
     known = {*names} - {""}
-    said: dict[int, str] = {}
+    words: dict[int, str] = {}
     if nodes is None or len(members) == 1:
-        said = dict.fromkeys((m.group.index for m in members), placement_of(session, model))
+        words = dict.fromkeys((m.group.index for m in members), placement_of(session, model))
     elif len(known) < len(names) or not all(node.name in known for node in nodes):
         for member in members:
             part = only(model, [member])
             alone = load_stage(backend, part, shapes)
             if isinstance(alone, StageFailure):
-                said[member.group.index] = NOT_TOLD
+                words[member.group.index] = NOT_TOLD
             else:
-                said[member.group.index] = placement_of(alone, part)
+                words[member.group.index] = placement_of(alone, part)
     else:
         outer = {inner.name: node.name for node in model.graph.node for inner in walk_nodes([node])}
         reached = owners(model, dict.fromkeys(outer.values()))
@@ -61,8 +61,8 @@ def placements(
             outputs = set(member.structure.output_names)
             own = [node for node in model.graph.node if not outputs.isdisjoint(reached[node.name])]
             theirs = {node.name for node in own}
-            said[member.group.index] = _said([n for n in nodes if outer.get(n.name) in theirs], own)
-    return said
+            words[member.group.index] = _said([n for n in nodes if outer.get(n.name) in theirs], own)
+    return words
 
 
 def _placed_by_converter(artefact: Artefact, members: Sequence[Accepted]) -> dict[int, str]:

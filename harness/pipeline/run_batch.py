@@ -299,7 +299,7 @@ class BatchRunner:
         load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
         if session.runnable:
             found = placements(self._backends[name], session, converted, ranges)
-            self._placed.update({(name, group): said for group, said in found.items()})
+            self._placed.update({(name, group): words for group, words in found.items()})
             self._run(name, converted, pending, session, load_ms)
         else:
             self._report(keys, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)

@@ -267,9 +267,9 @@ def _after_death(
     guilty: list[CaseRun] = []
     split: list[set[int]] = []
     hung: set[tuple[int, str]] = set()
-    said = death.message
+    message = death.message
     if step.backend and death.outcome is Outcome.TIMEOUT:
-        said += task.hung.get(step.backend, "")
+        message += task.hung.get(step.backend, "")
     in_company = step.backend is not None and len(task.groups) > 1 and not known
     if len(suspects) == 1 and death.outcome is Outcome.CRASH and in_company:
         # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
@@ -284,7 +284,7 @@ def _after_death(
                 outcome=death.outcome,
                 blame=blame_for_death(death, step.stage),
                 is_of_harness=death.is_of_harness,
-                message=said,
+                message=message,
             )
             for case in step.cases
             for backend in hit

@@ -165,7 +165,7 @@ class WorkerProcess:
         return self._converters[key]
 
 
-def _unheard(said: object) -> None:
+def _unheard(message: object) -> None:
     pass
 
 

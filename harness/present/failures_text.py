@@ -58,10 +58,10 @@ def markdown(groups: Sequence[FailureGroup], limit: int | None = None) -> str:
         counts = str(group.cases), str(group.callers or "")
         call = group.call if len(group.call) <= _CALL else f"{group.call[: _CALL - 1]}…"
         names = listed(group.overloads, 4), listed(group.dtypes, 6)
-        said = (str(number), place_text(group.cause), fault_text(group.cause), ends, *names, *counts)
+        cells = (str(number), place_text(group.cause), fault_text(group.cause), ends, *names, *counts)
         links = "".join(f" [known]({issue.link})" for issue in group.known[:3])
         smallest = f"`{group.case_id}` {markdown_cell(call)}{links}"
-        lines.append(f"| {' | '.join([*map(markdown_cell, said), smallest])} |")
+        lines.append(f"| {' | '.join([*map(markdown_cell, cells), smallest])} |")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -99,13 +99,13 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
         f", called by {count(group.callers, 'model')}" if group.callers else "",
         more,
     )
-    said = group.message if group.outcome in SPEECHLESS else group.signature
+    message = group.message if group.outcome in SPEECHLESS else group.signature
     wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else ""
     place = place_text(group.cause, group.file.rpartition("/")[2])
     details: list[RenderableType] = [
         shown(f"{place}{wrong}", style="bold", limit=240),
         shown(f"{count(len(group.overloads), 'operator')}: {listed(group.overloads, 4)}", style="cyan"),
-        shown(said or group.signature or group.message, limit=240),
+        shown(message or group.signature or group.message, limit=240),
     ]
     which = f"minimal: {group.minimal.minimal_id}" if group.minimal else f"smallest: {group.case_id}"
     details += [shown(f"{which} {group.call}", limit=400)]

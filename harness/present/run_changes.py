@@ -65,8 +65,8 @@ def example(change: CaseChange) -> str:
     if change.change in (ChangeKind.MOVED, ChangeKind.DRIFTED) and before is not None and after is not None:
         return f"{words}{before['max_ulp_error']:.3g} ULP → {after['max_ulp_error']:.3g} ULP"
     ends = [f"{row['outcome']}{' at ' + row['stage'] if row['signature'] else ''}" for row in (before, after) if row]
-    said = next((row["message"] for row in (after, before) if row and row["message"]), "")
-    return words + " → ".join(ends) + (f": {said}" if said else "")
+    message = next((row["message"] for row in (after, before) if row and row["message"]), "")
+    return words + " → ".join(ends) + (f": {message}" if message else "")
 
 
 def _path(line: OverloadChanges) -> str:

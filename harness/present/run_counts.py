@@ -80,11 +80,11 @@ def fallbacks(run: Path) -> Sequence[Fallback]:
 
 
 def _fallback(backend: str, placements: Counter[str]) -> Fallback:
-    fell_back = sum(number for said, number in placements.items() if said.startswith(FELL_BACK))
+    fell_back = sum(number for words, number in placements.items() if words.startswith(FELL_BACK))
     operators: Counter[str] = Counter()
     # Sorted, so that those of equal number always come in the same order.
-    for said, number in sorted(placements.items()):
-        operators.update(dict.fromkeys(operators_on_cpu(said), number))
+    for words, number in sorted(placements.items()):
+        operators.update(dict.fromkeys(operators_on_cpu(words), number))
     return Fallback(
         backend=backend,
         fell_back=fell_back,
@@ -194,9 +194,9 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
         row["overload"]: row["case_id_count_distinct"]
         for row in drawn.aggregate([("case_id", "count_distinct")]).to_pylist()
     }
-    said: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    messages_by_case: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for row in rejected.select(REJECTED_COLUMNS).to_pylist():
-        said[row["overload"]].setdefault(row["case_id"], row["message"])
+        messages_by_case[row["overload"]].setdefault(row["case_id"], row["message"])
     found = [
         Rejection(
             overload=overload,
@@ -204,7 +204,7 @@ def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
             drawn=totals[overload],
             message=_commonest(list(messages.values())),
         )
-        for overload, messages in said.items()
+        for overload, messages in messages_by_case.items()
         if len(messages) * TOLERATED > totals[overload]
     ]
     return sorted(found, key=lambda r: (-r.rejected / r.drawn, r.overload))

@@ -261,9 +261,9 @@ def _witnesses_that_raised(results_dir: Path) -> str:
     table = store.read(results_dir, ["diagnosis"], pc.match_substring(pc.field("diagnosis"), str(Finding.RAISED)))
     times: Counter[str] = Counter()
     for text in table["diagnosis"].to_pylist():
-        told = json.loads(text)
-        if not told.get("inherited_from"):
-            raised = (t for t in told.get("testimony", ()) if t["finding"] == Finding.RAISED)
+        diagnosis = json.loads(text)
+        if not diagnosis.get("inherited_from"):
+            raised = (t for t in diagnosis.get("testimony", ()) if t["finding"] == Finding.RAISED)
             times.update(t["facts"]["witness"] for t in raised)
     if not times:
         return ""

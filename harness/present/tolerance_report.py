@@ -58,7 +58,7 @@ class ErrorDistribution:
         wrong: Number of wrong answers.
         median_ulp: Units in the last place of PyTorch's result, as are the next two.
         p99_ulp: 99th percentile.
-        max_abs: In the unit of the values.
+        max_abs: Largest absolute error, in the unit of the values.
         rtol: The rtol of the smallest pair that accepts all, as `harness.compare` defines it; None if no
             element needs one, or if the record is older than these numbers.
         atol: The atol of that pair, in the unit of the values.

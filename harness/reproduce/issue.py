@@ -144,8 +144,8 @@ class BugReport(ABC):
         wanted = (_RUNNING if self.is_model_only else _TELLING) | set(
             BACKENDS.find(self.backend)[0].distributions or ()
         )
-        told = {name: version for name, version in self.installed.items() if name in wanted}
-        return [f"[pip3] {name}=={told[name]}" for name in sorted(told)]
+        versions = {name: version for name, version in self.installed.items() if name in wanted}
+        return [f"[pip3] {name}=={versions[name]}" for name in sorted(versions)]
 
     @property
     def code(self) -> str:
@@ -242,8 +242,8 @@ class CallReport(BugReport):
     @property
     def actual(self) -> str:
         """Return the script's output, or the recorded message."""
-        said = self.checked.output if self.checked is not None else self.failure.message
-        return fenced(said.strip())
+        output = self.checked.output if self.checked is not None else self.failure.message
+        return fenced(output.strip())
 
     @property
     def diagnosis(self) -> str:
@@ -264,8 +264,8 @@ class CallReport(BugReport):
     @property
     def _places(self) -> list[str]:
         """The suspected lines, with a heading if there are any."""
-        said = [f"- `{line.text}` in `{line.function}`, {line.file}:{line.line}. {line.reason}" for line in self.lines]
-        return ["", "Likely source lines, most suspicious first:", "", *said] if said else []
+        lines = [f"- `{line.text}` in `{line.function}`, {line.file}:{line.line}. {line.reason}" for line in self.lines]
+        return ["", "Likely source lines, most suspicious first:", "", *lines] if lines else []
 
     def _named(self, evidence: str) -> str:
         """Evidence with converters and runtimes as their users know them."""

@@ -48,12 +48,12 @@ def matters(subject: Replayed, test: Test, domains: Domains) -> tuple[str, ...]:
     """
     if test.original.outcome is Outcome.TIMEOUT or is_program(subject.invocation):
         return ()
-    said = [*_given(subject, test), *_required(subject, test)]
+    sentences = [*_given(subject, test), *_required(subject, test)]
     losses = [*_values(subject.invocation, domains), *_shapes(subject.invocation)]
     tried = [(sentence, [s for s in map(subject.changed, changes) if s is not None]) for sentence, changes in losses]
     passing = test.passing([s for _, ways in tried for s in ways])
-    said += [sentence for sentence, ways in tried if ways and all(s.key in passing for s in ways)]
-    return tuple(dict.fromkeys((*said, *_dtypes(subject, test))))
+    sentences += [sentence for sentence, ways in tried if ways and all(s.key in passing for s in ways)]
+    return tuple(dict.fromkeys((*sentences, *_dtypes(subject, test))))
 
 
 #: What is said where the case passes without a property, whatever took its place; and what takes the property

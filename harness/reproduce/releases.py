@@ -64,8 +64,8 @@ def releases_of(package: str, first: str | None = None, last: str | None = None)
     done = subprocess.run([*_PIP, "index", "versions", distribution], capture_output=True, text=True, check=False)
     listed = _LISTED.search(done.stdout)
     if listed is None:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
-        raise NoReleases(f"`pip index versions {distribution}` names no release: {said[-1]}")
+        message = (done.stderr or done.stdout).strip().splitlines() or ["it printed nothing"]
+        raise NoReleases(f"`pip index versions {distribution}` names no release: {message[-1]}")
     found = sorted({version for word in listed[1].split(",") if (version := _version(word)) is not None})
     low, high = _bound(first, found[0]), _bound(last, found[-1])
     chosen = [str(v) for v in found if low <= v <= high and not v.is_prerelease]
@@ -118,11 +118,11 @@ def install_release(package: str, release: str, place: Path) -> Installed:
     return Installed(directory)
 
 
-def _reason(distribution: str, release: str, said: str) -> str:
-    if "No matching distribution" in said:
+def _reason(distribution: str, release: str, message: str) -> str:
+    if "No matching distribution" in message:
         python = f"{sys.version_info.major}.{sys.version_info.minor}"
         return f"{distribution} {release} has no wheel for Python {python} on this machine"
-    lines = [line for line in said.strip().splitlines() if line.startswith("ERROR")] or ["pip failed"]
+    lines = [line for line in message.strip().splitlines() if line.startswith("ERROR")] or ["pip failed"]
     return f"{distribution} {release} cannot be installed: {lines[-1].removeprefix('ERROR: ')}"
 
 
@@ -162,8 +162,8 @@ class Rerun:
         try:
             found = list(_printed_verdicts(json.loads(done.stdout)))
         except (ValueError, KeyError):
-            said = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-            return Verdicts("", f"it cannot be run with {package} {release}: {said[:200]}")
+            message = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+            return Verdicts("", f"it cannot be run with {package} {release}: {message[:200]}")
         return verdicts_of(found, package, release)
 
 
@@ -267,7 +267,7 @@ class Verdicts:
     """The verdicts on a case with one release.
 
     Attributes:
-        said: The outcome and its stage, per converter and backend, without details that vary from run to run; "" if
+        outcome: The outcome and its stage, per converter and backend, without details that vary from run to run; "" if
             there is no verdict.
         missing: The reason for the lack of a verdict, as one line; "" if there is a verdict.
         shown: The outcomes for a person.
@@ -275,7 +275,7 @@ class Verdicts:
         ways: Converter and backend of each.
     """
 
-    said: str
+    outcome: str
     missing: str = ""
     shown: str = ""
     passes: bool = False
@@ -327,7 +327,7 @@ def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> 
     places = range(len(releases))
     low = next((place for place in places if not verdicts(place).missing), None)
     high = next((place for place in reversed(places) if not verdicts(place).missing), None)
-    if low is None or high is None or verdicts(low).said == verdicts(high).said:
+    if low is None or high is None or verdicts(low).outcome == verdicts(high).outcome:
         return found()
     while True:
         # The middle first, then what is nearest to it.
@@ -336,7 +336,7 @@ def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> 
         middle = next((place for place in inner if not verdicts(place).missing), None)
         if middle is None:
             return found((low, high))
-        if verdicts(middle).said == verdicts(low).said:
+        if verdicts(middle).outcome == verdicts(low).outcome:
             low = middle
         else:
             high = middle

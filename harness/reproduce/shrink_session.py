@@ -327,8 +327,8 @@ def _smallest(
         smallest = shrink(known, Test(evaluator, original, careful=True), domains)
         finished = not budget.spent
         budget.give_back(kept)
-    said = matters(smallest, test, domains)
-    return smallest, finished and not budget.spent, said
+    sentences = matters(smallest, test, domains)
+    return smallest, finished and not budget.spent, sentences
 
 
 def _last_blamed_alike(start: Replayed, test: Test) -> Replayed:

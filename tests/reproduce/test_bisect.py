@@ -90,7 +90,7 @@ def test_a_release_that_does_not_go_with_the_others_has_no_verdict() -> None:
     verdict = {"converter": "dynamo", "backend": "ort-cpu", "stage": "convert", "outcome": "error"}
     lacking = "ModuleNotFoundError: No module named 'onnxscript._framework_apis.torch_2_11'"
     found = verdicts_of([verdict | {"signature": lacking, "message": lacking}], "onnxscript", "0.5.7")
-    assert not found.said
+    assert not found.outcome
     assert found.missing == f"onnxscript 0.5.7 does not go with the other packages: {lacking}"
     other = {"signature": "IndexError: <n>", "message": "IndexError: 7"}
     found = verdicts_of([verdict | other], "onnxscript", "0.6.0")
@@ -110,7 +110,7 @@ def test_a_release_that_runs_not_even_the_control_has_no_verdict(tmp_path: Path)
     case.write_text(unary("aten.relu.default", [1.0]).json)
     rerun = Rerun(["replay", str(case), "--converter=dynamo", "--backend=ort-cpu"], tmp_path)
     found = confirmed_verdicts(rerun, str(case), "onnxruntime", "0.0.1", broken)
-    assert not found.said
+    assert not found.outcome
     assert found.missing
 
 
@@ -131,7 +131,7 @@ def test_models_and_files_are_checked(tmp_path: Path) -> None:
     passed = "file → ort-cpu: pass"
     assert asked("relu.onnx") == Verdicts(passed, shown=passed, passes=True, ways=(("file", "ort-cpu"),))
     found = asked("mods.py:pooled", "--converter=dynamo")
-    assert found.said.startswith("dynamo → ort-cpu: mismatch at compare")
+    assert found.outcome.startswith("dynamo → ort-cpu: mismatch at compare")
     assert found.ways == (("dynamo", "ort-cpu"),)
 
 

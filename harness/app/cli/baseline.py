@@ -51,7 +51,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
     cells = made.cells.values()
     sound = {cell.overload for cell in cells} - {cell.overload for cell in cells if cell.passed < cell.cases}
     seen = SeenPairs.together(read_seen_pairs(run, sound).values())
-    said = {
+    summary = {
         "out": str(out),
         "cells": len(made.cells),
         "operators": len({cell.overload for cell in cells}),
@@ -62,13 +62,13 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         "kept": len(whole.cells) - len(made.cells),
     }
     if as_json:
-        print_json(said)
+        print_json(summary)
         return
     emit(
         Text(
-            f"{said['cells']:,} cells of {said['operators']:,} operators ({said['cases']:,} drawn cases, "
-            f"{said['passed']:,} pass, {said['failed']:,} fail) in {out}: {said['bytes']:,} bytes"
-            + (f"; {said['kept']:,} cells kept" if said["kept"] else "")
+            f"{summary['cells']:,} cells of {summary['operators']:,} operators ({summary['cases']:,} drawn cases, "
+            f"{summary['passed']:,} pass, {summary['failed']:,} fail) in {out}: {summary['bytes']:,} bytes"
+            + (f"; {summary['kept']:,} cells kept" if summary["kept"] else "")
         )
     )
     if sound:

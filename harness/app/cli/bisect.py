@@ -98,7 +98,7 @@ def command(
 
     change = search_releases(found, ask)
     _report(package, change, as_json)
-    ctx.exit(0 if change.after else 1 if any(one.said for one in change.tried.values()) else 3)
+    ctx.exit(0 if change.after else 1 if any(one.outcome for one in change.tried.values()) else 3)
 
 
 def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:
@@ -136,5 +136,5 @@ def _report(package: str, change: Change, as_json: bool) -> None:
         if change.between:
             click.echo(f"  or one of {', '.join(change.between)}, which could not be tried")
     else:
-        known = {one.shown for one in change.tried.values() if one.said}
+        known = {one.shown for one in change.tried.values() if one.outcome}
         click.echo(f"The verdict is the same: {known.pop()}" if known else "No release has a verdict.")

@@ -42,10 +42,12 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
         again, its_detail = tamer.classify(tamer.run_model(backend, tamer.loaded))
         if again is not Finding.OTHER:
             finding, detail, finite = again, its_detail, True
-    said = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
+    testimony_facts = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
     # Drawn inputs may not fit a file: that another runtime refuses them does not say that the graph is wrong.
     is_telling = finding is not Finding.REFUSES or not context.is_file
-    yield Testimony(Role.RUNTIME, finding, "other-backend", said, is_telling and context.is_independent(name))
+    yield Testimony(
+        Role.RUNTIME, finding, "other-backend", testimony_facts, is_telling and context.is_independent(name)
+    )
 
 
 @add_witnesses

@@ -108,9 +108,9 @@ def _hangs_on(
         repaired = question.repair(context.model, asking)
         return context.classify(context.run_model(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
-        said = context.failure.result.message + (context.plain.error if context.plain else "")
+        message = context.failure.result.message + (context.plain.error if context.plain else "")
         if context.got is None:
-            return any(n.op_type in said for n in asking)
+            return any(n.op_type in message for n in asking)
         # Values are open, and no shape and no dtype.
         pairs = zip(context.reference.expected, context.got, strict=False)
         return all((expected.shape, expected.dtype) == (got.shape, got.dtype) for expected, got in pairs)

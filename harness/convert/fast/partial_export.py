@@ -79,11 +79,11 @@ class KnownFailures:
             error: The call's error without values.
             failure: The exporter's exception if neither way of capturing works.
         """
-        said, quoted = str(failure), str(error)
+        message, quoted = str(failure), str(error)
         cause = failure.__cause__
-        quotes = type(cause) is type(error) and str(cause).startswith(quoted) and str(cause) in said
+        quotes = type(cause) is type(error) and str(cause).startswith(quoted) and str(cause) in message
         more = str(cause).removeprefix(quoted)
-        raised = (quoted, more, said) if quotes and quoted else None
+        raised = (quoted, more, message) if quotes and quoted else None
         self._known[_kind(call, error)] = _Known(type(failure), raised)
 
     def is_known(self, call: BoundCall, error: BaseException) -> bool:
@@ -96,8 +96,8 @@ class KnownFailures:
         known = self._known.get(_kind(call, error))
         if known is None or known.raised is None:
             return None
-        quoted, more, said = known.raised
-        failure = known.kind(said.replace(quoted, str(error)))
+        quoted, more, message = known.raised
+        failure = known.kind(message.replace(quoted, str(error)))
         failure.__cause__ = _saying_more(error, more) if more else error
         return failure
 

@@ -95,11 +95,11 @@ class Golden:
 
     @property
     def definition(self) -> None:
-        """Not stored, since PyTorch would have to run its definition."""
+        """None: PyTorch would have to run its definition, so it is not stored."""
 
     @property
     def finite_terms(self) -> tuple[None, None]:
-        """Not stored."""
+        """A pair of None, since the terms are not stored."""
         return None, None
 
     @property

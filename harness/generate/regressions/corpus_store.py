@@ -72,8 +72,8 @@ class CorpusEntry:
             invocation=self.invocation.to_data(),
             exported=exported,
         )
-        said = {name: value for name, value in to_data(line).items() if value}
-        return json.dumps(said, separators=(",", ":"), allow_nan=False)
+        data = {name: value for name, value in to_data(line).items() if value}
+        return json.dumps(data, separators=(",", ":"), allow_nan=False)
 
     @classmethod
     def from_line(cls, line: str) -> CorpusEntry:

@@ -90,8 +90,8 @@ def matrix_data(
         rest, dtype = divmod(place, sizes[1])
         operator, column = divmod(rest, sizes[0])
         flat += [operator, column, dtype, end - first, *pairs[2 * first : 2 * end]]
-    told = [word for place, share in (seen or {}).items() if share.possible for word in (place, str(share))]
-    return {"cells": flat, "missing": sorted(missing), "pairs": told}
+    pairs = [word for place, share in (seen or {}).items() if share.possible for word in (place, str(share))]
+    return {"cells": flat, "missing": sorted(missing), "pairs": pairs}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,8 +160,8 @@ def _findings(rows: Rows) -> list[dict[str, Any]]:
             apart = sum(map(len, ways.values())) - len(theirs)
             for found in findings([*theirs, *passed[converter, backend]]):
                 place = converter, *way, apart
-                said = {**dict(zip(_PLACE, place, strict=True)), **asdict(found)}
-                one = by_key.setdefault((*place, *astuple(found)), {"backends": [], **said})
+                fields = {**dict(zip(_PLACE, place, strict=True)), **asdict(found)}
+                one = by_key.setdefault((*place, *astuple(found)), {"backends": [], **fields})
                 if backend not in one["backends"]:
                     one["backends"].append(backend)
 

@@ -169,13 +169,13 @@ def _case(built: SiteModel, found: Compared, place: int) -> str:
 def _rules(built: SiteModel, found: Compared, line: dict[str, Any]) -> tuple[str, str] | None:
     """Return the user's conversion functions in a line before and after; None if they are the same."""
     states = built.words.states
-    said = []
+    rules = []
     for run in (found.before, found.after):
         coded = built.coded[run]
         mine = (built.rank[coded.operator] == line["operator"]) & (coded.column == line["column"])
         some = {states[number].rule for number in np.unique(coded.state[mine]).tolist()} - {""}
-        said.append(", ".join(sorted(some)))
-    before, after = said
+        rules.append(", ".join(sorted(some)))
+    before, after = rules
     return None if before == after else (before, after)
 
 

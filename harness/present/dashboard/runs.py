@@ -113,7 +113,7 @@ class SiteRun:
     @property
     def notes(self) -> list[str]:
         """Return warnings about missing parts, a sentence each."""
-        said = [
+        notes = [
             f"Shard {shard.index} of {shard.count} is {_SHARD_WORDS[shard.state]}: "
             f"{count(len(shard.unfinished), 'operator')} of it "
             f"{'is' if len(shard.unfinished) == 1 else 'are'} shown as missing."
@@ -121,11 +121,11 @@ class SiteRun:
             if shard.state is not ShardState.COMPLETE or shard.unfinished
         ]
         if not self.info.finished:
-            said.append("The run has not finished: it was killed or is still running.")
+            notes.append("The run has not finished: it was killed or is still running.")
         if not self.info.shards and self.unfinished:
             planned = count(len(self.there.operators), "planned operator")
-            said.append(f"{len(self.unfinished):,} of {planned} lack results and are shown as missing.")
-        return said
+            notes.append(f"{len(self.unfinished):,} of {planned} lack results and are shown as missing.")
+        return notes
 
 
 _SHARD_WORDS = {
