@@ -276,7 +276,7 @@ class ConverterEntry:
             when the converter is started.
         makes: The kind of artefact (`harness.run.artefact`).
         captures: Whether it begins with `torch.export`, whose refusals are PyTorch's.
-        together: Maximum number of calls that it converts at once; None for as many as the user says. The number is
+        max_batch: Maximum number of calls that it converts at once; None for as many as the user says. The number is
             small if a call costs about as much in company, since all are converted again if one fails.
     """
 
@@ -297,7 +297,7 @@ class ConverterEntry:
     notes: Callable[[], tuple[str, ...]] = tuple
     makes: str = ONNX
     captures: bool = True
-    together: int | None = None
+    max_batch: int | None = None
 
 
 @dataclass(frozen=True)

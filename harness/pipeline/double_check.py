@@ -62,22 +62,22 @@ class DoubleCheck:
             yield result
             return
         signature = _signature(result)
-        standing: list[Accepted] = []
+        confirmed: list[Accepted] = []
         for overload, members in _group_by_overload(result.members).items():
             if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
-                standing += members
+                confirmed += members
                 continue
             (public, *_) = self._public.export(members[:1])
             if isinstance(public, NotConverted) and _signature(public) == signature:
                 self._trust.confirm(overload, signature)
-                standing += members
+                confirmed += members
                 continue
             ending = _signature(public) if isinstance(public, NotConverted) else "exported"
             self._trust.end_for(overload, f"fast: {plain(signature, 120)}; public: {plain(ending, 120)}")
             yield public
             yield from self._public.export(members[1:])
-        if standing:
-            yield replace(result, members=tuple(standing))
+        if confirmed:
+            yield replace(result, members=tuple(confirmed))
 
     def _succeeded(self, result: Converted) -> Iterator[Converted | NotConverted]:
         if self._trust is None or self._public is None:

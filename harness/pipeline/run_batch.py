@@ -159,7 +159,7 @@ class BatchRunner:
         steps are sent.
         """
         self._step = step
-        self._worker.begin(step, send=bool(self._task.hung) or self._task.model is not None)
+        self._worker.begin(step, send=bool(self._task.shortened_timeouts) or self._task.model is not None)
 
     def _send(self, results: list[CaseRun]) -> None:
         if self._task.model is not None:
@@ -216,13 +216,15 @@ class BatchRunner:
             # All fail alike.
             more["raised_by"] = self._raised_by(found.members[0].group.exported, failure)
         keys = keys_of(found.members)
-        standing = [self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys]
+        known_results = [
+            self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
+        ]
         rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
         if rejected and found.converted is not None and len(found.members) == 1:
-            standing = self._run_rejected(name, found.converted, standing)
-        self._send(standing)
+            known_results = self._run_rejected(name, found.converted, known_results)
+        self._send(known_results)
 
-    def _run_rejected(self, name: str, converted: Converted, standing: Sequence[CaseRun]) -> list[CaseRun]:
+    def _run_rejected(self, name: str, converted: Converted, known_results: Sequence[CaseRun]) -> list[CaseRun]:
         """Yield the results of a model that the checker rejects, with further problems if the backend takes it; the
         backend's own objections to it are dropped."""
         (member,) = converted.members
@@ -231,15 +233,15 @@ class BatchRunner:
         names = member.structure.outputs_in(converted.model)
         named = places.keys() >= set(names)
         if not named or find_narrowing(self._backends[name], arrays):
-            return list(standing)
-        self._begin(Step(Stage.LOAD, name, member.keys, tuple(standing)))
+            return list(known_results)
+        self._begin(Step(Stage.LOAD, name, member.keys, tuple(known_results)))
         ranges = self._ranges(converted) if self._route.dynamic else None
         session = load_stage(self._backends[name], converted.model, ranges)
         if isinstance(session, StageFailure) or not session.runnable:
-            return list(standing)
+            return list(known_results)
         wanted = [places[n] for n in names]
         found = []
-        for result in standing:
+        for result in known_results:
             self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
             reference = member.references[result.case[1]]
             feeds = member.structure.feeds(converted.model, reference.feeds)

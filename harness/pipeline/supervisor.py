@@ -147,7 +147,7 @@ class Supervisor:
             for backend in task.backends
             if any(key in self._waited_for for key in _runs(task, backend))
         }
-        return replace(task, hung={**known, **task.hung})
+        return replace(task, shortened_timeouts={**known, **task.shortened_timeouts})
 
     def _note_death_in_company(self, task: Task, how: str) -> None:
         overload, where = task.groups[0].exported.overload, " and ".join(task.backends)
@@ -211,7 +211,7 @@ class Supervisor:
                 yield Death(outcome, sentence, self._board.read())
                 return
             if isinstance(message, Step):
-                in_doubt = isinstance(task, Task) and message.backend in task.hung
+                in_doubt = isinstance(task, Task) and message.backend in task.shortened_timeouts
             if isinstance(message, Started):
                 self.backends[message.backend] = message
             elif isinstance(message, Noted):
@@ -263,13 +263,13 @@ def _after_death(
         raise WorkerFailed(f"the worker process ended before it began: {death.message}")
     hit = (step.backend,) if step.backend else task.backends
     suspects = list(dict.fromkeys(group for group, _ in step.cases))
-    known = {(result.case, result.backend): result for result in step.standing}
+    known = {(result.case, result.backend): result for result in step.known_results}
     guilty: list[CaseRun] = []
     split: list[set[int]] = []
     hung: set[tuple[int, str]] = set()
     message = death.message
     if step.backend and death.outcome is Outcome.TIMEOUT:
-        message += task.hung.get(step.backend, "")
+        message += task.shortened_timeouts.get(step.backend, "")
     in_company = step.backend is not None and len(task.groups) > 1 and not known
     if len(suspects) == 1 and death.outcome is Outcome.CRASH and in_company:
         # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
@@ -304,7 +304,7 @@ def _after_death(
     def doubt(group: int, backend: str) -> str:
         if (group, backend) in hung:
             return _AFTER_VALUES
-        return task.hung.get(backend) or (_AMONG_OTHERS if group in among and backend in hit else "")
+        return task.shortened_timeouts.get(backend) or (_AMONG_OTHERS if group in among and backend in hit else "")
 
     return guilty, _left(task, done, doubt, split)
 
@@ -337,5 +337,5 @@ def _left(
                 if (g.index in suspected if suspected is not None else not any(g.index in s for s in split))
             )
             if chosen:
-                tasks.append(replace(task, groups=chosen, backends=backends, hung=why))
+                tasks.append(replace(task, groups=chosen, backends=backends, shortened_timeouts=why))
     return tasks

@@ -60,7 +60,8 @@ class Task:
         route: The route up to the backends, which share its artefact.
         model: The model that the groups are runs of; None for calls and programs.
         serial: The number of the task; its parts, after a death, keep it.
-        hung: Backend → the end of a message that explains why these groups get a shorter time limit in it.
+        shortened_timeouts: Backends that get a shorter time limit with these groups → the reason, as the end of a
+            message.
     """
 
     handler: ClassVar[str] = "harness.pipeline.run_batch:run_batch"
@@ -71,7 +72,7 @@ class Task:
     settings: Settings = field(default_factory=Settings)
     model: ModelSource | None = None
     serial: int = 0
-    hung: Mapping[str, str] = field(default_factory=dict)
+    shortened_timeouts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,14 +97,14 @@ class Resized:
 class Step:
     """The worker's next step with its cases; if the worker dies or hangs, this step was the cause.
 
-    The backend is None except at the stages `LOAD`, `RUN` and `COMPARE`. `standing` has the results of its cases
+    The backend is None except at the stages `LOAD`, `RUN` and `COMPARE`. `known_results` has the results of its cases
     if these are known already, and the step only looks for more: they hold if the worker does not survive it.
     """
 
     stage: Stage
     backend: str | None
     cases: tuple[MemberKey, ...]
-    standing: tuple[CaseRun, ...] = ()
+    known_results: tuple[CaseRun, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class WorkerProcess:
 
     def begin(self, step: Step, *, send: bool = False) -> None:
         """Say what is about to be done with some cases: announced, or with `send` sent as a message."""
-        if self._announces and not send and not step.standing:
+        if self._announces and not send and not step.known_results:
             try:
                 self.announce(step)
             except ValueError:

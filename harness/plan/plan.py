@@ -361,7 +361,7 @@ def _units(
     backend_names: tuple[str, ...],
 ) -> list[Unit]:
     case = OPERATOR_CASES.get(overload)
-    together = min(options.batch_size, find_converter(converter).together or options.batch_size)
+    batch_size = min(options.batch_size, find_converter(converter).max_batch or options.batch_size)
     units = []
     for mode in ("static", "dynamic") if options.replay is not None else _modes(options):
         replay = None
@@ -384,7 +384,7 @@ def _units(
                 values=options.values,
                 dtypes=options.dtypes or None,
                 sources=tuple(asked) if replay is None else (FromRecord(replay),),
-                settings=replace(_settings(options), batch_size=together),
+                settings=replace(_settings(options), batch_size=batch_size),
             )
         )
     return units

@@ -318,7 +318,7 @@ _SAMPLED = 40
 _PLACES = 33
 
 
-def leaps(invocation: Invocation) -> Iterator[Rewrite]:
+def large_reductions(invocation: Invocation) -> Iterator[Rewrite]:
     """Large reductions: a single element of everything, small sizes everywhere, one dimension fewer."""
     for place in _sampled_places(invocation):
         yield partial(_single_element, place=place)
@@ -331,7 +331,7 @@ def leaps(invocation: Invocation) -> Iterator[Rewrite]:
     yield from _fewer_dims(invocation)
 
 
-def single(invocation: Invocation) -> Iterator[Rewrite]:
+def size_reductions(invocation: Invocation) -> Iterator[Rewrite]:
     """Yield reductions of sizes that are tied to each other in one way."""
     indices = any(_is_index(spec) for spec in invocation.tensors())
     for tied in ties(invocation):
@@ -572,7 +572,7 @@ _ELEMENTS = 64
 _AT_ONCE = 4096
 
 
-def steps(invocation: Invocation) -> Iterator[Rewrite]:
+def all_reductions(invocation: Invocation) -> Iterator[Rewrite]:
     """Yield reductions of `invocation` to try, except those of `value_steps`."""
     yield partial(map_tensors, change=literal)
     yield partial(map_tensors, change=contiguous)
@@ -580,14 +580,14 @@ def steps(invocation: Invocation) -> Iterator[Rewrite]:
     for kept in (None, *sorted(optional_arguments(invocation.overload).keys() & given)):
         for plain in (1, 2, None):
             yield partial(_nothing_but, kept=kept, plain=plain)
-    yield from leaps(invocation)
+    yield from large_reductions(invocation)
     yield from _arguments(invocation)
     for path, spec in tensors_of(invocation).items():
         if not is_plain_layout(spec):
             yield changing(path, contiguous)
             yield changing(path, compact)
     yield from _dtypes(invocation)
-    yield from single(invocation)
+    yield from size_reductions(invocation)
 
 
 def _nothing_but(invocation: Invocation, kept: str | None, plain: int | None) -> Invocation:

@@ -38,6 +38,7 @@ from harness.reproduce.reductions import (
     Domains,
     PlainNumber,
     Rewrite,
+    all_reductions,
     allowed,
     alternatives,
     compact,
@@ -61,7 +62,6 @@ from harness.reproduce.reductions import (
     replace_numbers,
     replace_tensors,
     shrunk,
-    steps,
     tensors_of,
     ties,
     value_steps,
@@ -317,7 +317,7 @@ def _shrink_greedily(subject: Replayed, test: Test, domains: Domains) -> Replaye
         progress = False
         seen: set[tuple[str, str]] = set()
         for apply, most, proposed in (
-            (Replayed.changed, _STRUCTURES, steps(subject.invocation)),
+            (Replayed.changed, _STRUCTURES, all_reductions(subject.invocation)),
             (Replayed.change_run_invocation, _VALUES, value_steps(subject.invocation, domains)),
         ):
             while chunk := list(islice(proposed, 1 if test.lethal else most)):

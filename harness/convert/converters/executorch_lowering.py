@@ -199,6 +199,6 @@ for _place, _delegates in enumerate((False, True)):
             witness=10 + _place,
             opsets=lambda: range(0),
             makes=EXECUTORCH,
-            together=8,
+            max_batch=8,
         )
     )

@@ -85,6 +85,6 @@ register(
         tracker="google-ai-edge/litert-torch",
         opsets=lambda: range(0),
         makes=LITERT,
-        together=16,
+        max_batch=16,
     )
 )
