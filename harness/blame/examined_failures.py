@@ -36,32 +36,32 @@ from harness.pipeline.task import Group, Task
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
-#: The share of the time limit that a witness is waited for: it asks about one call, where a step of a case
-#: may be about a batch of them, and what it says is not the verdict.
+#: The share of the time limit for a witness: it asks about one call, while a step of a case may be about a batch of
+#: them, and its answer is not the verdict.
 _PATIENCE = 1 / 3
-#: Deaths after which a witness is asked no more within a task; a hang counts as so many.
+#: Deaths after which a witness is no longer asked within a task; a hang counts as this many.
 _BARRED_AT = 3
-#: Of the failures to load or run that say the same, structures examined.
+#: Structures to examine among failures to load or run with the same message.
 _STRUCTURES = 3
-#: The same where these do not agree on the culprit.
+#: The same if these do not agree on the culprit.
 _STRUCTURES_AT_ODDS = 16
-#: Of the wrong results of one kind, cases examined.
+#: Cases to examine among wrong results of one kind.
 _MISMATCHES = 64
-#: The same of programs.
+#: The same for programs.
 _PROGRAMS = 256
-#: Of these, structures whose graphs are of the same kind that are examined first.
+#: Structures per kind of graph to examine first.
 _OF_A_KIND = 3
-#: Of the cases that would inherit, one in so many is examined.
+#: One in so many of the cases that would inherit is examined.
 _AUDITED = 20
 
-#: Whose failures are a matter of structure, so that another case of it may inherit them; where no value counts, what
-#: PyTorch does wrong is as well.
+#: Components whose failures depend on the structure, so that another case of it may inherit them. If values do not
+#: matter, the same is true of PyTorch's failures.
 _OF_STRUCTURE = {CONVERTER, BACKEND}
 _WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 
-#: Where failures of an operator end, how, and what they say.
+#: Backend, stage, outcome and message of failures.
 _Kind: TypeAlias = tuple[str, Stage, Outcome, str]
-#: Whose a failure is, and by which rule where it is an optimiser's.
+#: The component to blame, and the rule if it blames an optimiser.
 _Culprit: TypeAlias = tuple[str, str]
 
 
@@ -109,7 +109,7 @@ def _is_to_be_examined(result: CaseRun, invocation: Invocation) -> bool:
 
 @dataclass
 class _Failures:
-    """The failures of a task, and what is known of them.
+    """The failures of a task, and their diagnoses.
 
     Attributes:
         results: The failures.
@@ -203,7 +203,7 @@ def _inaccurate(failures: _Failures) -> dict[int, Mapping[str, Any]]:
 
 
 def _is_of_values(result: CaseRun) -> bool:
-    """Whether nothing is wrong but finite numbers."""
+    """Whether only finite numbers are wrong."""
     comparison = result.comparison
     return comparison is not None and {problem.kind for problem in comparison.problems} == {VALUES}
 
@@ -217,7 +217,7 @@ def _formula_diagnosis(result: CaseRun, node: Mapping[str, Any]) -> Diagnosis:
 def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
     """Return the diagnosis of each failure by the witnesses, by index.
 
-    A witness that kills the process is passed over for the failure at hand, and for all others where
+    A witness that kills the process is skipped for the failure at hand, and for all others if
     it does so repeatedly or hangs. A failure that cannot be examined at all is absent.
     """
     found: dict[int, Blamed] = {}
@@ -253,11 +253,11 @@ def ask_witnesses(task: BlameTask, supervisor: Supervisor) -> dict[int, Blamed]:
 
 @dataclass
 class _Selection:
-    """The failures of one kind: which of them are examined, and from which the others inherit.
+    """The failures of one kind: those to examine, and the diagnoses that the others inherit.
 
     Attributes:
         members: Their indices.
-        audits: Members that were examined although they would have inherited → what that was.
+        audits: Members that were examined although they would have inherited → the diagnosis that they would inherit.
     """
 
     failures: _Failures
@@ -299,10 +299,10 @@ class _Selection:
         return _PROGRAMS if self.is_of_programs else _MISMATCHES
 
     def likeness(self, index: int) -> Hashable:
-        """Return what the members that may inherit from each other have in common.
+        """Return a key that members share if they may inherit from each other.
 
-        What an optimiser does to a program depends on its constants, dtypes and sizes: of programs it is the structure.
-        A wrong form depends on the dtype, too.
+        The effect of an optimiser on a program depends on its constants, dtypes and sizes, so programs share their
+        structure. A wrong form depends on the dtype, too.
         """
         if self.is_of_programs:
             return self.failures.structure(index)
@@ -321,7 +321,7 @@ class _Selection:
             return self._sample()
         if self.is_mismatch:
             return self._unsettled(culprits)
-        # Where they do not agree, it depends on more than the message.
+        # If they do not agree, the culprit depends on more than the message.
         structures = {self.failures.structure(i) for i in culprits}
         left = [i for i in self.firsts if self.failures.structure(i) not in structures]
         return left[: max(_STRUCTURES_AT_ODDS - len(structures), 0)] if len({*culprits.values()}) > 1 else []
@@ -331,14 +331,14 @@ class _Selection:
         for i in self.firsts:
             alike[self.likeness(i)].append(i)
         if self.is_mismatch or (self.is_of_programs and self._first.stage is Stage.CHECK):
-            # The smallest and the largest of each.
+            # The smallest and the largest of each kind.
             chosen = {i for same in alike.values() for i in (*same[: _OF_A_KIND - 1], same[-1])}
             return [i for i in self.firsts if i in chosen][: self.most]
         largest = [same[-1] for same in alike.values()][:_STRUCTURES]
         return [*dict.fromkeys((*self.firsts[:_STRUCTURES], *largest))]
 
     def _unsettled(self, culprits: Mapping[int, _Culprit]) -> list[int]:
-        """Return wrong results of structures of which the culprit is not known yet: one each, then all."""
+        """Return wrong results of structures whose culprit is not known yet: one each, then all."""
         inheritable = _WHATEVER_THE_VALUES if self.is_of_form else _OF_STRUCTURE
         by_structure, by_likeness = defaultdict[int, set[_Culprit]](set), defaultdict[Hashable, set[_Culprit]](set)
         for i, culprit in culprits.items():
@@ -354,7 +354,7 @@ class _Selection:
         return (new or left)[: max(self.most - len(by_structure), 0)]
 
     def audited(self) -> list[int]:
-        """Return some of the members that would inherit, and note what they would."""
+        """Return some of the members that would inherit, and note the diagnosis of each."""
         self.audits |= {
             i: heir
             for i, heir in self.heirs().items()
@@ -363,7 +363,7 @@ class _Selection:
         return [*self.audits]
 
     def distrusted(self) -> list[int]:
-        """Return the heirs of structures of which an audit shows that they should not inherit."""
+        """Return the heirs of structures in which an audit refutes the inheritance."""
         refuted = {self.failures.structure(i) for i, heir in self.audits.items() if self._is_refuted(i, heir)}
         return [i for i in self.heirs() if self.failures.structure(i) in refuted][: self.most]
 
@@ -375,11 +375,11 @@ class _Selection:
         return (own.blame, own.component, own.place) != (inherited.blame, inherited.component, inherited.place)
 
     def heirs(self) -> dict[int, Diagnosis]:
-        """Return what the members inherit that were not examined.
+        """Return the diagnoses that the other members inherit.
 
-        Only what is a matter of structure is inherited, and only where all that were examined agree on the blame: first
-        those of the same structure, then those that are alike, then, but for programs, all. Of these it is that of a
-        call in the same dtype, if there is one: what a kernel does wrong in one dtype it may do otherwise in another.
+        A member inherits only a blame that depends on the structure, and only if all examined members agree on it:
+        those of the same structure first, then similar ones, then, except for programs, all. Among these a call in the
+        same dtype comes first, if there is one: a kernel may be wrong in one dtype and right in another.
         """
         examined = [i for i in self.members if i in self.failures.diagnoses]
         return {i: self._heir(i, examined) for i in self.members if i not in self.failures.diagnoses}

@@ -1,8 +1,8 @@
 """Run the cases of a task in batches, in the worker process.
 
-A batch goes the way of `harness.pipeline.run_case` as one model, stage by stage. Where a stage fails, the batch is
-split until the guilty cases stand alone, and the others go on. What is wrong with the outputs of a case is reported
-problem by problem, each as a failure that can be examined.
+A batch takes the path of `harness.pipeline.run_case` as one model, stage by stage. If a stage fails, the batch is
+split until the guilty cases are alone, and the others continue. Each problem with the outputs of a case is reported
+as a failure of its own, which witnesses can examine.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ def run_batch(task: Task, worker: WorkerProcess) -> None:
     BatchRunner(task, worker).execute()
 
 
-#: How ONNX says that an operator does not take a dtype, which a runtime may anyway. Of a graph that is
-#: rejected for its attributes or shapes it may make anything: ONNX Runtime's Conv loops for ever.
+#: ONNX's messages about an operator that does not take a dtype, which a runtime may take anyway. Running a graph that
+#: is rejected for its attributes or shapes is unsafe: ONNX Runtime's Conv hangs.
 _OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
 
 
 #: Nodes of a model that takes long to load.
 _LARGE = 500
-#: Seconds of a forward pass up to which the errors of a model's result that passes are looked at.
+#: Longest forward pass, in seconds, after which the errors of a passing result are measured.
 _QUICK = 0.5
 
 
@@ -118,18 +118,18 @@ class BatchRunner:
         self._route = task.route
         worker.kept.begin(task.serial)
         self._step = Step(Stage.REFERENCE, None, ())
-        # First: a rule may be for an operator that the model's file defines.
+        # The model comes first: a rule may be for an operator that its file defines.
         self._kind = case_kind(
             worker, task.model, task.backends[0], task.groups[0].exported, task.settings.tolerance, self._say_alive
         )
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
-        #: Every result of a model, which tracing may explain.
+        #: All results of a model, for the explanation by tracing.
         self._sent: list[CaseRun] = []
         self._tolerance = tolerance_along(task.route)
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
         self._exports = exports if task.model is not None else DoubleCheck(exports)
-        #: Seconds of the slowest call of PyTorch.
+        #: Seconds of PyTorch's slowest call.
         self._slowest = 0.0
         #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
         self._doubted: dict[tuple[str, int], list[int]] = {}
@@ -137,8 +137,8 @@ class BatchRunner:
         self._placed: dict[tuple[str, int], str] = {}
 
     def execute(self) -> None:
-        """Do the whole task; every case gets one `CaseRun` per backend unless the process dies."""
-        # A plug-in may change PyTorch when it is imported: no reference is older than that.
+        """Run the whole task; every case gets one `CaseRun` per backend unless the process dies."""
+        # A plug-in may change PyTorch when it is imported, so it is imported before any reference is computed.
         find_converter(self._route.converter)
         accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
         exported: AnyModel | None = None
@@ -153,10 +153,10 @@ class BatchRunner:
             self._explain_by_tracing(self._kind, accepted[0], exported)
 
     def _begin(self, step: Step) -> None:
-        """Say what is about to be done.
+        """Announce the next step.
 
-        How long a runtime that has hung is waited for depends on the step, and a step of a model may take long: such
-        steps are sent.
+        The time limit after a hang depends on the step, and a step of a model may take long: such steps are sent as
+        messages.
         """
         self._step = step
         self._worker.begin(step, send=bool(self._task.shortened_timeouts) or self._task.model is not None)
@@ -203,7 +203,7 @@ class BatchRunner:
 
     def _reference_step(self, key: MemberKey) -> Step:
         if isinstance(self._kind, GraphRuns):
-            # It is the runtime that says what a file gives without optimisations, and that may die of it.
+            # The runtime itself gives a file's reference, without optimisations, and may die of it.
             return Step(Stage.RUN, self._task.backends[0], (key,))
         return Step(Stage.REFERENCE, None, (key,))
 
@@ -213,7 +213,7 @@ class BatchRunner:
         if found.rule:
             more["rule"] = found.rule
         elif failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
-            # All fail alike.
+            # All members fail in the same way.
             more["raised_by"] = self._raised_by(found.members[0].group.exported, failure)
         keys = keys_of(found.members)
         known_results = [
@@ -225,7 +225,7 @@ class BatchRunner:
         self._send(known_results)
 
     def _run_rejected(self, name: str, converted: Converted, known_results: Sequence[CaseRun]) -> list[CaseRun]:
-        """Yield the results of a model that the checker rejects, with further problems if the backend takes it; the
+        """Return the results of a model that the checker rejects, with further problems if the backend takes it; the
         backend's own objections to it are dropped."""
         (member,) = converted.members
         places = {output: i for i, output in enumerate(output_names(converted.model))}
@@ -267,7 +267,7 @@ class BatchRunner:
                 rest.append(member)
         pending = {m.group.index: list(m.references) for m in rest}
         if rest and converted.graph is None:
-            # To leave the others out would take another conversion.
+            # Leaving the others out would take another conversion.
             self._load(name, converted, pending)
         elif rest:
             self._load_part(name, converted, rest, pending)
@@ -289,7 +289,7 @@ class BatchRunner:
                 self._load(name, part, {m.group.index: pending[m.group.index] for m in part.members})
 
     def _load(self, name: str, converted: Converted, pending: Mapping[int, list[int]]) -> None:
-        """Load the model and run every pending case; split and start again where that fails."""
+        """Load the model and run every pending case; if loading fails, split and start again."""
         keys = tuple((g, case) for g, cases in pending.items() for case in cases)
         self._begin(Step(Stage.LOAD, name, keys))
         ranges = self._ranges(converted) if self._route.dynamic else None
@@ -337,8 +337,8 @@ class BatchRunner:
         self._confirm_alone(name, converted)
 
     def _confirm_alone(self, name: str, converted: Converted) -> None:
-        """Convert and run the wrong cases of an artefact that was made in one piece by themselves: what is right then
-        was the batch's doing, which no user has."""
+        """Convert and run the wrong cases of an artefact that was made in one piece by themselves: errors that only the
+        batch has do not concern users."""
         for member in converted.members:
             cases = self._doubted.pop((name, member.group.index), [])
             if cases:
@@ -388,8 +388,8 @@ class BatchRunner:
         self._send(results)
 
     def _explain_by_tracing(self, runs: ModelRuns, member: Accepted, exported: AnyModel | None) -> None:
-        """Send once more the failures of a model that are of tracing."""
-        # Every verdict has been given: the worker may die of what comes now.
+        """Send the failures of a model that tracing causes once more, with the explanation."""
+        # Every verdict has been sent, since the explanation may kill the worker.
         self._begin(Step(Stage.COMPARE, None, ()))
         cases = dict(member.group.cases)
         failures = ModelFailures(
@@ -478,7 +478,7 @@ class BatchRunner:
         more: dict[str, Any] = {}
         captured = isinstance(converted.model, Artefact) and converted.model.kind == CALLABLE
         if captured and failure.stage is Stage.LOAD and failure.outcome is Outcome.ERROR:
-            # What is called is captured when it is loaded.
+            # A callable is captured when it is loaded.
             more["raised_by"] = self._raised_by(member.group.exported, failure)
         self._report(
             [(index, case) for case in failed],
@@ -503,9 +503,9 @@ class BatchRunner:
         pending: Mapping[int, list[int]],
         failure: StageFailure,
     ) -> None:
-        """Try again without the groups that lack something, by the runtime's words; else in halves.
+        """Try again without the groups that lack something, by the runtime's message; else in halves.
 
-        To try each alone takes a conversion each: of those that lack the same, the first is.
+        Trying each alone takes a conversion each: among groups that lack the same, only the first is tried.
         """
         reasons = failure.error.reasons if isinstance(failure.error, UnsupportedModel) else {}
         lacking: dict[str, list[Accepted]] = {}
@@ -567,14 +567,14 @@ def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Seq
     suspects = [m for m in active if named.intersection(m.structure.output_names)]
     if not suspects:
         return list(halves(active))
-    # What a runtime lacks it mostly lacks for a dtype.
+    # A runtime usually lacks a kernel for a dtype.
     kinds = {_kind(m) for m in suspects}
     others = [m for m in active if m not in suspects]
     alike = [m for m in others if _kind(m) in kinds]
     rest = [m for m in others if _kind(m) not in kinds]
     by_kind: dict[tuple[object, ...], list[Accepted]] = {}
     if len(model.graph.node) > _LARGE:
-        # To load the rest once more for each kind that fails takes longer than to load each kind by itself.
+        # Loading the rest again for each kind that fails takes longer than loading each kind by itself.
         for member in rest:
             by_kind.setdefault(_kind(member), []).append(member)
         rest = []

@@ -1,10 +1,11 @@
-"""Keeps a worker process alive, hands it tasks, and finds out which case killed it.
+"""Keep a worker process alive, hand it tasks, and find the case that kills it.
 
-A crash, a hang or a runaway allocation costs the guilty case its verdict and everything else
-nothing: what was reported before it stands, the cases under way are halved until the guilty one is
-alone (after a hang each is tried alone at once), and the rest goes on in a fresh process. Where a
-runtime hung, it is waited for a tenth as long with each case of that run alone, with the other
-values of a structure that hung, and with later calls of the same overload.
+A crash, a hang or a runaway allocation costs only the guilty case its verdict:
+
+1. Results that were reported before it stand.
+2. The cases under way are halved until the guilty one is alone; after a hang each is tried alone at once.
+3. The rest continues in a fresh process. Where a runtime has hung, the time limit is a tenth for the other cases of
+   that run, for other values of a structure that hung, and for later calls of the same overload.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ from harness.pipeline.task import (
     WorkerTask,
 )
 
-#: The option that sets a limit that a worker is ended for.
+#: Kind of limit → the option that sets it.
 _OPTIONS = {"time": " (--timeout)", "memory": " (--memory-limit)"}
-#: Why a runtime is not waited for to the limit.
+#: The reason for a shorter time limit, as the end of a message.
 _AFTER_VALUES = ", after other values of the same structure were waited for to the limit"
 _AMONG_OTHERS = ", after it was waited for to the limit among other cases"
 _AFTER_CALLS = ", after other calls of the overload were waited for to the limit"
 
-# The first process that is forked decides what all of them have, so it is said as early as possible.
+# The first process that is forked fixes the modules of all others, so this is registered as early as possible.
 preload_in_fork_server("harness.pipeline.preload")
 
 
 class WorkerFailed(RuntimeError):
-    """The worker process does not start or dies before it has begun anything; says why."""
+    """The worker process does not start, or dies before it begins; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ class Supervisor:
         self._worker = IsolatedProcess(
             partial(_serving, self._board), fork=True, memory_limit=memory_limit, board=self._board
         )
-        #: Converter, overload and backend of runs that were waited for to the limit.
+        #: Converter, overload and backend of runs that reached the time limit.
         self._waited_for: set[tuple[str, str, str]] = set()
-        #: Backend name → version and device, as the worker found them.
+        #: Backend name → version and device that the worker reported.
         self.backends: dict[str, Started] = {}
-        #: The number of the latest task that `run` was given.
+        #: The number of the latest task of `run`.
         self.serial = 0
-        #: What a person should know of the converters that took part.
+        #: Messages for the user about the converters that took part.
         self.notes: list[str] = []
 
     def __enter__(self) -> Self:
@@ -110,7 +111,7 @@ class Supervisor:
         return self._worker.pid
 
     def run(self, task: Task) -> Iterator[list[CaseRun]]:
-        """Carry out `task`: one `CaseRun` per case and backend, in lists as they come."""
+        """Run `task`, and yield one `CaseRun` per case and backend, in lists as they come."""
         self.serial += 1
         stack = [replace(task, serial=self.serial)]
         #: Groups during which the process died in company → description of the death.
@@ -172,7 +173,7 @@ class Supervisor:
                 elif isinstance(message, Death):
                     if step is None:
                         raise WorkerFailed(message.message)
-                    # Growing it killed PyTorch; the base itself is run and judged anyway.
+                    # The larger sizes killed PyTorch; the base itself is run and judged anyway.
                     found.setdefault(step.cases[0][0], ())
             left = [(i, base) for i, base in left if i not in found]
         return [found[i] for i in range(len(bases))]
@@ -230,7 +231,7 @@ def _runs(task: Task, backend: str) -> set[tuple[str, str, str]]:
     return {(task.route.converter, group.exported.overload, backend) for group in task.groups}
 
 
-#: The share of the time limit that a runtime is waited for where it has hung before.
+#: The share of the time limit for a runtime that has hung before.
 _BRIEFLY = 0.1
 
 
@@ -239,12 +240,12 @@ def _shortened(timeout: float, patience: float) -> float:
 
 
 def _serving(board: Blackboard, send: Send) -> Callable[[WorkerTask], None]:
-    # What it imports is loaded in the fork server already, and not needed here.
+    # The fork server has loaded this module's imports, which the session does not need.
     from harness.pipeline.worker import start_worker
 
     def announce(message: object) -> None:
         board.write(message)
-        # What was printed up to now is of other cases.
+        # Earlier output belongs to other cases.
         os.ftruncate(2, 0)
 
     return start_worker(send, announce)
@@ -272,7 +273,7 @@ def _after_death(
         message += task.shortened_timeouts.get(step.backend, "")
     in_company = step.backend is not None and len(task.groups) > 1 and not known
     if len(suspects) == 1 and death.outcome is Outcome.CRASH and in_company:
-        # One that was run before may have damaged the process: whether it is this one shows in a process of its own.
+        # An earlier case may have damaged the process: a process of its own shows whether this case is guilty.
         split = [set(suspects)]
     elif len(suspects) == 1:
         guilty = [
@@ -294,7 +295,7 @@ def _after_death(
         if death.outcome is Outcome.TIMEOUT:
             hung = {(suspects[0], backend) for backend in hit}
     elif death.outcome is Outcome.TIMEOUT:
-        # Each half that holds the guilty case would be waited for as long again.
+        # Each half with the guilty case would take the whole time limit again.
         split = [{suspect} for suspect in suspects]
     else:
         middle = len(suspects) // 2

@@ -117,7 +117,7 @@ def test_a_failure_without_blame_and_a_place_that_nobody_knows_are_wrong(record:
     rows = record("pass", "mismatch", placement="not known: the runtime does not tell")
     with pytest.raises(RuntimeError, match="1 failures have no blame"):
         gpu_judging.blamed(rows, NAME)
-    with pytest.raises(RuntimeError, match="of 2 cases nobody knows where they ran"):
+    with pytest.raises(RuntimeError, match="the placement of 2 cases is unknown"):
         gpu_judging.placed(rows, NAME)
 
 
