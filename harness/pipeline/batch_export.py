@@ -26,7 +26,7 @@ from harness.run.artefact import AnyModel, Artefact
 
 @dataclass(frozen=True)
 class Accepted:
-    """A group that PyTorch accepts, with what the later stages need of it."""
+    """A group that PyTorch accepts, with its structure and references."""
 
     group: Group
     structure: Structure
@@ -370,7 +370,7 @@ class BatchExport:
     def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
         members = converted.members
         if self._route.converter == FILE:
-            # What becomes of a file that is not valid is for the runtime to say.
+            # The runtime decides about a file that is not valid.
             yield converted
             return
         self._announce(Step(Stage.CHECK, None, keys_of(members)))

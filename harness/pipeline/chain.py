@@ -1,9 +1,9 @@
-"""The calls of a program run one by one: what a backend gives for each feeds those behind it.
+"""Run the calls of a program one by one: a backend's results of each feed the later ones.
 
-A program is right where each of its calls is right by itself, on the values that the backend gave for the calls
-before, and the chain of these results is what the backend gives for the program: nothing is wrong between the calls
-then, whatever the whole is compared with. So what a single call may leave open, such as an overflow on its way to a
-mean, a program may, too.
+A program is right if each of its calls is right by itself, on the values that the backend gave for the calls before,
+and the chain of these results is the backend's result for the program: then nothing is wrong between the calls,
+whatever the reference for the whole. So a program may leave open the same results as a single call, such as those of
+an overflow on its way to a mean.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Caller:
 
     Attributes:
         converter: Exports the calls.
-        backends: Each runs what those before it lack a kernel for, which an optimiser may have computed.
+        backends: Backends in order; each runs the calls for which those before lack a kernel, as an optimiser may do.
         route: The route of the program.
         index: The index of the case's group, for names.
     """
@@ -117,7 +117,7 @@ def run_calls(
         try:
             reference = run_reference(alone)
         except CallRejected:
-            # With what the backend gave for those before.
+            # With the backend's results of the calls before.
             yield None
             return
         results.append(reference.expected)
@@ -135,7 +135,7 @@ def _have_form(arrays: Sequence[Array], others: Sequence[Array]) -> bool:
     return [(a.shape, a.dtype) for a in arrays] == [(o.shape, o.dtype) for o in others]
 
 
-#: What a call gives: arrays, or the number of one that computes sizes.
+#: The results of a call: arrays, or the number of one that computes sizes.
 Values: TypeAlias = "tuple[Array | int | float, ...]"
 
 

@@ -21,7 +21,7 @@ from harness.pipeline.torch_call import quiet_call
 #: How often a definition may come back to its operator: once for each dimension, as `roll` does.
 _DEEPEST = 16
 
-#: What definitions raise for arguments that kernels take.
+#: Exceptions that definitions raise for arguments that kernels accept.
 REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
@@ -54,7 +54,7 @@ class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
         elif func.namespace == "prims":
             taken = func.impl_aten
         elif is_composite(func):
-            # `special_expm1` is `expm1` by another name: what it calls counts.
+            # `special_expm1` is an alias of `expm1`: the operator that it calls counts.
             taken = func.decompose
         else:
             return func(*args, **(kwargs or {}))
@@ -150,7 +150,7 @@ def _run_definition(invocation: Invocation) -> Sequence[torch.Tensor] | None:
         return output_tensors(call(tensors))
 
 
-#: What PyTorch says, in no class of its own, of a tensor without values.
+#: PyTorch's message about a tensor without values, which has no exception class of its own.
 _OF_META_TENSORS = re.compile("meta tensors?|Meta tensors?|fake impl", re.IGNORECASE)
 
 

@@ -7,9 +7,9 @@ answer without optimisations. If one of its nodes departs from its definition, t
    evaluated on the same inputs. Where a node is wrong or refused, the definition's results take its place. This is done
    for the first run of a file.
 2. If a node was wrong or refused, the outputs of that walk are expected, or else those of the whole graph without
-   optimisations. Where the runtime does not run it so, onnx's own evaluator says what is expected.
-3. An output is right by the rules of `harness.compare.nearness`, with what moving inputs and weights by a few roundings
-   moves it by, or if its error is within the tolerance of the output's largest element.
+   optimisations. If the runtime cannot run it in this way, onnx's own evaluator gives the expected outputs.
+3. An output is right by the rules of `harness.compare.nearness`, where its sensitivity is its movement when inputs and
+   weights move by a few roundings, or if its error is within the tolerance of the output's largest element.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load_file(source: ModelSource) -> LoadedFile:
     """Read a file, and its inputs where they are given.
 
     Raises:
-        ModelProblem: a file cannot be read, or the graph gives what is not a tensor.
+        ModelProblem: a file cannot be read, or the graph gives a value that is not a tensor.
     """
     try:
         model = onnx.load(source.word)
@@ -163,7 +163,7 @@ class GraphReference(ProgramReference):
 
     @property
     def judge(self) -> Judge:
-        """Close, but for what roundings decide."""
+        """Accept close results, and any result that roundings decide."""
         return Judge(undefined=lambda arguments, expected: self._decided_by_roundings)
 
     @property
@@ -187,7 +187,7 @@ class GraphReference(ProgramReference):
         )
 
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
-        """Compare a runtime's outputs with what is expected."""
+        """Compare a runtime's outputs with the expected ones."""
         if not self.expected:
             return OutputComparison()
         comparison = super().compare(outputs, tolerance)
@@ -196,7 +196,7 @@ class GraphReference(ProgramReference):
         return comparison
 
     def allowed(self, output: int) -> Array:
-        """Return how far each element of an output may be from what is expected; 0 for integers and truth values."""
+        """Return the allowed difference of each element of an output; 0 for integers and truth values."""
         expected = self.expected[output]
         dtype = str(expected.dtype)
         if dtype not in PRECISION:
@@ -253,7 +253,7 @@ class GraphRuns:
     alive: Callable[[], None] = lambda: None
 
     def reference(self, invocation: Invocation) -> GraphReference:
-        """Find out what a run is to give."""
+        """Return the expected outputs of a run."""
         given = self.file.given
         feeds = tuple(given.values()) if given is not None else tuple(map(to_numpy, build_tensors(invocation)))
         judges = self.first is not None and invocation.case_id == self.first.case_id
@@ -310,7 +310,7 @@ def plain_form(backend: Backend) -> Backend:
 def _judge_nodes(
     model: onnx.ModelProto, feeds: Mapping[str, Array], plain: Backend, evaluator: Backend
 ) -> tuple[NodesJudged, tuple[Array, ...] | None]:
-    """Compare each node with its definition, and return what follows where one is wrong or refused; else None."""
+    """Compare nodes with their definitions, and return the outputs that follow from a wrong or refused one; else None."""
     graph = split_steps(model)
     if len(graph.steps) > _MOST_NODES:
         return NodesJudged(len(graph.steps), 0, 0), None

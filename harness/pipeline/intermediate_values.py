@@ -317,7 +317,7 @@ class OfExportedSlices:
         filled = 0
         for node in graph.nodes:
             full = filled > budget or len(self._parts[-1]) >= _MOST_NODES
-            # What takes one of several results stays with them.
+            # A node that takes one of several results stays with them.
             if full and node.target is not operator.getitem:
                 self._parts.append([])
                 filled = 0
@@ -344,7 +344,7 @@ class OfExportedSlices:
             except Exception as error:
                 halves = _halves(part) if halvings else []
                 if halves:
-                    # What fails is one call, mostly; the others can be compared.
+                    # Usually one call fails; the others can be compared.
                     halvings -= 1
                     pending += halves[::-1]
                     continue

@@ -1,4 +1,4 @@
-"""A cache of loaded models: what looks into a failure loads the same small models again and again."""
+"""A cache of loaded models: witnesses load the same small models again and again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LARGE = 2**20
 class LoadedModels:
     """The latest models that backends have loaded.
 
-    A model that draws at random is loaded each time, since what it draws depends on what was drawn before. A model that
+    A model that draws at random is loaded each time, since its numbers depend on earlier draws. A model that
     the backend fails to load is tried each time.
     """
 
@@ -42,7 +42,7 @@ class LoadedModels:
         return _CachingBackend(backend, self)
 
     def load(self, backend: Backend, model: AnyModel) -> BackendSession:
-        """Load a static model, or return what was loaded lately; raises as `Backend.load`."""
+        """Load a static model, or return a session that was loaded lately; raises as `Backend.load`."""
         if isinstance(model, Artefact):
             return backend.load(model, None)
         content = model.SerializeToString(deterministic=True)

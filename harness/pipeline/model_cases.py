@@ -72,7 +72,7 @@ def _scaled(recipe: Recipe, factor: float) -> Recipe:
     name, mean, deviation, low, high, *rest = recipe.domain
     mean, deviation, low, high = (float(n) for n in (mean, deviation, low, high))
     if factor < 0 and not low < 0 < high:
-        # What has one sign may need it.
+        # The model may need values of one sign.
         return recipe
     ends = sorted((low * factor, high * factor))
     return replace(recipe, domain=(name, mean * factor, deviation * abs(factor), *ends, *rest))
@@ -84,7 +84,7 @@ def _other_sizes(model: LoadedModel, drawn: tuple[TensorSpec, ...]) -> list[Mode
     if len(axes) > 1:
         most = max(len(axis.others) for axis in axes)
         chosen += [[(a, a.others[i % len(a.others)]) for a in axes] for i in range(most)]
-        # Which of two inputs is longer may decide what a model does.
+        # A model may depend on which of two inputs is longer.
         ends = (min, max)
         chosen += [[(a, ends[(i + turn) % 2](a.others)) for i, a in enumerate(axes)] for turn in (0, 1)]
     return [_resized(model, drawn, sizes) for sizes in chosen]

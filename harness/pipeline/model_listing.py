@@ -48,7 +48,7 @@ def list_runs(
         ModelProblem: the model cannot be loaded.
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
-    # All messages are taken: what is left in the pipe would be taken for an answer to the next task.
+    # All messages are taken: a message left in the pipe would be taken for an answer to the next task.
     for message in list(supervisor.serve_alone(ListingTask(source, dynamic, backend))):
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)

@@ -39,7 +39,7 @@ from harness.pipeline.open_sizes import (
     shapes_tree,
 )
 
-#: What a user's function returns: a module or function and its example inputs, a tuple of positional ones or a dict
+#: The result of a user's function: a module or function and its example inputs, a tuple of positional ones or a dict
 #: of keyword inputs; or these with `dynamic_shapes` as `torch.export.export` takes them; or the module, positional
 #: inputs, keyword inputs and `dynamic_shapes`.
 ModelAndInputs: TypeAlias = "tuple[Any, Any] | tuple[Any, Any, Any] | tuple[Any, Any, Any, Any]"

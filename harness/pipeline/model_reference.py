@@ -1,9 +1,9 @@
 """PyTorch's answer to one run of a model, and how a backend's outputs compare with it.
 
-An element is right by the rules of `harness.compare.nearness`, with what roundings of each operator move it by
+An element is right by the rules of `harness.compare.nearness`, where roundings of each operator give its sensitivity
 (`harness.pipeline.rounding_oracle`), or if its error is within the dtype's tolerance of the largest element of its
 output: the errors of a model's operators are those of the tensors that they work on, and no user of a model can rely on
-more. A user's own tolerance takes the place of both, and steps of quantisation excuse what they explain.
+more. A user's own tolerance replaces both, and steps of quantisation excuse the errors that they explain.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ModelReference(ProgramReference):
         def wide() -> Iterator[Callable[[Move], Sequence[torch.Tensor]]]:
             program = copy.deepcopy(self.model.program).double()
             inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
-            # A model's inputs are given: masks are to stay what they are.
+            # A model's inputs are fixed: masks must keep their values.
             yield lambda move: program(*(t.clone() for t in inputs))
 
         oracle = RoundingOracle(self.expected, self.dtypes, wide)

@@ -1,4 +1,4 @@
-"""Whole models as plain values: their names, variants and inputs, and what was measured of a run."""
+"""Whole models as plain values: their names, variants and inputs, and the measurements of a run."""
 
 from __future__ import annotations
 

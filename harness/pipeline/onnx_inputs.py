@@ -167,7 +167,7 @@ def list_file_runs(
 
     sizes = running_sizes(model, runs_at)
     if sizes is None:
-        # What the runtime says of the file is the answer.
+        # The runtime's message about the file is the answer.
         sizes = dict.fromkeys(names, SIZES[0])
         return (ModelInputs(inputs(sizes), _named(sizes)),)
     fixed: tuple[FixedSize, ...] = ()
@@ -191,7 +191,7 @@ def _named(sizes: Sizes) -> str:
 
 
 def describe_inputs(given: Mapping[str, Array], overload: str) -> Invocation:
-    """Return what the record says of a user's inputs, without those of dtypes that an invocation has no name for.
+    """Return the record's form of a user's inputs, without those of dtypes that an invocation cannot name.
 
     The run itself takes the arrays.
     """

@@ -18,7 +18,7 @@ from harness.convert.converter import tensor_inputs
 from harness.core.torch_operators import pytree
 from harness.pipeline.model_task import Axis
 
-#: What is declared of one tensor: dimension → as `torch.export.export` takes it.
+#: The declaration for one tensor: dimension → the value for `torch.export.export`.
 Declared: TypeAlias = Mapping[int, Any]
 #: A number that an open size is derived by: size = factor * root + offset.
 _Line: TypeAlias = tuple[int, int]

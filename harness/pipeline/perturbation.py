@@ -90,7 +90,7 @@ def _add(
     second: _Outputs,
     measure: Callable[[Array, Array, Array], Array],
 ) -> None:
-    """Raise the totals to what `measure` makes of the truth and two further answers, element by element."""
+    """Raise the totals to the results of `measure` for the truth and two further answers, element by element."""
     if first is None or second is None or not len(first) == len(second) == len(totals):
         return
     for i, (o, a, b) in enumerate(zip(truth, first, second, strict=True)):
@@ -180,7 +180,7 @@ def _moved(
         chance = random.integers(0, 2, values.shape) * 2.0 - 1.0
         finite = np.isfinite(values) & ((values != 0) | (at_least > 0))
         given = np.maximum(np.abs(np.where(finite, values, 0.0)), at_least)
-        # Float32 stands in for float64, whose last places go on shrinking where float32's do not.
+        # Float32 stands in for float64: its last places stop shrinking earlier than float64's.
         unit = np.abs(np.spacing(given)) / _FLOAT64_PER_FLOAT32 if of == "float64" else ulp(given, of)
         return np.where(finite, values + steps * chance * unit, values)
 

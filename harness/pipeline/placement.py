@@ -32,7 +32,8 @@ def placements(
 ) -> dict[int, str]:
     """Describe the placement of each group of a loaded batch: group index → words; empty if the backend has one device.
 
-    The runtime's optimiser gives some nodes names of its own. Then every group is loaded alone, to tell whose
+    The runtime's optimiser gives some nodes names of its own. Then every group is loaded alone, to tell which nodes
+    are its.
     they are.
     """
     model, members = converted.graph, converted.members

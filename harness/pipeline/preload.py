@@ -15,7 +15,7 @@ import sys
 
 #: Whether this process is the fork server; others may import this module.
 _SERVES = any("multiprocessing.forkserver" in word for word in sys.orig_argv)
-#: Seconds after which the fork server counts as hanging and is ended, so that whoever waits for it learns it.
+#: Seconds after which the fork server counts as hanging and is ended, so that processes waiting for it get an error.
 _PATIENCE = 300.0
 _SESSION = os.getppid()
 
@@ -57,7 +57,7 @@ with contextlib.suppress(ImportError):
 
 
 def _warm_up() -> None:
-    """Fill what converters keep between exports, so that a worker that replaces a dead one starts warm."""
+    """Fill the caches that converters keep between exports, so that a worker that replaces a dead one starts warm."""
     from harness.core.invocation import Invocation, Recipe, TensorSpec
     from harness.core.route import Route
     from harness.core.tensors import bind, build_tensors
@@ -82,7 +82,7 @@ gc.freeze()
 gc.enable()
 if _SERVES:
     faulthandler.cancel_dump_traceback_later()
-    # Taking all of it down in good order takes a second; whoever reads this process's output waits for that.
+    # Taking all of it down in good order takes a second, for which readers of this process's output would wait.
     atexit.register(os._exit, 0)
 
 __all__ = ["run_batch", "worker"]

@@ -137,7 +137,7 @@ def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest
     """Return the request for one export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
-        # A tensor that is not a view of another: exporters rebuild what a view is of.
+        # A tensor that is not a view of another: exporters rebuild the base of a view.
         inputs=tuple(t.detach() for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
         output_names=tuple(n for m in members for n in m.output_names),
@@ -148,7 +148,7 @@ def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest
 
 
 def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | StageFailure:
-    """Export; returns what the converter raises as the failure of the stage."""
+    """Export; return an exception of the converter as the failure of the stage."""
     try:
         return converter.convert(request)
     except Exception as error:
@@ -156,12 +156,12 @@ def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | St
 
 
 def export_alone(converter: Converter, structure: Structure, route: Route) -> onnx.ModelProto:
-    """Export one structure by itself; raises what the converter raises."""
+    """Export one structure by itself; raises the converter's exceptions."""
     return converter.convert(structure.request(route))
 
 
 def conversion_failure(error: Exception) -> StageFailure:
-    """Return what an export has raised as the failure of the stage."""
+    """Return an export's exception as the failure of the stage."""
     outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
     return StageFailure(Stage.CONVERT, outcome, error)
 

@@ -156,7 +156,7 @@ class ProgramReference(Reference):
             inputs = [t.double() if t.is_floating_point() else t for t in build_tensors(self.invocation)]
 
             def compute(move: Move) -> Sequence[torch.Tensor]:
-                # What is changed in place is built anew.
+                # A weight that a call changes in place is built anew.
                 moved = [move(t) if t.is_floating_point() else t.clone() for t in inputs]
                 now = bind(program.invocation) if program.changes_in_place else steps
                 return output_tensors(now(moved))
@@ -172,7 +172,7 @@ class ProgramReference(Reference):
 
     @property
     def judge(self) -> Judge:
-        """Close, but for what roundings decide."""
+        """Accept close results, and any result that roundings decide."""
         return self._rounding.judge
 
     @property

@@ -1,4 +1,4 @@
-"""Other sizes for an invocation: what a dynamic export is run with.
+"""Other sizes of an invocation, to run a dynamic export with.
 
 Which dimensions of an operator's arguments may change together is not in its schema. Equal sizes are mostly
 changed together, since sizes that must agree are equal, and PyTorch is asked whether the result is still

@@ -2,17 +2,17 @@
 
 Operators are composed, each of which may round. How much of its error that explains depends on how the
 later operators amplify it, which no bound on a single operator tells. It is measured: the model runs in
-float64, and what every operator that computes (rather than moves or selects) takes and gives is multiplied by
+float64, and the inputs and results of every operator that computes (rather than moves or selects) are multiplied by
 1 + ru, r drawn from -1 … 1, u the unit roundoff of the model's dtype: Monte Carlo arithmetic (Parker, Pierce,
-Eggert, Computing in Science & Engineering 2(4), 2000). What it takes stands for the roundings within it, which a
-stable algorithm makes no worse (Higham, Accuracy and Stability of Numerical Algorithms, §1.5). To a sum of
-products ruS is added, S the sum of the magnitudes. What such runs differ by, element by element, is D of rule 6 of
-`harness.compare.nearness`: an error of κ·D is what operators that are all right by its rules 1 and 4 add up to. An
+Eggert, Computing in Science & Engineering 2(4), 2000). The change of the inputs stands for the roundings within the
+operator, which a stable algorithm makes no worse (Higham, Accuracy and Stability of Numerical Algorithms, §1.5). To a
+sum of products ruS is added, S the sum of the magnitudes. The difference between such runs, element by element, is D of
+rule 6 of `harness.compare.nearness`: operators that are all right by its rules 1 and 4 add up to an error of κ·D. An
 element that such runs decide differently, an index or a comparison, is left open.
 
 PyTorch fuses some operators in eager mode that exporters take one by one, as attention: these runs are made
-without such kernels, so that roundings are counted as a graph makes them. What is explained is never less than
-PyTorch's own error: where the largest of that in an output is larger than the largest D, D is scaled to it.
+without such kernels, so that roundings are counted as a graph makes them. The explained error is never less than
+PyTorch's own: if its largest error in an output is larger than the largest D, D is scaled to it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RoundingOracle:
 
     @cached_property
     def judge(self) -> Judge:
-        """Close, but for what roundings decide."""
+        """Accept close results, and any result that roundings decide."""
         return Judge(undefined=lambda arguments, expected: self._open)
 
     @property
@@ -165,7 +165,7 @@ def _unfused_attention() -> Iterator[None]:
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs everything in float64, and changes what operators compute by up to `roundoff` of it."""
+    """Runs everything in float64, and changes the results of operators by up to `roundoff` of them."""
 
     def __init__(self, roundoff: float, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""The stages of a case from its artefact on: check, load, run, and what a backend is excused from.
+"""The stages of a case from its artefact on: check, load, run, and the excuses of a backend.
 
 They need no PyTorch, since goldens are run with them as well. The stage before is in `harness.pipeline.program`.
 """
@@ -83,7 +83,7 @@ def shape_ranges(
 ) -> dict[str, ShapeRange]:
     """Return the sizes that a dynamic model will run with, for those of `names` that are its inputs.
 
-    `shapes` has of each case what is fed to each of `names`; the first case's are the typical ones.
+    `shapes` has, for each case, the shapes that are fed to each of `names`; the first case's are the typical ones.
     """
     present = set(input_names(model))
     return {
@@ -117,7 +117,7 @@ class Narrowing:
 
 
 def find_narrowing(backend: Backend, arrays: Iterable[Array]) -> Narrowing | None:
-    """Return what a backend narrows of a case's inputs and outputs; None for nothing.
+    """Return the dtype that a backend narrows in a case's inputs and outputs; None if it narrows none.
 
     An integer dtype is narrowed where one of the case's integers does not fit into the narrower one.
     """

@@ -1,4 +1,4 @@
-"""A model cut down to some of its cases, what kind of graph it is, and its outputs cast to other dtypes."""
+"""Cut a model down to some of its cases, digest its graph, and cast its outputs to other dtypes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ _TELLING = {AttributeProto.INT: "i", AttributeProto.STRING: "s"}
 
 
 def graph_kind(model: onnx.ModelProto) -> str:
-    """Return a digest of what a graph is made of, whatever its sizes, dtypes and numbers are: its operators in order,
+    """Return a digest of a graph that does not depend on its sizes, dtypes and numbers: its operators in order,
     with the attributes that are words or whole numbers."""
     parts = [
         (node.domain, node.op_type, sorted((a.name, _telling(a)) for a in node.attribute)) for node in all_nodes(model)
@@ -168,7 +168,7 @@ def declare_outputs(model: onnx.ModelProto, expected: Sequence[Array]) -> onnx.M
     for output, array in itertools.zip_longest(declared.graph.output, expected):
         kind = output.type.tensor_type
         if not kind.HasField("shape"):
-            # Where nothing can be inferred, nothing contradicts what is declared.
+            # If nothing can be inferred, nothing contradicts the declaration.
             kind.elem_type = kind.elem_type or onnx.TensorProto.FLOAT
             kind.shape.SetInParent()
             if array is not None:

@@ -73,7 +73,7 @@ class Supervisor:
         timeout: Seconds that one step of a batch may take: one reference call, one export, one
             load, one run.
         memory_limit: Bytes of resident memory that the worker may reach.
-        recycle_after: Tasks after which the worker is replaced, which bounds what exporters and
+        recycle_after: Tasks after which the worker is replaced, to bound the leaks of exporters and
             runtimes leak. Forking a new one costs some tens of milliseconds.
     """
 

@@ -76,7 +76,7 @@ def call_invocation(invocation: Invocation, tensors: Sequence[torch.Tensor]) -> 
 
 @contextmanager
 def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Within it, `dtype` is PyTorch's default: in what integers are divided, what Python floats become."""
+    """Make `dtype` PyTorch's default within the block: for divisions of integers, and for Python floats."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:

@@ -31,11 +31,11 @@ class CaseKind(Protocol):
     def structure(
         self, exported: Invocation, cases: Sequence[Invocation], *, outputs: int, index: int = 0
     ) -> Structure:
-        """Return what is exported; dimensions in which `cases` differ from it may be left open."""
+        """Return the exported structure; dimensions in which `cases` differ from it may be left open."""
 
 
 class Calls:
-    """Calls and programs, whose invocations say all; see `CaseKind`."""
+    """Calls and programs, which need nothing but their invocations; see `CaseKind`."""
 
     def reference(self, invocation: Invocation) -> Reference:
         """Run a call or a program in PyTorch."""

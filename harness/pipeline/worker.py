@@ -35,11 +35,12 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
     torch.set_num_threads(1)
     # Exporters log on every call.
     logging.disable(logging.CRITICAL)
-    # Operators are judged as their family files say, whoever started the fork server.
+    # Operators are judged by their family files, whichever process started the fork server.
     load_cases()
     # The fork server does the same with its own imports.
     gc.freeze()
-    # An export makes graphs of many small objects; looking through them again and again costs more than what
+    # An export makes graphs of many small objects; searching them for garbage again and again costs more than early
+    # collection saves. So many take some two hundred megabytes, and most workers are replaced before.
     # is found early. So many take some two hundred megabytes, and most workers are replaced before.
     gc.set_threshold(2_000_000, 5, 5)
     return WorkerProcess(send, announce).serve
@@ -87,7 +88,7 @@ class WorkerProcess:
         except CannotStart as error:
             self.send(Finished(lost=str(error)))
         except Exception as error:
-            # What converters, backends and PyTorch raise is caught where they are called.
+            # Exceptions of converters, backends and PyTorch are caught where they are called.
             where = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(where.filename).name}:{where.lineno}"
             account = f"{OWN_FAULT}, please report it: {describe_error(error)} ({place})"
@@ -96,7 +97,7 @@ class WorkerProcess:
             self._send_notes()
             self.send(Finished())
         if any(backend.device != "cpu" for backend in self._backends.values()):
-            # What failed is part of cycles with the models that were loaded, whose memory a device has little of.
+            # The failed handler is part of cycles with the loaded models, and a device has little memory.
             gc.collect()
 
     def _send_notes(self) -> None:
@@ -107,7 +108,7 @@ class WorkerProcess:
                     self.send(Noted(note))
 
     def begin(self, step: Step, *, send: bool = False) -> None:
-        """Say what is about to be done with some cases: announced, or with `send` sent as a message."""
+        """Announce the next step with some cases, or with `send` send it as a message."""
         if self._announces and not send and not step.known_results:
             try:
                 self.announce(step)
@@ -116,7 +117,7 @@ class WorkerProcess:
                 pass
             else:
                 return
-        # What was announced before is over.
+        # The announced step is over.
         self.announce(None)
         self.send(step)
 

@@ -36,7 +36,7 @@ class Undefined(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Definition:
-    """A step and its inputs, and what the definition makes of them.
+    """A step and its inputs, and the results of the definition.
 
     Attributes:
         inputs: Name → array, constants included.
@@ -230,7 +230,7 @@ def _fits(shape: tuple[int, ...], inferred: tuple[int | None, ...]) -> bool:
 
 
 def inferred_forms(model: onnx.ModelProto) -> list[_Form]:
-    """Dtype and shape of each output by ONNX's own rules, None for what these leave open."""
+    """Return dtype and shape of each output by ONNX's own rules, None for those that the rules leave open."""
     try:
         known = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except onnx.shape_inference.InferenceError:

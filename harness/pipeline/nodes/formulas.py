@@ -291,7 +291,7 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
         if not result.size:
             result, chosen = padded[cut], places[cut]
             continue
-        # What is outside of the data is never chosen; of equals the first is.
+        # Padding is never chosen; of equal elements the first is.
         better = (places[cut] >= 0) & ((padded[cut] > result) | (chosen < 0) | np.isnan(padded[cut]))
         result = np.where(better, padded[cut], result)
         chosen = np.where(better, places[cut], chosen)

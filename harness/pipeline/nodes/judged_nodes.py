@@ -54,7 +54,7 @@ def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool
     wide = definition.truth or (None,) * len(own)
     masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
     if any(mask.any() for mask in masks) and definition.body_results is not None:
-        # Who follows the text step by step does as it says, whatever it loses on the way.
+        # A backend that follows the text step by step is right, whatever precision it loses on the way.
         pairs = zip(masks, got, definition.body_results, strict=True)
         masks = tuple(mask & ~_are_near(array, body) for mask, array, body in pairs)
     return masks if any(mask.any() for mask in masks) else None
@@ -125,7 +125,7 @@ class NodeOracle:
         own, truth = self._definition.own, self._definition.truth
         if truth is None:
             return own
-        # What is too large for the node's dtype is infinite in it.
+        # A number that is too large for the node's dtype is infinite in it.
         with np.errstate(over="ignore"):
             return tuple(
                 o if t is None or o.shape != t.shape or str(o.dtype) not in PRECISION else t.astype(o.dtype)

@@ -129,7 +129,7 @@ def _wrong_float(right: float, got: float, dtypes: Sequence[str]) -> str:
         return "flushes-small-numbers"
     wide = dtypes[:1] == ["float64"]
     inexact = "inexact-float64" if wide else "inexact"
-    # What cancels out leaves a little of numbers about 1, or nothing.
+    # Cancellation leaves a small rest of numbers about 1, or zero.
     if 0 in (right, got) and abs(right - got) <= _MOST_ROUNDED:
         return inexact
     off = abs(right - got) / max(abs(right), abs(got))

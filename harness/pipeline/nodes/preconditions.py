@@ -20,7 +20,7 @@ from harness.pipeline.stages import emitted_opset
 
 
 def broken_precondition(definition: Definition) -> dict[str, Any]:
-    """Return what a node's inputs break of what its operator asks of them, as facts; nothing where they keep to it."""
+    """Return facts of the first limit that a node's inputs break; empty if they keep to all."""
     node = definition.step.node
     model = definition.graph.alone(definition.step, definition.inputs)
     try:
@@ -115,7 +115,7 @@ def _is_class(labels: Array, scores: Array, node: onnx.NodeProto) -> bool:
 
 
 _OUT_OF_BOUNDS = "It is an error if any of the index values are out of bounds."
-#: Operator → what its text says of values.
+#: Operator → the limits in its text on values.
 VALUE_LIMITS: Mapping[str, ValueLimit] = {
     "Bernoulli": ValueLimit(0, "All values in input have to be in the range:[0, 1].", _between(0.0, 1.0)),
     "ConstantOfShape": ValueLimit(0, "All values must be >= 0.", lambda values, data, node: bool((values >= 0).all())),

@@ -87,7 +87,7 @@ def _readings(operator: str) -> Iterator[_Reading]:
 
 
 def _results(definition: Definition, reading: _Reading) -> tuple[Array, ...]:
-    """Return what the definition gives by a reading; raises `Undefined`."""
+    """Return the definition's results by a reading; raises `Undefined`."""
     ranks = _ranks(list(definition.inputs.values()))
     coded = {name: _coded(array, ranks, reading) for name, array in definition.inputs.items()}
     results = replace(definition, inputs=coded).own

@@ -19,7 +19,7 @@ from harness.run.backend import Backend
 
 @dataclass(frozen=True, eq=False)
 class WrongStep:
-    """A node whose results are not what its definition gives for its inputs."""
+    """A node whose results are not those of its definition for its inputs."""
 
     definition: Definition
     got: tuple[Array, ...]
@@ -58,7 +58,7 @@ class Walk:
     ended: bool = False
 
 
-#: Index of a step and the identities of its inputs → its definition for these, and what the backend gives.
+#: Index of a step and the identities of its inputs → its definition for these, and the backend's results.
 #: An array lives as long as the definition, so that its identity is not another's.
 Attempts: TypeAlias = "dict[tuple[int, ...], tuple[Definition, tuple[Array, ...] | StageFailure]]"
 
