@@ -1,7 +1,7 @@
 """Whether a failing program fails by one of its calls, or by their composition.
 
 Each call is exported and run by itself, on the very values that it gets in the program. If one fails, the failure is
-that call's. If none does, it is the composition's: of what an exporter or a runtime makes of several calls at once.
+that call's. If none does, an exporter's or a runtime's treatment of several calls at once causes the failure.
 """
 
 from __future__ import annotations

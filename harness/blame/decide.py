@@ -96,7 +96,7 @@ _DECOMPOSES_WRONGLY = "decomposition-fails"
 _INVALID_NODE = (
     # PyTorch's own program refuses the sizes.
     _Row(CONVERTER, "drops-guard", ((R.PROGRAM, F.INVALID),)),
-    # PyTorch's own decomposition may ask for what the node's text does not allow.
+    # PyTorch's own decomposition may ask for results that the node's text does not allow.
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.NODES, F.INVALID), (R.PROGRAM, F.REFUSES))),
     _Row(CONVERTER, "invalid-node", ((R.NODES, F.INVALID),)),
 )
@@ -136,8 +136,8 @@ _SETTLED = _Row(
     ((R.SPECIFICATION, F.SETTLED),),
 )
 
-#: The failing backend goes wrong with what another converter makes, too, or is right with it; of an artefact of which
-#: PyTorch cannot run what was lowered.
+#: The failing backend is wrong with another converter's model, too, or is right with it; for an artefact whose
+#: program PyTorch cannot run.
 _NOT_RUN: Fact = (R.LOWERED, F.LACKS)
 _WITH_OTHER = (
     _Row(BACKEND, "other-converter-too", (_NOT_RUN, (R.CONVERTER, F.SAME))),
@@ -252,7 +252,7 @@ _ERROR = (
     _OPTIMISED,
     *_REFUSAL,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),
-    # Who fails at it has no part in that.
+    # A runtime that fails has no part in the result.
     _Row(CONVERTER, _ASKS_OTHERWISE, ((R.NODES, F.SHAPE_OR_DTYPE),)),
     _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),)),
     _Row(BACKEND, "fails-on-valid-node", ((R.NODES, F.VALID),)),

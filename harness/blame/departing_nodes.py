@@ -62,7 +62,7 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
         return frozenset()
     model = onnx.ModelProto()
     model.CopyFrom(graph.model)
-    # The exporter writes down PyTorch's forms; what is wanted is what follows from the nodes.
+    # The exporter writes down PyTorch's forms; the forms that follow from the nodes are needed.
     del model.graph.value_info[:]
     outputs = [output.name for output in model.graph.output]
     for output in model.graph.output:
@@ -85,7 +85,7 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
         if node.op != "call_function":
             forms.setdefault(node.name, promised)
         elif node.name not in graph.of_node and isinstance(node.target, OpOverload):
-            # Nothing was emitted for it: it has the value of what it reads.
+            # Nothing was emitted for it: it has the value of its input.
             read = next((forms[n.name] for n in node.all_input_nodes if n.name in forms), promised)
             forms.setdefault(node.name, read)
         if forms.get(node.name, promised).contradicts(promised):

@@ -1,7 +1,7 @@
 """One failing case in the worker process, with the means to look into it.
 
 A witness sends the case along its route again with one thing changed: another backend, no optimisations, another
-converter, other values. What the contexts of a task have in common (exports, loaded models) is made once.
+converter, other values. Exports and loaded models that the contexts of a task share are made once.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ def before_optimiser(context: FailureContext) -> tuple[Finding, str]:
     program whose calls are right by themselves: there the optimiser has changed the result. The reference evaluator
     also decides if the failing backend lacks a kernel that the optimiser would have folded away.
 
-    Raises what the converter raises.
+    Raises the converter's exceptions.
     """
     model, accused = context.translation.model, context.failure.backend
     finding, _ = context.classify(context.run_model(context.accused, model))
     if finding is Finding.SAME and context.unoptimised is not None:
-        # The runtime's own optimiser may do to the graph what the exporter's does.
+        # The runtime's own optimiser may change the graph as the exporter's does.
         plain, _ = context.classify(context.run_model(context.unoptimised, model))
         finding = plain if plain is Finding.RIGHT else finding
     if finding is Finding.LACKS or (context.is_composed and finding not in (Finding.RIGHT, Finding.SAME)):
@@ -134,7 +134,7 @@ class WrongElements:
             return None
         names = [o.name for o in context.model.graph.output]
         unlike = [form_of(e) != form_of(g) for e, g in zip(expected, got, strict=True)]
-        # A wrong form ends the comparison: it is what is in question.
+        # A wrong form ends the comparison: the failure is about it.
         asked = [i for i, w in enumerate(context.wrong) if (unlike[i] if any(unlike) else w.any())]
         if any(unlike) and context.comparison is not None and context.comparison.problems:
             # Outputs that are wrong in another way are another failure.
@@ -292,7 +292,7 @@ class FailureContext:
         return self.export(self.converter(self.failure.converter), "artefact")
 
     def is_taken_by(self, name: str) -> bool:
-        """Whether the backend called `name` loads what the failing converter makes."""
+        """Whether the backend called `name` loads the failing converter's artefacts."""
         return find_converter(self.failure.converter).makes in BACKENDS.find(name)[0].takes
 
     @cached_property
@@ -301,7 +301,7 @@ class FailureContext:
         return None if self.got is None else self.compare(self.got)
 
     def compare(self, outputs: Sequence[Array]) -> OutputComparison:
-        """Compare outputs with PyTorch's, but for what no text settles and for outputs that are not in question."""
+        """Compare outputs with PyTorch's, except open results and outputs that the failure is not about."""
         if self.failure.source is not None:
             return self.reference.compare(outputs, tolerance_along(self.route))
         return compare(self.judge, self.reference, outputs)
@@ -404,7 +404,7 @@ class FailureContext:
     def translation(self) -> EmittedGraph:
         """The failing converter's export of this case's structure, before its optimiser if it has one.
 
-        Raises what the converter raises.
+        Raises the converter's exceptions.
         """
         converter = self.converter(self.failure.converter)
         if isinstance(converter, HasUnoptimised):
@@ -477,7 +477,7 @@ class FailureContext:
     def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
         """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.
 
-        What they are where that answer is right does not matter. Where it is wrong, they must be much nearer
+        Their answers do not matter where that answer is right. Where it is wrong, they must be much nearer
         to it than PyTorch's answer is, so that two answers that are both nearly right are not mixed up.
         """
         answer = self.got if answer is None else answer
@@ -485,7 +485,7 @@ class FailureContext:
         if answer is None or [_form(o) for o in outputs] != [_form(a) for a in answer]:
             return False
         if [_form(a) for a in answer] != [_form(e) for e in expected]:
-            # The form is what is wrong.
+            # The form is wrong.
             return True
         if draws(self.judge):
             arguments = self.reference.arguments
@@ -527,7 +527,7 @@ class FailureContext:
         )
 
     def is_as_wrong(self, outputs: Sequence[Array]) -> bool:
-        """Whether `outputs` are what the failing backend gives with its optimisations off, and are wrong
+        """Whether `outputs` are the failing backend's with its optimisations off, and are wrong
         wherever it is wrong with them: the optimisations change a result that is wrong without them."""
         plain = self.plain.outputs if self.plain else None
         if self.got is None or plain is None or not self.is_same(outputs, plain):

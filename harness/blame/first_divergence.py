@@ -1,8 +1,8 @@
 """The first divergence of a model: the earliest exported value that PyTorch does not make of its inputs.
 
-1. Every checkpoint (see `harness.pipeline.intermediate_values`) is computed by PyTorch from the backend's own values
-   of what it is computed from, and compared. So errors that earlier operators made take no part, and where nothing
-   departs, the end result's error is what roundings add up to.
+1. PyTorch computes every checkpoint (see `harness.pipeline.intermediate_values`) from the backend's own values of its
+   inputs, and the two are compared. So errors of earlier operators take no part, and if no value departs, the end
+   result's error is the sum of roundings.
 2. The operators of the first region that departs are run alone, on the values that they had in the model.
 3. A value that is looked at cannot be fused away. Where none departs, and the backend is right without its
    optimisations, the fault is one of fusing.
@@ -367,10 +367,10 @@ def _search(
     values: BackendValues,
     tolerance: Tolerance | None,
 ) -> tuple[_Scan, str]:
-    """Compare the checkpoints, and return the scan and what is wrong with the end result ("" where it is right).
+    """Compare the checkpoints, and return the scan and the problem of the end result ("" if it is right).
 
-    The first scan finds large errors at a fraction of the cost. Only where it finds none is every element compared,
-    and the end result judged by what roundings explain, which takes several runs in float64.
+    The first scan finds large errors at a fraction of the cost. Only if it finds none is every element compared,
+    and the end result judged by the effect of roundings, which takes several runs in float64.
     """
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:

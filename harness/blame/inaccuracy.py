@@ -6,13 +6,13 @@ body step by step in the node's dtype does as the text says, though less exactly
 1. The graph is evaluated in float64. It must give PyTorch's float64 result: it describes the same computation.
 2. It is evaluated a few times more, and each step within a body is rounded as the node's dtype rounds: its result is
    multiplied by 1 + ru, r drawn from -1 … 1, u the unit roundoff (Monte Carlo arithmetic, as
-   `harness.pipeline.rounding_oracle`). D is what these runs differ by from the first, element by element.
-3. The backend's result is explained where it is within κ·D, and the dtype's tolerance, of the first: an error of κ·D is
-   what steps add up to that are all right by rule 1 of `harness.compare.nearness`.
+   `harness.pipeline.rounding_oracle`). D is the difference of these runs from the first, element by element.
+3. The backend's result is explained if it is within κ·D, and the dtype's tolerance, of the first: steps that are all
+   right by rule 1 of `harness.compare.nearness` add up to an error of κ·D.
 
-Nothing is explained where a rounding changes an integer or a truth value on the way, which is a jump and no rounding;
-where a graph has no operator with a body; where a result, or what a rounding makes of it, is infinite or NaN; or where
-the result's dtype is wider than an input's: a graph that computes in float32 what PyTorch computes in float64 is wrong.
+Nothing is explained if a rounding changes an integer or a truth value on the way, which is a jump and not a rounding;
+if a graph has no operator with a body; if a result, with or without roundings, is infinite or NaN; or if
+the result's dtype is wider than an input's: a graph that computes PyTorch's float64 result in float32 is wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _RUNS = 6
 _SPREAD = 2.0
 #: Steps above which a graph is not evaluated.
 _MOST_STEPS = 40
-#: Operators whose results are elements of their inputs, but for the sign.
+#: Operators whose results are elements of their inputs, except for the sign.
 _EXACT = frozenset(
     {
         *("Constant", "Cast", "CastLike", "Identity", "Where", "Neg", "Abs", "Max", "Min", "Relu", "Clip"),
@@ -189,7 +189,7 @@ def _run(
     """Return a model's outputs after rounding each step's floating results.
 
     Raises:
-        _NotExplained: a rounding changes what is not floating.
+        _NotExplained: a rounding changes a value that is not floating.
     """
     evaluator = ReferenceEvaluator(model)
     if not roundoff:

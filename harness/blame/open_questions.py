@@ -34,7 +34,7 @@ Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bo
 Asked = Callable[[Invocation, Sequence[Array]], bool]
 
 
-#: The node's definition, what the backend gives, and what runs the node in the backend with other inputs.
+#: Takes the node's definition, the backend's results, and a function that runs the node with other inputs.
 Fits = Callable[[Definition, Sequence[Array], Rerun], bool]
 
 

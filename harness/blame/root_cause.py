@@ -1,4 +1,4 @@
-"""The root cause of a failure: the component that is to blame, the place in it, and what is wrong there.
+"""The root cause of a failure: the component to blame, the place in it, and the fault.
 
 `diagnose` derives both halves, the place and the fault, from the facts of the failure and of the testimonies.
 
@@ -42,7 +42,7 @@ from harness.run.artefact import ONNX
 
 #: Where the backend has no part in the failure yet.
 BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
-#: What these say is the same for every defect ("killed by SIGSEGV"): only the operator tells.
+#: Outcomes whose messages are the same for every defect ("killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
 
 
@@ -120,7 +120,7 @@ class FailureFacts:
     @property
     def needs_operator(self) -> bool:
         """Whether many defects fail in this way, so that only the operator distinguishes them."""
-        # A wrong model fails in its own way in each runtime, and says nothing of what the converter did to it.
+        # A wrong model fails in its own way in each runtime, independent of the converter's fault.
         is_symptom = self.decision.blame == CONVERTER and self.stage not in BEFORE_BACKEND
         return self.outcome in SPEECHLESS or is_symptom or exporter.is_generic(self.words)
 
@@ -198,7 +198,7 @@ class Place:
     choice: str = ""
 
 
-#: How a place is named where the converter decomposes the operator: the function is known to who runs it.
+#: The name of a place if the converter decomposes the operator: only the run knows the function.
 UNKNOWN_FUNCTION = "conversion of "
 _PROMOTION = "torch/csrc/jit/passes/onnx/scalar_type_analysis.cpp"
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
@@ -267,7 +267,7 @@ def unpromoted(facts: FailureFacts) -> str:
 
 
 def _rejected_node_place(facts: FailureFacts) -> Place:
-    """Return the place of a node that the checker rejects: the function that emits it, or what changes nodes later."""
+    """Return the place of a node that the checker rejects: the function that emits it, or a later pass."""
     of_schema = exporter.node_with_wrong_inputs(facts.words)
     if of_schema:
         # A number of inputs may be an optimiser's.
@@ -321,7 +321,7 @@ def _step_place(facts: FailureFacts, step: str) -> Place:
 
 def makes_complex(facts: FailureFacts) -> bool:
     """Whether TorchScript's pass that makes the dtypes of operands equal takes bfloat16 for complex numbers,
-    or cannot say what the result is, before the checker sees any."""
+    or cannot infer the result, before the checker sees any."""
     if facts.converter != "torchscript" or facts.stage is not Stage.CONVERT:
         return False
     complex_ = facts.message == (exporter.COMPLEX,) and "complex" not in facts.call.conditions
@@ -332,7 +332,7 @@ def _function(facts: FailureFacts, packet: str = "") -> Place:
     """Return the conversion function of a failure; where it is not known, all that converts the operator.
 
     Args:
-        facts: The failure. Where an export has shown which function makes what is wrong, it is that.
+        facts: The failure. If an export has shown the function that makes the wrong part, that is the place.
         packet: The operator that an export ends at, as ``aten.add``; "" for the call's.
     """
     function = facts.emitter
@@ -381,7 +381,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
         fault=fault.name,
         detail=Detail(
             symptom=fault.symptom,
-            # Dtypes and shapes are what all algorithms of an operator have in common.
+            # All algorithms of an operator share dtypes and shapes.
             choice=place.choice if fault.name in _OF_ELEMENTS else "",
             element=element,
         ),
@@ -389,7 +389,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
     )
 
 
-#: What is said of single elements of a result, by which the algorithms of an operator may differ.
+#: Faults of single elements of a result, in which the algorithms of an operator may differ.
 _OF_ELEMENTS = diagnosis.VALUE_FAULTS | {"loses-nan", "leaves-range"}
 #: Rules of the decision table by which an optimiser is to blame.
 BY_PASS = frozenset({"graph-optimisation", "optimiser-breaks-graph"})
@@ -419,7 +419,7 @@ def _fault(blame: str, facts: FailureFacts) -> Fault:
     if blame == SPEC:
         return Fault("left-open", _question(facts).get("subject", ""))
     if facts.rule in BY_PASS:
-        # What a pass does to a graph is one thing, whatever elements it shows in.
+        # The change of a pass is one fault, whatever elements show it.
         own = _own_fault(facts)
         fault = Fault("values") if own.name in diagnosis.VALUE_FAULTS else own
         of_family = bool(_OF_ALL_KINDS.search(passes_of(facts)))
@@ -441,7 +441,7 @@ def replace_symptom(fault: Fault, symptom: str) -> Fault:
     return fault._replace(symptom=" ".join(filter(None, [fault.symptom, symptom])))
 
 
-#: One argument for each axis: what ignores one ignores all.
+#: One argument for each axis: a function that ignores one ignores all.
 _OF_AXIS = re.compile(r"_[dhw]$")
 
 
@@ -502,7 +502,7 @@ def _result_fault(facts: FailureFacts) -> Fault:
         return Fault("values" if "mixed-precision" in facts.call.conditions else "as-exact-as-float32")
     if facts.rule == "rests-on-open-question" and of_values:
         return Fault("rests-on-open-question", _question(facts).get("operator", ""))
-    # What is made up, or was no integer where it had to be one, is wrong in all ways.
+    # A made-up value, or one that should have been an integer, is wrong in all ways.
     if of_values and (facts.rule == "constant-result" or facts.element == elements.THROUGH_INTEGERS):
         return Fault("values")
     if facts.element == elements.LOST:
@@ -546,7 +546,7 @@ def _question(facts: FailureFacts) -> Any:
 
 #: ONNX Runtime's operators that compare integers share how they do.
 _COMPARISON = re.compile(r"(?:Reduce)?(?:Max|Min)|Sign|Clip")
-#: Its reductions share what they do without elements.
+#: Its reductions fail in the same way without elements.
 _REDUCTION = re.compile(r"Reduce\w+|ArgM(?:ax|in)")
 _OF_SEQUENCES = re.compile(r"Sequence|Optional|ConcatFromSequence")
 #: Attributes that choose among the algorithms of an ONNX operator.

@@ -32,7 +32,7 @@ class Turn(Enum):
     OPEN = 3
 
 
-#: What a witness finds; nothing where it has nothing to say. What it raises is put on record.
+#: Yields a witness's testimonies; none if it has none. Its exceptions are recorded.
 Testify: TypeAlias = "Callable[[FailureContext], Iterable[Testimony]]"
 
 

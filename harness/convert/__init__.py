@@ -1,1 +1,1 @@
-"""PyTorch program in, ONNX model out: converters, rules, and what is private in PyTorch."""
+"""Convert PyTorch programs to ONNX models: converters, rules, and PyTorch's private names."""

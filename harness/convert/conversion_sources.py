@@ -25,7 +25,7 @@ SOURCES = {
 #: Functions for later opsets than the exporters emit unless they are asked are not in use.
 _OPSET = 20
 _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
-#: What a decorator names: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
+#: A name in a decorator: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
 _REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
 _LATER = re.compile(r"\bopset_introduced=(\d+)")
 _QUOTED = re.compile(r'"(\w+)::(\w+)(?:\.(\w+))?"')
@@ -49,7 +49,7 @@ class ConversionFunction:
     file: str
 
 
-#: Modules of what serves conversion functions of all kinds.
+#: Modules of helpers for all kinds of conversion functions.
 _HELPERS = frozenset({"common", "symbolic_helper"})
 
 

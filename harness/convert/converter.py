@@ -202,7 +202,7 @@ class HasFastLane(Protocol):
 
 @runtime_checkable
 class KeepsApart(Protocol):
-    """A converter of artefacts that cannot be cut down, which knows what would fail a whole batch."""
+    """A converter of artefacts that cannot be cut down. It knows the calls that would fail a whole batch."""
 
     def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Whether a call with such inputs is converted by itself."""
@@ -210,7 +210,7 @@ class KeepsApart(Protocol):
 
 @runtime_checkable
 class HasUnoptimised(Protocol):
-    """A converter whose optimiser can be left out, which tells a wrong one from a wrong conversion."""
+    """A converter whose optimiser can be left out, to distinguish a wrong optimiser from a wrong conversion."""
 
     def unoptimised(self) -> Converter:
         """Return the same converter without its optimiser."""
@@ -218,7 +218,7 @@ class HasUnoptimised(Protocol):
 
 @runtime_checkable
 class HasExporterPasses(HasUnoptimised, Protocol):
-    """A converter whose optimiser can be stopped on its way, which tells which of its changes is wrong."""
+    """A converter whose optimiser can be stopped on its way, to find its wrong change."""
 
     def stopped_after(self, limit: int | None, changes: list[str]) -> Converter:
         """Return the same converter with an optimiser that makes at most `limit` changes.
@@ -231,7 +231,7 @@ class HasExporterPasses(HasUnoptimised, Protocol):
 
 @runtime_checkable
 class HasProgram(Protocol):
-    """A converter that can tell what PyTorch graph it translated.
+    """A converter that can return the PyTorch graph that it translated.
 
     Values of the ONNX model are named like the nodes of that graph, as far as they are kept.
     """

@@ -22,21 +22,21 @@ ASKING = "asking"
 SIZE = "size"
 #: That it has no elements, and must have some.
 EMPTY = "empty"
-#: That it is the second operand of a node whose dtype does not fit; the first one's does.
+#: Matches a message that blames the second operand of a node for its dtype; the first one's dtype is fine.
 SECOND = "second"
 
 _STEPS = {"1": CAPTURE, "2": DECOMPOSITION, "3": TRANSLATION}
 _STEP = re.compile(r"This is step ([123])/3")
 _TRANSLATING = re.compile(r"Occurred when translating (\w+)\)")
 _ASSERTION = re.compile(r'INTERNAL ASSERT FAILED at "[^"]*?\b(torch/csrc/[\w/]+\.cpp)"')
-#: The function of PyTorch's that needs to know what only data tell.
+#: PyTorch's function that needs to know data.
 _ASKING = re.compile(r"Caused by: \((\w[\w/]*\.py):\d+ in (\w+)\)")
 #: A call that TorchScript has no operator for, by the types of its arguments.
 _NO_OP = re.compile(r"We don't have an op for (\w+::\w+) .*?Argument types: (.*)", re.DOTALL)
 #: A node that is named after the PyTorch operator that it was exported from, not after its own.
 _NODE = re.compile(r"node name: node_([a-z_]\w*?)_*\d*(?:__\d+)?\)")
 _SECOND = re.compile(r"\bB typestr: T, has unsupported type")
-#: What the checker infers, and what the model says.
+#: The inferred and the declared form in a checker's message.
 _DIFFER = re.compile(
     r"Inferred shape and existing shape differ in "
     r"(?:rank: \((\d+)\) vs \((\d+)\)|dimension \d+: \((\d+)\) vs \((\d+)\))"
@@ -49,7 +49,7 @@ def message_facts(message: str) -> tuple[str, ...]:
 
     It may be the PyTorch operator of a node and how its shape differs, an operator that TorchScript does not
     have as it is called, a complex dtype that it does not know, a file of PyTorch's, a function of it that
-    asks for what only data tell, a symbolic function, or a step of the export.
+    needs to know data, a symbolic function, or a step of the export.
     """
     node, differ = _NODE.search(message), _DIFFER.search(message)
     if differ:
@@ -114,10 +114,10 @@ _NO_DATA = re.compile(r".*(?:Cannot access data pointer of Tensor|its data is no
 #: Unsigned dtypes, which TorchScript looks up in two tables, one of Python's and one of C++'s.
 _NO_SCALAR = re.compile(r".*Unknown torch or scalar type.*")
 _NO_SCALAR_TYPE = re.compile(r".*is an unexpected tensor scalar type.*")
-#: What an export asks of data that it has not is put in numbers or in dtypes.
+#: Numbers and dtypes of an export's question about data that it does not have.
 _GUARDED = re.compile(r"(data-dependent expression) .*", re.DOTALL)
 _NO_ANSWER = re.compile(r"^no answer within .*")
-#: An overload in a message: the conversions of an operator's overloads share what is wrong in them.
+#: An overload in a message: the conversions of an operator's overloads share their defects.
 _OVERLOAD = re.compile(r"\b(aten|prims)\.(\w+)\.[A-Za-z_]\w*\b")
 
 
@@ -162,7 +162,7 @@ def is_generic(words: str) -> bool:
     return _GENERIC.search(words) is not None
 
 
-# What the ONNX checker and its shape inference say of a model that they reject, in normalised words; runtimes
+# Messages of the ONNX checker and its shape inference about a model that they reject, in normalised words; runtimes
 # repeat the same texts while they load a model.
 
 #: Passes that make the dtypes of a node's operands equal have not done so: the first one decides about
@@ -197,7 +197,7 @@ _IN_FUNCTION = re.compile(r"in (\w+): ")
 _IN_OPERATOR = re.compile(r"in (\w+\.\w+): ")
 _DIVISION_SIGNAL = re.compile(r"killed by SIGFPE")
 _OVERFLOWING_INT = re.compile("OverflowError: Python int")
-#: How an export ends that looks for an axis or a dtype of what has no dimensions.
+#: The end of an export that looks for an axis or a dtype of a value without dimensions.
 _LOST_WAY = re.compile(r"^IndexError: list index out of range|Cannot determine scalar type")
 
 
@@ -288,5 +288,5 @@ def changes_number(words: str) -> bool:
 
 
 def lost_its_way(words: str) -> bool:
-    """Whether an export looked for an axis or a dtype of what has no dimensions."""
+    """Whether an export looked for an axis or a dtype of a value without dimensions."""
     return _LOST_WAY.search(words) is not None

@@ -32,7 +32,7 @@ class OptimiserLimit:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Limit the optimiser of every export in this block; what else an exporter does to a graph goes on."""
+        """Limit the optimiser of every export in this block; the exporter's other changes to a graph stay."""
         optimise = torch.onnx.ONNXProgram.optimize
 
         def limited(program: Any) -> None:
@@ -59,7 +59,7 @@ class OptimiserLimit:
             except Exception as error:
                 self._note_raising(name, error)
                 raise
-            # What its parts have changed is counted already.
+            # The changes of its parts are counted already.
             is_own = len(self._changes) == before and not isinstance(graph_pass, onnx_ir.passes.Sequential)
             if result.modified and is_own:
                 self._changes.append(name)

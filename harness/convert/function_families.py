@@ -1,4 +1,4 @@
-"""The conversion function that a converter has for an operator, by what registers it."""
+"""Find the conversion function that a converter has for an operator, by the functions that it registers."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from harness.core.plugins import Unavailable, importable, installed, installed_v
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.tensors import overload
 
-#: What an assertion says that refuses an attribute or a dtype; both spellings are theirs.
+#: The message of an assertion that refuses an attribute or a dtype; both spellings are theirs.
 _REFUSALS = ("not implemented", "not impelmented")
 #: Their messages go on with a dump of the whole graph.
 _LONGEST = 500

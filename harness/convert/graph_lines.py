@@ -15,7 +15,7 @@ def graph_lines(model: onnx.ModelProto, outputs: Collection[str] | None = None) 
 
     Args:
         model: Any model.
-        outputs: Only what these outputs need is compared, without the types of inputs and outputs; None for all.
+        outputs: Compare only the nodes that these outputs need, without the types of inputs and outputs; None for all.
     """
     return tuple(_Lines(model, outputs).lines)
 

@@ -114,7 +114,7 @@ def _conversion_lines(frame: FrameType | None) -> Iterator[CodeLine]:
 
 
 def emitted(converter: Converter, request: ExportRequest) -> EmittedGraph:
-    """Export, and tell which lines emitted each node; raises what the converter raises."""
+    """Export, and return the lines that emitted each node; raises the converter's exceptions."""
     script: list[tuple[CodeLine, ...]] = []
     with _recording(script):
         if isinstance(converter, HasProgram):
@@ -166,7 +166,7 @@ def _present() -> tuple[CodeLine, ...]:
 
 
 def _mark_ir(node: onnx_ir.Node) -> None:
-    # A copy has what the original has, and has the same origin. The text holds all: a node may be kept
+    # A copy has the attributes of the original, and has the same origin. The text holds all: a node may be kept
     # from one export to the next.
     if _KEY not in node.metadata_props:
         node.metadata_props[_KEY] = json.dumps([(one.file, one.line, one.function) for one in _present()])
@@ -239,7 +239,7 @@ def traced_functions(chosen: Callable[[object], bool] = lambda function: True) -
     def remember(built: Any, value: bool) -> None:
         vars(built)[_RUN] = value
 
-    # What each function has as an attribute; a property of all of them comes before that.
+    # The attributes of each function; a property of all of them comes before these.
     owner: Any = onnxscript.OnnxFunction
     before = vars(owner).get(_RUN)
     setattr(owner, _RUN, property(is_run, remember))

@@ -1,8 +1,8 @@
 """The private parts of PyTorch's exporters that the harness touches, each with the form that it must have.
 
-Nothing else in the harness names them; `harness.core.torch_operators` has what is private to the dispatcher.
-`changes` finds what this PyTorch lacks or has in another form. `harness.convert.fast.exporter_check` asks it, and
-leaves the private parts alone where anything differs.
+No other module of the harness names them, except `harness.core.torch_operators` for the dispatcher's private names.
+`changes` lists the names that this PyTorch lacks or has in another form. `harness.convert.fast.exporter_check` asks for
+them, and leaves the private parts alone if anything differs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CONVERSION_MODULES = (
     f"{_SCRIPTING}.symbolic_",
     *DECOMPOSITION_MODULES,
 )
-#: The same of what changes graphs.
+#: The same for operators that change graphs.
 PASS_MODULES = ("onnxscript.rewriter.rules.", "onnxscript.optimizer.", "onnxscript.version_converter.")
 #: The module that translates the nodes of PyTorch's graph one after another; each is `node` there.
 TRANSLATING_MODULE = f"{_EXPORTER}._core"
@@ -228,7 +228,7 @@ PARTS = {
     "python_decompositions": PrivatePart("torch._decomp", "decomposition_table", "dict"),
 }
 if sys.version_info < (3, 12):
-    # Later Pythons keep what this finds out of a class.
+    # Later Pythons cache these facts about a class.
     PARTS["protocol_attributes"] = PrivatePart("typing", "_get_protocol_attrs", "(cls)")
 
 
@@ -336,7 +336,7 @@ class Patch:
 
     @contextmanager
     def replaced_by(self, replacement: Any) -> Iterator[None]:
-        """Within it, the part is `replacement`; afterwards it is what it was before, so that these nest."""
+        """Replace the part by `replacement` within the block; afterwards it is as before, so that blocks nest."""
         before = vars(self.owner)[self.attribute]
         setattr(self.owner, self.attribute, replacement)
         try:
@@ -367,7 +367,7 @@ def node_name(graph: torch.fx.Graph, target: OpOverload) -> str:
     return graph._target_to_str(target.overloadpacket.__name__)
 
 
-# What torchlib converts, and what PyTorch decomposes for it. Each function raises `PrivatePartMissing`.
+# torchlib's conversions, and PyTorch's decompositions for it. Each function raises `PrivatePartMissing`.
 
 
 @cache
@@ -419,7 +419,7 @@ def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
         return dict(part("decompositions")(set(_implemented())))
 
 
-# TorchScript. Each function raises `PrivatePartMissing` where PyTorch keeps what it needs elsewhere.
+# TorchScript. Each function raises `PrivatePartMissing` if PyTorch has moved a part.
 
 
 def default_script_opset() -> int:

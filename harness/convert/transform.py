@@ -82,7 +82,7 @@ class TransformingConverter:
         self.version = converter.version
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """Export and transform; raises what the converter and the transforms raise."""
+        """Export and transform; raises exceptions of the converter and the transforms."""
         model = self._converter.convert(request)
         for transform in self._transforms:
             model = transform.apply(model)

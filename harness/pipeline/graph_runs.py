@@ -310,7 +310,7 @@ def plain_form(backend: Backend) -> Backend:
 def _judge_nodes(
     model: onnx.ModelProto, feeds: Mapping[str, Array], plain: Backend, evaluator: Backend
 ) -> tuple[NodesJudged, tuple[Array, ...] | None]:
-    """Compare nodes with their definitions, and return the outputs that follow from a wrong or refused one; else None."""
+    """Compare nodes with their definitions; return the outputs that follow from a wrong or refused one, else None."""
     graph = split_steps(model)
     if len(graph.steps) > _MOST_NODES:
         return NodesJudged(len(graph.steps), 0, 0), None

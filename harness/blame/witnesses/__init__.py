@@ -1,4 +1,4 @@
-"""The witnesses, one per file; `harness.blame.witness` says what they are."""
+"""The witnesses, one per file; `harness.blame.witness` defines them."""
 
 from __future__ import annotations
 

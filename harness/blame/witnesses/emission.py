@@ -53,7 +53,7 @@ def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
 find_emitting_function = witness("the emitting function", place=12, turn=Turn.GRAPH, of_pytorch=True)(
     _find_emitting_function
 )
-#: The same of what does not get as far as a runtime.
+#: The same for a failure before any runtime.
 REJECTED_NODE = Witness("the emitting function", Turn.FIRST, 0, _find_emitting_function, of_pytorch=True)
 
 

@@ -37,7 +37,7 @@ _MOST_STEPS_OF_FILE = 3000
 
 @witness("the nodes one by one", place=40)
 def ask_nodes(context: FailureContext) -> Iterator[Testimony]:
-    """Whether a node gives what its definition does not, and whether that explains the failure."""
+    """Testify if a node departs from its definition, and if that explains the failure."""
     if context.narrows(context.accused):
         return
     if context.failure.outcome is Outcome.MISMATCH and context.got is not None:
@@ -150,7 +150,7 @@ def _node_facts(context: FailureContext, definition: Definition) -> dict[str, An
 
 def _helps(context: FailureContext, question: WrongElements, found: Walk) -> bool:
     """Whether most elements in question are right with the definition's results: a node that is a little off
-    is not what a graph is wrong by that stays wrong without it."""
+    does not explain a graph that stays wrong without it."""
     return 2 * sum(question.left(found)) < sum(question.counts)
 
 

@@ -30,7 +30,7 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
     changes: list[Testimony] = []
     if finding is Finding.RIGHT:
         if _is_right_in_accused(context, context.export(converter, "model")):
-            # Something else than the optimiser has changed what failed.
+            # Something other than the optimiser has changed the failing graph.
             return
         changes += _breaking_change(context, partial(_is_right_in_accused, context))
     facts = {"converter": converter.name, "backend": backend}
@@ -55,7 +55,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
 def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
     """Tell whether an export that fails, or gives an invalid model, does so by its optimiser, and by which change.
 
-    The checker may not see what is wrong before constants are folded. So the model without the optimiser must give
+    The checker may not see the fault before constants are folded. So the model without the optimiser must give
     PyTorch's result as well, and the rejected one must not: else it is declared wrongly and computes the same.
     """
     converter = context.converter(context.failure.converter)
@@ -76,7 +76,7 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
         yield from _breaking_change(context, is_right)
 
 
-#: Is asked of what does not get as far as a runtime.
+#: Asked about failures before any runtime.
 BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_broken_export, of_pytorch=True)
 
 

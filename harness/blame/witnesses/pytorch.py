@@ -38,7 +38,7 @@ _TIMES = 3
 def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     """Repeat the call: a kernel that reads uninitialised memory answers differently each time.
 
-    Only the elements in question count; where the case passes alone, any of them may be what failed.
+    Only the elements in question count; if the case passes alone, any of them may have failed.
     """
     if context.got is None or draws(context.judge):
         return
@@ -85,7 +85,7 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
         return
     singly = expected.copy()
     for place in map(tuple, places):
-        # A tensor of no dimension takes no part in type promotion: one stays what it is.
+        # A 0-d tensor takes no part in type promotion, so it keeps its dtype.
         operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
         (result,) = call_invocation(context.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
@@ -207,7 +207,7 @@ def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: Tor
     """Whether the backend's result would do, were the definition the kernel.
 
     It need not be much nearer to the definition at every element: where sums cancel (`gelu` of -5.5), the
-    definition is as far from the truth as the backend is. What the judge allows for that is asked of the
+    definition is as far from the truth as the backend is. The judge's allowance for that applies to the
     definition, too.
     """
     reference = context.reference
@@ -238,8 +238,8 @@ def _is_all_there_is(context: FailureContext, outputs: list[Array]) -> bool:
 def _takes_part(context: FailureContext) -> bool:
     """Whether the exporter may have decomposed the operator before it translated anything.
 
-    An exporter with a conversion of its own for the operator leaves the definition alone: what its graph has
-    in common with it, the conversion has. Which operators it has one for does not depend on the call.
+    An exporter with a conversion of its own for the operator does not use the definition: any agreement of its graph
+    with the definition is the conversion's. The set of its conversions does not depend on the call.
     """
 
     def found() -> bool:

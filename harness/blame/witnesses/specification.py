@@ -1,4 +1,4 @@
-"""Whether a wrong result depends on what the specification leaves open."""
+"""Testify whether a wrong result depends on a question that the specification leaves open."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_specification(context: FailureContext) -> Iterator[Testimony]:
         if not context.is_file and not question.call_asks(context.invocation, context.reference.expected):
             finding = Finding.INVENTED
         elif context.got is None:
-            # A runtime may not fail at what is open.
+            # A runtime may not fail at an open question.
             continue
         yield Testimony(Role.SPECIFICATION, finding, "open-question", facts)
         return

@@ -1,5 +1,5 @@
-"""`executorch`: ExecuTorch's lowering to a ``.pte`` file; `executorch-xnnpack`: the same, with what XNNPACK takes
-delegated to it.
+"""`executorch`: ExecuTorch's lowering to a ``.pte`` file; `executorch-xnnpack`: the same, with nodes delegated to
+XNNPACK.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run.artefact import EXECUTORCH, Artefact, PlacedNode
 
-#: What the lowering says of an operator that it does not know, and of one that has no kernel for a given output.
+#: The lowering's messages about an operator that it does not know, or that has no kernel for a given output.
 _MISSING = re.compile(
     r"Operator torch\._ops\.(?P<core>\S+) is not in Core ATen opset|Missing out variants: \{(?P<out>.*)\}"
 )
-#: What it says of strides and dtypes that it does not take.
+#: Its messages about strides and dtypes that it does not take.
 _LIMIT = "is not supported for ExecuTorch"
 #: A dynamic size is planned for up to so many times its example, and so many more.
 _TIMES, _MORE = 2, 8
@@ -33,7 +33,7 @@ class ExecuTorch:
     """Lowers a captured program through the Edge dialect.
 
     Args:
-        delegates: Whether XNNPACK gets what it takes.
+        delegates: Whether XNNPACK gets the nodes that it takes.
     """
 
     def __init__(self, *, delegates: bool) -> None:

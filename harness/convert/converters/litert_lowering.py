@@ -13,7 +13,7 @@ from harness.core.plugins import Unavailable, importable, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.run.artefact import LITERT, Artefact
 
-#: What it says of an operator that it does not know, or that LiteRT does not have for the call's dtypes.
+#: Its message about an operator that it does not know, or that LiteRT does not have for the call's dtypes.
 _MISSING = re.compile(r"Lowering not found: \S+|failed to legalize operation 'tfl\.\w+'")
 
 

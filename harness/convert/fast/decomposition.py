@@ -155,14 +155,14 @@ def _reached(graph: torch.fx.Graph, nodes: Set[torch.fx.Node]) -> Set[int]:
     return frozenset(i for i, node in enumerate(results) if node in reached) or frozenset(range(len(results)))
 
 
-#: The operators of programs whose decomposition needs the layer that turns mutation into functions.
+#: The operators whose decomposition needs the layer that turns mutation into functions.
 _layered: set[frozenset[Any]] = set()
 #: Those of programs that only PyTorch's own way decomposes.
 _raised_wrongly: set[frozenset[Any]] = set()
 
 
 def _drop_assertions(graph: torch.fx.Graph) -> None:
-    """Drop what the layer says of the dtypes that it casts from, which is known of tensors in a graph."""
+    """Drop the layer's statements about the dtypes that it casts from, which tensors in a graph have anyway."""
     for node in graph.find_nodes(op="call_function", target=_METADATA):
         graph.erase_node(node)
 
@@ -173,8 +173,8 @@ _METADATA = overload("aten._assert_tensor_metadata.default")
 def _differs(node: torch.fx.Node, own: Set[Any]) -> bool:
     """Whether the layer may give another node.
 
-    It keeps fewer composite operators within others, and takes conjugates, which are made when they are read,
-    for what they are.
+    It keeps fewer composite operators within others. Conjugates, which are made when they are read, stay
+    conjugates.
     """
     target = node.target
     return (is_composite(target) and target not in own) or "conj" in str(target)

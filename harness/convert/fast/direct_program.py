@@ -59,8 +59,8 @@ def dispatch_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments as PyTorch's dispatcher shows them to interceptors of a call.
 
-    It converts them to the types of the schema, passes by position what may be, and leaves out what equals
-    its default: of positional arguments the last ones only.
+    It converts them to the types of the schema, passes by position all that it can, and leaves out arguments that equal
+    their default: among positional arguments only the last ones.
     """
     positional: list[Any] = []
     defaults: list[bool] = []
@@ -346,7 +346,7 @@ class CapturedCalls:
             self._mode = part("fake_mode")(
                 shape_env=part("shape_environment")(), allow_non_fake_inputs=True, export=True
             )
-        # Remembering what a call gives takes longer than making it, and no two are the same.
+        # Remembering the results of a call takes longer than making it, and no two calls are the same.
         self._mode.cache_enabled = False
         self._tensors = request.inputs
         self._calls: list[tuple[BoundCall, slice]] = []
@@ -357,7 +357,7 @@ class CapturedCalls:
         self._captured: dict[int, DirectCall | TracedCall] = {}
         #: Why others are not.
         self._reasons: dict[int, NotDirect] = {}
-        #: What becomes of some of the calls with some decompositions, and the operator that each result lacks.
+        #: The results of some of the calls with some decompositions, and the operator that each result lacks.
         self.decomposed: dict[tuple[Hashable, tuple[int, ...]], tuple[Any, Sequence[str]]] = {}
 
     def __len__(self) -> int:
@@ -488,7 +488,7 @@ def _capture(call: BoundCall, tensors: Sequence[torch.Tensor], fakes: Sequence[A
         raise NotDirect from error
     elements = [result] if isinstance(result, torch.Tensor) else result
     if _calls_python(target) and mode.shape_env.pending_fresh_unbacked_symbols:
-        # What a kernel in Python asks of values may end tracing, whatever it returns.
+        # A kernel in Python that asks for values may end tracing, whatever it returns.
         mode.shape_env.pending_fresh_unbacked_symbols.clear()
         raise NotDirect
     sized = any(map(_holds_symbol, pytree.tree_leaves(result)))

@@ -1,12 +1,12 @@
-"""torch.onnx's dynamo exporter without repeating what is constant in a process.
+"""torch.onnx's dynamo exporter without repeated work: values that are constant in a process are kept.
 
 `torch.onnx.export(..., dynamo=True)` rebuilds its registry, its decomposition table and the list of
 composite-implicit operators on every call: over nine tenths of the time of a one-operator export. While
-`cached_constants()` is active those functions answer from what they gave the first time, and `run_decompositions` is
-left out where it has nothing to do. Everything else, the public entry point included, runs as it is.
+`cached_constants()` is active those functions return their first result, and `run_decompositions` is
+skipped if it has nothing to do. Everything else, the public entry point included, runs unchanged.
 
-The functions are private to PyTorch. `harness.convert.fast.exporter_check` says whether they are as they should
-be, and whoever exports asks it for `cached_constants()`.
+The functions are private to PyTorch. `harness.convert.fast.exporter_check` checks their form, and gives
+`cached_constants()` to exports.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OnlyDecomposed(Exception):
 
 
 class CachedExport:
-    """The last export under `cached_constants()`: what it was about to translate.
+    """The last export under `cached_constants()`: the program that it was about to translate.
 
     Args:
         parts: See `cached_constants`.
@@ -114,7 +114,7 @@ class CachedExport:
             if found is not None:
                 return found
         except NotDecomposed as error:
-            # What PyTorch knows of sizes that values decide is not in a program that is built here.
+            # A program that is built here lacks PyTorch's facts about sizes that values decide.
             if is_sized_by_values(program) or (self._parts == "before" and error.raised):
                 raise
             reason = error
@@ -179,7 +179,7 @@ def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = 
     with ExitStack() as stack:
         for name, replacement in replacements.items():
             stack.enter_context(replaceable(name).replaced_by(replacement))
-        # To remember what a call gives takes PyTorch longer than to make it.
+        # PyTorch takes longer to remember the results of a call than to make it.
         stack.enter_context(part("tracing_settings")(fake_tensor_cache_enabled=False))
         yield export
 
@@ -292,8 +292,8 @@ _last_key: list[tuple[dict[Any, Callable[..., Any]], frozenset[Any]]] = []
 
 @contextmanager
 def _overridden(callables: dict[Any, Callable[..., Any]]) -> Iterator[None]:
-    """PyTorch's override of some seven hundred composite operators, put in place from a snapshot of what
-    it was the first time."""
+    """Put PyTorch's override of some seven hundred composite operators in place, from a snapshot of its first
+    use."""
     fake_rules = part("fake_rules")
     if not _last_key or callables is not _last_key[0][0]:
         _last_key[:] = [(callables, frozenset(callables.items()))]
@@ -328,8 +328,8 @@ def _stays(node: torch.fx.Node, table: Mapping[Any, Callable[..., Any]]) -> bool
     """Whether decomposition would leave `node` as it is.
 
     It replaces the operators that are in its table (those with a decomposition, or composed of others,
-    that have no ONNX function), takes apart composites that PyTorch cannot preserve and operators whose
-    Python kernels retracing would run, ONNX function or not, rewrites what mutates, and retraces the
+    that have no ONNX function), decomposes composites that PyTorch cannot preserve and operators whose
+    Python kernels retracing would run, ONNX function or not, makes mutations functional, and retraces the
     rest unchanged.
     """
     if node.op != "call_function" or node.target is operator.getitem:

@@ -1,15 +1,15 @@
-"""The fast lane of the dynamo exporter: the one door to what this room does in place of PyTorch's exporter.
+"""The fast lane of the dynamo exporter: the only entry to this package's replacements for the exporter's work.
 
 How an export goes:
 
 1. `exporter_check` has compared every private name that is used, and the graphs of a self-test; where anything
    differs, nothing is fast.
 2. The calls are captured one by one without tracing (`direct_program`), and the program is built from them.
-3. The public function exports it, with what is constant in a process kept between calls (`exporter_caches`).
+3. The public function exports it, with process-wide constants kept between calls (`exporter_caches`).
 4. An exception that this room raised is its own fault: it is noted, the calls are exported the public way, and the
    process goes on in the public lane.
 
-What the exporter itself raises, and each graph, is still only this lane's word: `harness.pipeline.double_check`
+The exporter's exceptions and each graph still need confirmation: `harness.pipeline.double_check`
 confirms it with public exports.
 """
 
@@ -65,7 +65,7 @@ class FastExport:
         self.trust = trust
         self._adding = adding
         self._failures = KnownFailures()
-        # Each entry holds what its key has the identities of, so that no other thing has them.
+        # Each entry holds the objects whose identities its key has, so that no other object gets them.
         self._kept: Recent[Hashable, CapturedCalls] = Recent(_CALLS_KEPT)
         self._decomposed: Recent[Hashable, _Decomposed] = Recent(_CALLS_KEPT)
 
@@ -77,7 +77,7 @@ class FastExport:
         key = _identity(request)
         calls = self._kept.get(key)
         if calls is None or calls.is_sized_by_values:
-            # What is known of symbols belongs to one export.
+            # Facts about symbols belong to one export.
             calls = CapturedCalls(request)
             self._kept.keep(key, calls, len(calls))
         return calls
@@ -148,7 +148,7 @@ class FastExport:
                         raise
                     found = whole(request.program, request.inputs)
                 if key is not None:
-                    # What fails leaves a program behind whose dtypes are promoted in part.
+                    # A failure leaves a program behind whose dtypes are promoted in part.
                     self._decomposed.keep(key, _Decomposed(keeping.decomposed, request), len(request.output_names))
                 return found
             except Exception as error:
@@ -215,10 +215,10 @@ def _identity(request: ExportRequest) -> Hashable:
 
 #: Those of two units of an operator, static and not.
 _CALLS_KEPT = 512
-#: What this room raises to say that something is left to PyTorch, or that PyTorch has no conversion.
+#: Exceptions of this package for work that is left to PyTorch, or for a missing conversion.
 _DECISIONS = (NotDirect, NotDecomposed, OnlyDecomposed, UnsupportedOperator)
 _ROOM = "harness.convert.fast."
-#: Modules of the exporter and of what it calls. Frames of other modules belong to who called them.
+#: Modules of the exporter and of its callees. Frames of other modules belong to the caller.
 _KNOWN = ("harness.", "torch.", "onnxscript.", "onnx.", "onnx_ir.")
 
 

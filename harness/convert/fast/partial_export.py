@@ -1,6 +1,6 @@
 """Exports of many calls in which each failure costs one call.
 
-What the capture of calls fails with, known from one call for others of its kind.
+The error of capturing a call is known from another call of its kind.
 
 Where PyTorch's first way of capturing a program fails, the exporter tries a second, which takes many times
 as long and fails as well. A single call is run without values in milliseconds, and where that raises, the
@@ -118,7 +118,7 @@ def _saying_more(error: BaseException, more: str) -> BaseException:
 _FAILED_NODE = re.compile(r"(?:Error when translating node|While executing) %([\w.]+)")
 #: So few calls rather go through the exporter again than into a model of their own.
 _FEW = 4
-#: What stands for a size that values decide.
+#: Stands for a size that values decide.
 _SYMBOL = re.compile(r"\bu\d+\b")
 _NUMBER = re.compile(r"_\d+$")
 
@@ -263,7 +263,7 @@ class PartialExport:
                 size = len(left)
                 continue
             except Exception as error:
-                # What stands before the call that failed has been through.
+                # The calls before the one that failed have been captured.
                 size = max(1, some.index(self._apart(some, program, error)[0][0]))
                 continue
             if can_be_cut(decomposed):

@@ -54,7 +54,7 @@ def evaluate(evaluator: Any, domain: str, op: str, version: int, *args: Any, **k
         if len(_evaluated) >= _MOST_EVALUATED:
             _evaluated.clear()
         _evaluated[key] = found
-    # A new one, since whoever gets an array may change it.
+    # A new array, since the reader may change it.
     return found.copy()
 
 
@@ -80,7 +80,7 @@ def _attributes(values: Mapping[str, Any]) -> list[Any]:
 
 #: The optimiser hands ONNX no larger constants.
 _LARGEST_CONSTANT = 20
-#: Node, its attributes, and what is known of its inputs and outputs → what is known of its outputs then.
+#: Node, its attributes, and the known facts about its inputs and outputs → the facts about its outputs.
 _inferred: dict[tuple[Any, ...], tuple[tuple[Any, Any], ...]] = {}
 #: Node, its attributes, and the dtypes of its inputs → those that are inferred for its outputs.
 _dtypes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
@@ -109,7 +109,7 @@ def infer_node(folding: Any, node: onnx_ir.Node) -> None:
         )
         dtypes = tuple(dtype for dtype, _ in outputs)
         whole = None not in dtypes and all(dims is not None for _, dims in outputs)
-        # Of an output whose sizes are known nothing but the dtype is taken, which depends on no size.
+        # For an output of known shape only the dtype is used, which does not depend on sizes.
         if whole and _dtypes.get(kind) == dtypes:
             return
         constants = (None if value is None else _constant(value) for value in node.inputs)
@@ -130,7 +130,7 @@ def infer_node(folding: Any, node: onnx_ir.Node) -> None:
             if all(output.type is not old for output, old in zip(node.outputs, before, strict=True)):
                 _dtypes[kind] = tuple(dtype for dtype, _ in now)
         return
-    # New ones, since whoever gets a type or a shape may change it.
+    # New objects, since the reader may change a type or a shape.
     for output, (kind, dims) in zip(node.outputs, found, strict=True):
         if kind is not None:
             output.type = onnx_ir.TensorType(kind)
@@ -242,7 +242,7 @@ def _promotion_table() -> Any:
 
 
 def _promoted(interpreter: Any, n: torch.fx.Node) -> Any:
-    """Insert type promotion at a node; run it where it, or what it is computed from, has changed."""
+    """Insert type promotion at a node; run the node if it or one of its inputs has changed."""
     before = n.args, n.kwargs
     changed: set[torch.fx.Node] = interpreter.__dict__.setdefault("_changed", set())
     with interpreter._set_current_node(n):

@@ -49,7 +49,7 @@ def _parts() -> _FakeParts:
 
 @contextmanager
 def quick_fakes() -> Iterator[None]:
-    """Let operators find what they return for tensors without values by `fake_result` in this block."""
+    """Let `fake_result` find the results of operators for tensors without values in this block."""
     with replaceable("fake_dispatch").replaced_by(fake_result):
         yield
 
@@ -114,7 +114,7 @@ def _is_new(result: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool
 
 
 def _remember(call: tuple[Any, ...], alike: CallsAlike | None, result: torch.Tensor) -> None:
-    """Note what a call returns, if that is a tensor with memory of its own."""
+    """Remember the result of a call, if that is a tensor with memory of its own."""
     if _is_fresh(call[0]) and not (result.is_conj() or result.is_neg() or result.storage_offset()):
         if len(_forms) >= _MOST_FORMS:
             _forms.clear()
@@ -123,7 +123,7 @@ def _remember(call: tuple[Any, ...], alike: CallsAlike | None, result: torch.Ten
             alike.learn(form)
 
 
-#: Call, with descriptions in place of tensors → what it returns.
+#: Call, with descriptions in place of tensors → its result.
 _forms: dict[tuple[Any, ...], Form] = {}
 #: So many take some ten megabytes.
 _MOST_FORMS = 20_000
@@ -196,14 +196,14 @@ def _result_function(func: Any) -> Any:
     try:
         return False if part("has_meta")(func) else None
     except RuntimeError:
-        # The dispatcher does not have what only TorchScript has, such as `aten::size`.
+        # The dispatcher lacks TorchScript's own operators, such as `aten::size`.
         return None
 
 
 #: Shape, strides and dtype of a new tensor.
 Form: TypeAlias = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
-#: What changes dtypes alone, and is not said to be pointwise.
+#: Operators that change dtypes alone, and are not tagged as pointwise.
 _CASTS = frozenset(("aten._to_copy.default", "prims.convert_element_type.default"))
 #: The operators of which numbers decide by their types alone, whatever they are.
 _BY_TYPE = frozenset(
@@ -213,7 +213,7 @@ _BY_TYPE = frozenset(
         *("eq", "ne", "lt", "le", "gt", "ge"),
     )
 )
-#: Call, with descriptions in place of tensors → dtype of what it returns.
+#: Call, with descriptions in place of tensors → dtype of its result.
 _dtypes: dict[tuple[Any, ...], torch.dtype] = {}
 #: So many take some ten megabytes.
 _MOST_DTYPES = 20_000
@@ -237,7 +237,7 @@ class CallsAlike:
         return None if dtype is None else (self.shape, _row_by_row(self.shape), dtype)
 
     def learn(self, form: Form) -> None:
-        """Note what the call returns, if that is what a pointwise operator should."""
+        """Remember the form of the call's result, if it is one that a pointwise operator should give."""
         if form[:2] == (self.shape, _row_by_row(self.shape)):
             if len(_dtypes) >= _MOST_DTYPES:
                 _dtypes.clear()
@@ -246,7 +246,7 @@ class CallsAlike:
 
 @cache
 def is_pointwise(func: OpOverload) -> bool:
-    """Whether each element of what an operator returns is made of those in the same place."""
+    """Whether each element of an operator's result depends only on the elements in the same place."""
     return torch.Tag.pointwise in func.tags or str(func) in _CASTS
 
 
@@ -320,7 +320,7 @@ def traced_quickly(
         The graph; None if only `make_fx` can find it, or the call that fails.
 
     Raises:
-        NeedsLayer: a call changes what it is given.
+        NeedsLayer: a call changes its inputs.
         BeyondTracing: calls take constants that have values, or change tensors despite the layer.
     """
     recorder = _Recorder(table, mode, layered=layer is not None)
@@ -366,14 +366,14 @@ _METADATA = overload("aten._assert_tensor_metadata.default")
 
 
 class NeedsLayer(Exception):
-    """A call changes what it is given, and must be under a layer that makes a function of it."""
+    """A call changes its inputs, and must run under a layer that makes a function of it."""
 
 
 class BeyondTracing(Exception):
     """Some calls of a program take constants that have values, or change tensors despite a layer.
 
     Args:
-        nodes: These calls, and what is computed from them.
+        nodes: These calls, and all nodes computed from them.
     """
 
     def __init__(self, nodes: Set[torch.fx.Node]) -> None:
@@ -390,7 +390,7 @@ class _Irregular(Exception):
 
 
 class _Recorder(TorchDispatchMode):
-    """Writes calls down, and makes those of the operators in a table from what stands there."""
+    """Records calls, and replaces those of the operators in a table by calls of the functions there."""
 
     def __init__(self, table: Mapping[Any, Callable[..., Any]], mode: Any, *, layered: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -446,7 +446,7 @@ class _Recorder(TorchDispatchMode):
             if found is not NotImplemented:
                 return found
         if func is _METADATA:
-            # What a layer says of the dtypes that it casts from is known of tensors in a graph.
+            # A layer's statements about the dtypes that it casts from hold for tensors in a graph anyway.
             return None
         if isinstance(func, OpOverload) and func._schema.is_mutable:
             raise _Beyond if self._layered else NeedsLayer
@@ -457,7 +457,7 @@ class _Recorder(TorchDispatchMode):
         node = self._graph.create_node("call_function", func, arguments, keywords, name=_name(func))
         if creates:
             self._check(result)
-            # PyTorch detaches what it creates where anybody else holds it.
+            # PyTorch detaches a tensor that it creates if there are other references to it.
             self._created[result] = node
             node.meta["val"] = fake_result(self._mode, func, types, args, kwargs)
         else:

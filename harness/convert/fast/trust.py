@@ -37,7 +37,7 @@ class Trust:
         self._confirmed = {(name, code) for name, codes in (known or {}).items() for code in codes}
         self._interval = AUDIT_INTERVAL if known is None else CONFIRMED_AUDIT_INTERVAL
         self._ended: set[str] = set()
-        #: What a person should know, a line each.
+        #: Messages for the user, a line each.
         self.notes: list[str] = []
         #: Whether the fast lane itself raised, so that this process no longer uses it.
         self.ended = False

@@ -101,7 +101,7 @@ def _overloads(operator: str) -> list[str]:
 
     library, colons, name = operator.partition("::")
     if colons and library not in NAMESPACES:
-        # Whoever defines it, a model's file for one, may not have been imported yet.
+        # The file that defines it, such as a model's, may not have been imported yet.
         return [f"{library}.{name}" if "." in name else f"{library}.{name}.default"]
     dotted = normalise(operator)
     known = all_overloads()
@@ -185,7 +185,7 @@ class RuleBook:
         return cls([rule for file in files for rule in load_rules(file) if rule.converter == converter])
 
     def start(self) -> None:
-        """Forget what was called: an export begins."""
+        """Forget the rules that were called: an export begins."""
         self.fired.clear()
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""The source of rules without the harness: what a stand-alone script takes of a file of rules."""
+"""Extract the source of rules without the harness, for a stand-alone script."""
 
 from __future__ import annotations
 
