@@ -31,7 +31,7 @@ class Value:
 
 
 class _ShapedDraw(Draw):
-    """A draw whose shapes are often those of values."""
+    """A draw that often takes its shapes from values."""
 
     def __init__(self, below: Callable[[int], int], dtype: str, values: Sequence[Value]) -> None:
         super().__init__(below, dtype)
@@ -77,7 +77,7 @@ def add_any_call(p: ProgramDraw, *, of_weights: bool = False) -> Result | None:
 
 
 def values_of(calls: Sequence[Invocation]) -> list[Value]:
-    """Run the calls of a program and return their results; raises what PyTorch raises."""
+    """Run the calls of a program and return their results; raises PyTorch's exceptions."""
     if not calls:
         return []
     whole = Program("", tuple(calls), (Result(len(calls) - 1),)).invocation

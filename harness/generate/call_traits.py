@@ -11,7 +11,7 @@ A case is **ordinary** where a model could well make its call. All of this holds
 - Its values are finite and of everyday size: those of a recipe of an everyday style or of a domain that
   leaves no choice (indices, offsets), or numbers that the next point allows.
 - Its numbers are finite and at most five digits large. None is negative zero or, but for 0, smaller than
-  1e-12. A fill value may also be what masks are filled with, -inf or the lowest float32; an ``end`` may be
+  1e-12. A fill value may also be a usual fill of masks, -inf or the lowest float32; an ``end`` may be
   the largest int64.
 
 A call like one that a real model makes is ordinary, too (`harness.generate.recorded_use`); the record says which

@@ -1,4 +1,4 @@
-"""The operator cases of `cases/`: found by the package's name, so that no room depends on what it holds."""
+"""The operator cases of `cases/`: found by the package's name, so that no room depends on its contents."""
 
 from __future__ import annotations
 

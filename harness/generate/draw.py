@@ -92,7 +92,7 @@ class Draw:
             frame = frame.f_back
         site = (near, id(frame.f_code), frame.f_lasti, self.about)
         self._visits[site] += 1
-        # By what they read as, since True and 1.0 equal 1.
+        # By their text, since True and 1.0 equal 1.
         provider.at((site, self._visits[site]), [repr(option) for option in options])
         return self._below(bound)
 

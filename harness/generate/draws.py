@@ -92,7 +92,7 @@ def _frozen(argument: object) -> Argument:
 
 #: Value draws of a structure where no number is asked for; and at most, where its export is slow.
 VALUES, _MOST_VALUES = 4, 8
-#: Value draws of a structure of an operator that models call: what its structures show, models meet.
+#: Value draws of a structure of an operator that models call: more structures serve such an operator better.
 _VALUES_OF_USED = 2
 #: Structures that every operator has before a slow one has more values of each, and each its share of cases.
 _ENOUGH = 32
@@ -116,9 +116,8 @@ def draw_examples(
         case: The operator.
         seed: Any integer.
         examples: Cases at most. Fewer come where no more exist, and where values cannot vary.
-        values: Value draws per structure. None for what serves the operator best: of more than 128 cases it
-            has its share; one that models call has more structures with fewer values; a slow one has more values
-            and fewer structures, but 32.
+        values: Value draws per structure. None for the best number for the operator: an operator that models
+            call has more structures with fewer values, a slow one more values and fewer structures.
         dtypes: Restrict to these.
 
     Raises:
@@ -133,7 +132,7 @@ def draw_examples(
     structures = -(-examples // values)
     found = draw_cases(case, seed=seed, structures=structures, values=values, dtypes=dtypes, by_use=True)
     if all(len(one.invocations) == 1 for one in found):
-        # Nothing but structures: they have to do what values do for others.
+        # Only structures: they do the work that values do for others.
         structures = min(2 * structures, examples)
         found = draw_cases(case, seed=seed, structures=structures, values=1, dtypes=dtypes, by_use=True)
     left = [examples - count for count in accumulate((len(one.invocations) for one in found), initial=0)]
@@ -158,7 +157,7 @@ def draw_cases(
         values: Value draws per structure, the first included. Structures without tensors, whose
             values cannot vary, have one.
         dtypes: Restrict to these; dtypes take turns, so that few structures still visit each.
-        by_use: Draw what models use more often, as `draw_examples` does.
+        by_use: Draw the dtypes that models use more often, as `draw_examples` does.
 
     Raises:
         TypeError: the operator case names an argument that the schema lacks.

@@ -3,7 +3,7 @@
 A family file declares its operators through one :class:`Family`:
 
     ops = Family("pointwise")
-    ops.simple("abs", "neg", dtypes=NUMBERS)              # operators whose schema says it all
+    ops.simple("abs", "neg", dtypes=NUMBERS)              # operators whose schema is enough
 
     @ops.case("mv", dtypes=FLOATS, judge=ACCUMULATES)     # the rest: a function of a `Draw`
     def matrix_times_vector(d: Draw) -> Arguments:

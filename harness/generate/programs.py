@@ -1,4 +1,4 @@
-"""Programs of several calls, drawn around what optimisers of exporters and runtimes look for.
+"""Programs of several calls, drawn around the patterns that optimisers of exporters and runtimes look for.
 
 A pattern is one function under the decorator `pattern`, in ``cases/programs/`` or in any file of a user's:
 
@@ -7,7 +7,7 @@ A pattern is one function under the decorator `pattern`, in ``cases/programs/`` 
         y = p.call("aten.relu.default", self=p.input((2, 3)))
         return [p.call("aten.clamp.default", self=y, min=p.choose(0.0, -1.0), max=6.0)]
 
-It draws the whole pattern with one thing or another different, and says what the program returns.
+It draws the whole pattern with some part different, and returns the program's results.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class ProgramDraw:
         self.dtype = dtype
         self.calls: list[Invocation] = []
         self._holds_all = random.random() < 2 / 3
-        #: In half of the programs nearly everything is as usual: an optimiser takes them for what it looks for.
+        #: In half of the programs nearly everything is usual, so that an optimiser takes them for its pattern.
         self._is_nearly_usual = random.random() < 1 / 2
-        #: Shape and dtype → the input that all who ask for one share; None if each gets its own.
+        #: Shape and dtype → the input that all calls for one share; None if each gets its own.
         self.shared: dict[tuple[tuple[int, ...], str], TensorSpec] | None = None
 
     def choose(self, *options: T) -> T:
@@ -122,7 +122,7 @@ class ProgramDraw:
         return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)
 
     def call(self, name: str, /, **arguments: Any) -> Result:
-        """Add a call of an overload; what it returns, or the first thing.
+        """Add a call of an overload, and return its result, or its first result.
 
         Raises:
             LookupError: PyTorch has no such overload.
@@ -203,7 +203,7 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
     random = Random(f"{found.name} {seed} {index}")
     p = ProgramDraw(random, random.choice(dtypes))
     if p.choose(False, False, False, True):
-        # Two of a kind behind the same values: what an optimiser names or counts by these is there twice.
+        # Two calls of one kind on the same values: an optimiser may name or count them by these.
         p.shared = {}
         returns = [*found.draw(p), *found.draw(p)]
     else:
@@ -211,14 +211,14 @@ def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = 
         returns += _more_consumers(p, returns)
     returned: list[Returned] = [*dict.fromkeys(returns), *_unchanged(p)]
     if p.below(12) == 0 and not any(map(draws_at_random, p.calls)):
-        # What nothing takes and nothing returns; any dtype has it.
+        # A value that no call takes and the program does not return; it may have any dtype.
         p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
     return share_inputs(Program(found.name, tuple(p.calls), tuple(returned))).invocation
 
 
 def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
     """Sometimes return an intermediate value of the program, too, or add a call that reads it."""
-    # What is drawn at random is PyTorch's alone.
+    # Random numbers are PyTorch's alone.
     calls = [Result(i) for i, call in enumerate(p.calls) if not is_size_operator(call.overload)]
     middle = [result for result in calls if result not in returns]
     if any(map(draws_at_random, p.calls)):

@@ -108,7 +108,7 @@ class ChoiceStream:
         return self.random.getrandbits(64) % bound
 
     def begin(self, *points: Hashable) -> None:
-        """Another case begins, of which this is known; what is chosen for it will be known, too."""
+        """Begin another case with these points; the choices for it become points, too."""
         self._points = [*points]
 
     def below(self, bound: int) -> int:
@@ -145,7 +145,7 @@ def stream(seed: str) -> Iterator[ChoiceStream]:
 
 
 def at(place: Hashable, options: Sequence[Hashable] = ()) -> None:
-    """Say which place in the operator case makes the next choice, among what; nothing outside a `stream`."""
+    """Set the place in the operator case and the options of the next choice; outside a `stream` it has no effect."""
     current = _stream.get()
     if current is not None:
         current.place, current.options = place, options

@@ -19,7 +19,7 @@ _EDGE_FLOATS = (float("inf"), float("-inf"), float("nan"), 1e-30, 3.402823466385
 _INTS = (1, 2, 3, 0, -1, 5, -2, -3, 7, 10)
 _EDGE_INTS = (127, 128, 255, 256, -128, -129, 16777217, 2147483647, -2147483648)
 #: Numbers that the dtype tells from their neighbours and a narrower one does not, or that it rounds or
-#: holds as its own extremes: what goes through another dtype on its way changes there.
+#: holds as its own extremes: a conversion to another dtype on the way changes these.
 _BEYOND: dict[str, tuple[int | float | complex, ...]] = {
     "complex128": (1j, 0.5 - 2j, -1.5 + 0j, 0.1 + 16777217j, 1e-300j, 0j, 3 + 0.1j),
     "complex64": (1j, 0.5 - 2j, -1.5 + 0j, 0.1 + 2049j, 1e-30j, 0j, 3 + 0.1j),
@@ -127,7 +127,7 @@ class Chooser(Protocol):
         ...
 
 
-#: Sizes of real feature maps and signals, primes, and what lies around a power of two: at these, and hardly below
+#: Sizes of real feature maps and signals, primes, and neighbours of a power of two: at these, and hardly below
 #: ten, a ratio of two sizes, a product with a scale or a count of windows is rounded.
 MAP_SIZES = (14, 28, 56, 112, 13, 31, 127, 255, 256, 257)
 

@@ -17,7 +17,7 @@ from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, des
 from harness.core.tensors import overload
 from harness.generate.provider import ChoiceStream, Covering
 
-#: Domains whose tensors hold data, special values too, as far as the domain allows them.
+#: Domains of tensors that hold data, with special values as far as the domain allows them.
 _DATA = ("any", "finite", "at_least", "nonzero", "range", "ascending", "descending")
 _INDEX = ("index", "signed_index", "index_or")
 

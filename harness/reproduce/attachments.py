@@ -65,7 +65,7 @@ _EXPORTED = {str(stage) for stage in (Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.
 
 @dataclass(frozen=True)
 class WantedGraph:
-    """A case whose export (of the JSON `invocation`) is shown as what a converter makes of an operator."""
+    """A case whose export (of the JSON `invocation`) shows the graph that a converter makes of an operator."""
 
     overload: str
     converter: str
@@ -114,7 +114,7 @@ def _plainness(row: Mapping[str, Any]) -> tuple[Any, ...]:
         row["stage"] == Stage.CHECK,
         empty,
         row["dtype"] != "float32",
-        # Dimensions that are not there, or of size 1, hide what becomes of them.
+        # Missing dimensions, or dimensions of size 1, hide their treatment.
         any(not shape or 1 in shape for shape in shapes),
         len(row["invocation"]),
         row["case_id"],
@@ -183,7 +183,7 @@ def write_evidence(
     timeout: float = 60.0,
     progress: Callable[[str], None] = lambda words: None,
 ) -> Written:
-    """Write ``graphs.jsonl`` and ``scripts.jsonl`` of a run; what is there already is not made again.
+    """Write ``graphs.jsonl`` and ``scripts.jsonl`` of a run; existing entries are not made again.
 
     Args:
         overloads: The only operators to write for; None for all.

@@ -143,7 +143,7 @@ def argument_source(value: Argument, *, float64: bool = False) -> str:
 #: Names that a script uses for something else where the call is written.
 _TAKEN = frozenset({"torch", "inf", "nan", "self", "out"})
 
-#: How exporters represent what ONNX has no type for.
+#: Exporters' representation of dtypes that ONNX lacks.
 _PARTS = """\
 def parts(tensor):
     \"""A complex tensor as ONNX has it: the real and the imaginary part in a last dimension.\"""
@@ -237,7 +237,7 @@ class CallSource:
     @property
     def gives_complex(self) -> bool:
         """Whether an output is complex."""
-        # Half precision, which is never drawn, is what PyTorch promotes float16 to.
+        # Half precision, which is never drawn, is the dtype that PyTorch promotes float16 to.
         return any(tensor.is_complex() for tensor in output_tensors(self._result))
 
     @property
@@ -247,7 +247,7 @@ class CallSource:
 
     @property
     def fed(self) -> list[str]:
-        """Makes ``inputs`` what a model takes, where that differs from what PyTorch takes; see `helpers`."""
+        """Lines that turn ``inputs`` into a model's inputs, if those differ from PyTorch's; see `helpers`."""
         if not self.takes_complex:
             return []
         return [f"{self.eager_inputs}, inputs = inputs, {{n: parts(x) for n, x in inputs.items()}}"]

@@ -2,8 +2,8 @@
 
 1. Compute all values of the graph without optimisations, a node at a time. Where no optimisation is guilty and a node
    is wrong or refused by itself, that node is the part.
-2. Find the fewest nodes that still fail. What the others give is fed: as a weight where it follows from weights
-   alone, as an input elsewhere.
+2. Find the fewest nodes that still fail. Values of the other nodes become weights if they follow from weights
+   alone, and inputs otherwise.
 3. Put plain numbers in place of the values, where it fails with these, too.
 """
 

@@ -27,7 +27,7 @@ from harness.run.backend import BACKENDS
 #: Longer graphs and outputs are cut: trackers limit a report to 65,536 characters.
 _LONGEST = 12_000
 
-#: Of what ``run.json`` lists; the rest takes no part in a stand-alone script.
+#: Packages in ``run.json`` that a stand-alone script needs; the others take no part in it.
 _TELLING = frozenset({"torch", "numpy", "ml-dtypes", "onnx", "onnxscript", "onnx-ir"})
 #: The same of a script without PyTorch.
 _RUNNING = frozenset({"numpy", "onnx"})
@@ -72,7 +72,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def installed(self) -> Mapping[str, str]:
-        """Package → version, ``python`` too, of what took part."""
+        """Return package → version, ``python`` too, of the packages that took part."""
 
     @property
     @abstractmethod

@@ -44,7 +44,7 @@ _BIG, _TINY = 2**24, 2.0**-14
 def matters(subject: Replayed, test: Test, domains: Domains) -> tuple[str, ...]:
     """Return a sentence per property that the failure of a minimal case depends on, arguments first.
 
-    The budget of `test` limits what is asked; `domains` are the values that the operator allows.
+    The budget of `test` limits the number of questions; `domains` are the values that the operator allows.
     """
     if test.original.outcome is Outcome.TIMEOUT or is_program(subject.invocation):
         return ()
@@ -56,8 +56,8 @@ def matters(subject: Replayed, test: Test, domains: Domains) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*sentences, *_dtypes(subject, test))))
 
 
-#: What is said where the case passes without a property, whatever took its place; and what takes the property
-#: away, each in another way: one alone may hit on the right answer by chance.
+#: Sentence if the case passes without a property, and several reductions that remove it, each in another way: one alone
+#: may hit on the right answer by chance.
 _Loss: TypeAlias = tuple[str, Sequence[Rewrite]]
 
 
@@ -152,7 +152,7 @@ def _is_float(n: PlainNumber) -> bool:
     return isinstance(n, float) and math.isfinite(n)
 
 
-#: What a value is, how to tell, and what stands in for it.
+#: Class of values, its test, and a replacement.
 _KINDS: tuple[tuple[str, Callable[..., bool], tuple[Callable[..., PlainNumber], ...]], ...] = (
     ("holds NaN", lambda n: isinstance(n, float) and math.isnan(n), (lambda n: 1, lambda n: 2)),
     ("holds an infinity", lambda n: isinstance(n, float) and math.isinf(n), (lambda n: math.copysign(1, n),)),

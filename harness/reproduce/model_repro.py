@@ -85,7 +85,7 @@ def smallest_of_model(
         progress: Called before each step.
 
     Raises:
-        ModelProblem: the model survives, or nothing smaller than it fails; the message says what is known.
+        ModelProblem: the model survives, or no smaller part of it fails; the message tells which.
         InvalidFile: an ONNX file is wrong itself.
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """

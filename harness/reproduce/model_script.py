@@ -1,6 +1,6 @@
 """A runtime's defect as a script that needs ONNX and the runtime, and neither PyTorch nor the harness.
 
-The model is in the script as text. What PyTorch gives is in it as numbers.
+The script has the model as text and PyTorch's results as numbers.
 """
 
 from __future__ import annotations

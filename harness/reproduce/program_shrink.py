@@ -1,9 +1,9 @@
 """Shrinking a program to the fewest calls that fail in the same way.
 
-1. Return one value, or what a call in the middle gives: what comes after it goes.
-2. Feed what a call gives in place of making the call: what comes before it goes.
-3. Leave a call out where its result has the form of what it takes.
-4. Write out what is held or fed as small plain numbers, where it fails with these, too.
+1. Return one value, or the result of a call in the middle, so that the later calls are dropped.
+2. Feed the result of a call instead of making the call, so that the earlier calls are dropped.
+3. Leave a call out if its result has the form of one of its inputs.
+4. Replace weights and inputs by small plain numbers, if the program fails with these, too.
 """
 
 from __future__ import annotations

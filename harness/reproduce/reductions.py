@@ -375,7 +375,7 @@ def shrunk(invocation: Invocation, tied: Tied, kept: Sequence[int], *, arguments
 
 
 def _indexed(invocation: Invocation, tied: Tied, kept: Sequence[int]) -> Invocation | None:
-    """Like `shrunk`, with every index into what goes away pointing to what stays."""
+    """Like `shrunk`, with every index to a dropped place pointing to a kept one."""
     changed = shrunk(invocation, tied, kept)
     if changed is None:
         return None

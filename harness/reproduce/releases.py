@@ -24,8 +24,8 @@ import harness
 from harness.compare.signatures import informative_line, normalise
 from harness.core.invocation import Invocation, Literal, TensorSpec
 
-#: What may be bisected → distribution, and whether it is installed with what it needs. The others' needs are
-#: those of the installed release, which older and newer ones mostly share; PyTorch's libraries are its own.
+#: Package that may be bisected → distribution, and whether it is installed with its requirements. The others use
+#: those of the installed release, which older and newer ones mostly share; PyTorch has libraries of its own.
 PACKAGES = {
     "onnxruntime": ("onnxruntime", False),
     "onnxscript": ("onnxscript", False),
@@ -93,7 +93,7 @@ def _bound(given: str | None, default: Version) -> Version:
 def install_release(package: str, release: str, place: Path) -> Installed:
     """Install a release below `place`, unless it is there already.
 
-    What is installed is found again by later calls; what cannot be installed is tried again.
+    Later calls find an installed release again; a release that could not be installed is tried again.
     """
     distribution, whole = PACKAGES[package]
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
@@ -330,7 +330,7 @@ def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> 
     if low is None or high is None or verdicts(low).outcome == verdicts(high).outcome:
         return found()
     while True:
-        # The middle first, then what is nearest to it.
+        # The middle first, then the nearest to it.
         ends = low + high
         inner = sorted(range(low + 1, high), key=lambda place, ends=ends: abs(2 * place - ends))  # type: ignore[misc]
         middle = next((place for place in inner if not verdicts(place).missing), None)

@@ -41,7 +41,7 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
     """Write the script for a failure.
 
     Args:
-        heading: Its first line; "" for what the failure is, with the case's id.
+        heading: Its first line; "" for a description of the failure with the case's id.
 
     Raises:
         NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.

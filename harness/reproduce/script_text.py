@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness.reproduce.call_source import WIDTH
 
-#: What a script says at its end.
+#: The last line of a script's output.
 THERE = "The defect is there."
 GONE = "The defect is gone."
 #: How the import lines of the standard library begin.
@@ -43,7 +43,7 @@ def caught(steps: Iterable[str], kind: str, message: str) -> list[str]:
 
 
 def refused(steps: Iterable[str], expected: str) -> list[str]:
-    """Return code that does `steps` and says what was expected, such as ``the model to load``, where they raise."""
+    """Return code that does `steps` and names the expectation, such as ``the model to load``, if they raise."""
     return caught(steps, "Exception", f'"expected {expected}\\ngot", type(error).__name__, error')
 
 

@@ -43,11 +43,11 @@ from harness.reproduce.reductions import Domains, domains_of, elements
 from harness.reproduce.shrinker import Budget, Evaluator, Test, shrink
 from harness.run.backend import BACKENDS
 
-#: Before these a backend has taken no part: what fails there fails for every backend.
+#: Stages before the backend takes part: a failure there is one for every backend.
 _OF_BACKEND = frozenset({Stage.LOAD, Stage.RUN, Stage.COMPARE})
 
 
-#: What is the same for all cases of a failure; so is the backend where it takes part.
+#: Columns that all cases of a failure share; they also share the backend, if it takes part.
 _ALIKE = ("overload", "converter", "shape_mode", "stage", "outcome", "signature")
 
 
@@ -116,10 +116,10 @@ def _sort_for_shrinking(
 
 #: Seconds for one failure, so that a stubborn one leaves time for the others.
 PER_FAILURE = 20.0
-#: Of a failure's time, what is left to find out what it depends on.
+#: Share of a failure's time that is left for the properties it depends on.
 _ASKING = 0.3
-#: Of the time that measuring took, what shrinking takes at a run's end; at most so many seconds, and none
-#: where fewer than the last are left: who tries one operator is not kept waiting.
+#: Share of the run's time for shrinking at its end, with an upper limit in seconds, and a least time below which there
+#: is no shrinking: a user who tries one operator does not wait.
 _PART, _MOST, _LEAST = 0.1, 30.0, 2.0
 
 
@@ -147,10 +147,10 @@ def shrink_after_run(
     corpus: Corpus | None = None,
     cases: Sequence[str] | None = None,
 ) -> str:
-    """Shrink the run's worst failures, or those of some cases, and say in one line what came of it.
+    """Shrink the run's worst failures, or those of some cases, and return one line about the result.
 
-    A run that is measured and written is never spoilt by what comes after it: what goes wrong here is said
-    in that line.
+    A run that is measured and written is never spoilt by a later step: an error in this function becomes part of
+    that line.
     """
     done = finished = 0
     own: list[str] = []
@@ -338,10 +338,10 @@ def _last_blamed_alike(start: Replayed, test: Test) -> Replayed:
 
 
 def _fails_again(failure: Verdict, verdict: Verdict) -> bool:
-    """Whether the recorded case does what was recorded.
+    """Whether the recorded case fails as recorded.
 
-    An exporter may list what it knows in another order in another process: of an error of the very same
-    case, the place and the kind say enough. What is wrong with numbers is one of few words.
+    An exporter may list its options in another order in another process: for an error of the very same
+    case, the place and the kind are enough. The signature of wrong numbers is one of few words.
     """
     return (verdict.stage, verdict.outcome) == (failure.stage, failure.outcome) and (
         verdict.signature == failure.signature or failure.outcome is not Outcome.MISMATCH

@@ -74,7 +74,7 @@ _OPEN = frozenset({"", "unknown"})
 
 
 def cost_of(case: Replayed) -> tuple[Cost, Cost]:
-    """Return what a case costs a reader, the less the plainer; what is exported counts after what is run."""
+    """Return the cost of a case for its reader, the less the plainer; the exported invocation counts last."""
     return cost(case.invocation), () if case.exported is None else cost(case.exported)
 
 
@@ -117,12 +117,12 @@ class Budget:
         return seconds
 
     def give_back(self, seconds: float) -> None:
-        """Make what was set aside available."""
+        """Return reserved seconds to the budget."""
         self._end += seconds
 
 
 class Evaluator:
-    """Runs candidates in one place and remembers what became of each.
+    """Runs candidates in one place and remembers the verdict on each.
 
     Args:
         place: Operator, converter, backend and settings with which they are run.
@@ -137,7 +137,7 @@ class Evaluator:
         self._supervisor = supervisor
         self._known: dict[tuple[str, str], Verdict] = {}
         self._blamed: dict[tuple[str, str], Verdict] = {}
-        #: Seconds that one candidate took of late, to fit a batch into what is left.
+        #: Recent seconds per candidate, to fit a batch into the rest of the budget.
         self._pace = 0.05
 
     def verdicts(self, subjects: Iterable[Replayed], *, together: bool = True) -> list[Verdict | None]:
@@ -258,11 +258,11 @@ _OMITTED = object()
 #: Steps that are tried at once: exports dear, values of one export cheap.
 _STRUCTURES = 24
 _VALUES = 256
-#: Of the candidates that fail, how many are asked whose defect they are.
+#: Number of failing candidates whose blame is compared.
 _CONFIRMED = 3
 #: Candidates that Hypothesis may run for one failure, one export each.
 _COMBINATIONS = 120
-#: The operator case is asked for smaller calls where what is left is larger than this.
+#: If the rest is larger than this, the operator case is asked for smaller calls.
 _LARGE = 8
 #: Calls that it is asked for, those that Hypothesis tries while it shrinks one included.
 _DRAWN = 80
@@ -406,7 +406,7 @@ def _find(
         subject = Replayed(invocation)
         if subject.key in failing:
             return True
-        # What is refused for want of budget is refused for good: Hypothesis wants one answer to one question.
+        # A refusal for lack of budget is final: Hypothesis expects one answer to one question.
         refused = subject.key in passing or test.spent or test.evaluator.evaluations >= most
         if refused or not wanted(invocation) or not test.fails(subject):
             passing.add(subject.key)
@@ -433,8 +433,8 @@ def _find(
     return list(failing.values())
 
 
-# What Hypothesis chooses from: it shrinks every choice towards the first alternative, so each list of
-# alternatives has the plainest first and what the invocation has last.
+# The alternatives that Hypothesis chooses from: it shrinks every choice towards the first, so each list has the
+# plainest alternative first and the invocation's own last.
 
 
 class OriginalProvider(StableProvider):

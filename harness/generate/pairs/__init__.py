@@ -1,1 +1,1 @@
-"""Pairs of conditions that calls have: what was tried together with what."""
+"""Pairs of conditions that calls have: the pairs that were tried together."""

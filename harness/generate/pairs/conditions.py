@@ -76,7 +76,7 @@ def make_pair(a: Condition, b: Condition) -> bool:
     if a.subject != b.subject or not a.subject:
         return True
     if ConditionKind.PRESENCE in (a.kind, b.kind) or not (a.kind in _OF_TENSORS and b.kind in _OF_TENSORS):
-        # What an argument is follows from what it is exactly.
+        # The argument's type follows from its value.
         return False
     # A single number has no layout.
     ranks, sizes = (
@@ -243,7 +243,7 @@ def _dims_conditions(
         word = "only" if not last else "last" if place == last else "first" if not place else "inner"
         yield Condition(ConditionKind.DIMS, name, f"{name} place", f"{name} is {word}")
         least = min(shape[d] for d in places)
-        # Of these two, by what is done along the dim, follow the size of the tensor.
+        # These two, by the extent of the dim, follow the size of the tensor.
         yield Condition(ConditionKind.SIZE, "", f"{name} length", f"{name} of size {min(least, 2)}{'+' * (least > 1)}")
 
 

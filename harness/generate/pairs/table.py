@@ -42,7 +42,7 @@ class PairTable:
     @cached_property
     def pairs(self) -> Mask:
         """Condition × condition: which two make a pair, each pair once."""
-        # What all calls have says nothing together with anything, nor how all that give an argument spell it.
+        # A condition of all calls tells nothing in a pair; nor does the spelling of all calls that give an argument.
         always = [bool(column.all()) for column in self.has.T]
         of_kinds = Counter(condition.about for condition in self.conditions)
         telling = [
@@ -61,7 +61,7 @@ class PairTable:
         made = np.zeros((len(self.conditions),) * 2, bool)
         made[np.ix_(telling, telling)] = True
         made &= about[:, None] != about[None, :]
-        # What is about different arguments makes a pair always.
+        # Conditions on different arguments always make a pair.
         for i, j in np.argwhere(np.triu(made & (subjects[:, None] == subjects[None, :]), 1)).tolist():
             made[i, j] = make_pair(self.conditions[i], self.conditions[j])
         return np.asarray(np.triu(made, 1), bool)

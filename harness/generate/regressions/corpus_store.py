@@ -22,7 +22,7 @@ CorpusKey: TypeAlias = tuple[str, str, str, str]
 
 
 class InvalidEntry(ValueError):
-    """A line that is not an entry; the message says what is wrong with it."""
+    """A line that is not an entry; the message gives the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class CorpusEntry:
 
     @property
     def line(self) -> str:
-        """The entry as one line of JSON without its end; what says nothing is left out."""
+        """The entry as one line of JSON without its end; empty fields are left out."""
         exported = self.exported.to_data() if self.exported is not None else None
         line = _Line(
             **{name: getattr(self, name) for name in _SAME},

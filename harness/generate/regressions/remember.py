@@ -85,7 +85,7 @@ class Memory:
     def _changed(self, kept: tuple[CorpusEntry, ...]) -> tuple[Remembered, list[CorpusEntry]]:
         staying = [entry for entry in kept if entry.key not in self._healed or not entry.converter]
         known = {entry.key for entry in staying}
-        # What is committed is run again in any case.
+        # Committed entries are run again in any case.
         others = {entry.key[:2] for entry in self._committed()}
         found = [entry for sized in self._smallest.values() for _, entry in sized]
         new = [entry for entry in found if entry.key not in known and entry.key[:2] not in others]
@@ -108,8 +108,8 @@ class Memory:
 def _trimmed(entries: Sequence[CorpusEntry]) -> list[CorpusEntry]:
     """Return `entries` in their order, oldest first, without the failures above the limit.
 
-    The smallest of each kind stay; then the first of every kind come before the second of any, what harms
-    more before what harms less, and the newer before the older.
+    The smallest of each kind stay; then the first of every kind come before the second of any, worse outcomes
+    before milder ones, and the newer before the older.
     """
     kinds: dict[_Kind, list[int]] = {}
     for place, entry in enumerate(entries):

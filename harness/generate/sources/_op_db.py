@@ -208,7 +208,7 @@ def _watched(
         run: A sample that PyTorch rejects, such as one for other devices, is none.
         see: Told of each call, before it is made.
         composite: Whether to report operators that PyTorch takes apart before a dispatch mode sees them.
-            Others may then be decomposed, too, by what Python registers for them.
+            Others may then be decomposed, too, by decompositions that Python registers for them.
     """
     with ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -234,7 +234,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-#: Who is called for calls of composite operators; at most one.
+#: The listener for calls of composite operators; at most one.
 _LISTENERS: list[Callable[..., None]] = []
 
 

@@ -27,7 +27,7 @@ def create(argument: str) -> FromCorpus | FromFile:
 
 @dataclass(frozen=True)
 class FromCorpus:
-    """Replays what was kept; a run adds its failures to the last directory.
+    """Replays the kept entries; a run adds its failures to the last directory.
 
     Attributes:
         directories: See `harness.generate.regressions.Corpus`.

@@ -81,7 +81,7 @@ def read_replay(results_dir: Path, wanted: Sequence[str] = ()) -> tuple[Replayed
 
 @dataclass(frozen=True)
 class FromRecord:
-    """Replays what it is given, whatever is requested."""
+    """Replays given cases, whatever is requested."""
 
     replayed: tuple[Replayed, ...]
     name = "replay"

@@ -33,7 +33,7 @@ class SourceEntry:
     default: str = ""
 
 
-#: In the order in which they are asked: what models call comes first, then what failed before.
+#: Sources in the order in which they are asked: calls of models come first, then earlier failures.
 _ENTRIES = (
     SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
     SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),

@@ -89,7 +89,7 @@ def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Stru
     """Group invocations by their exported invocation, in the order of the first of each.
 
     Args:
-        pairs: An invocation, and what to export for it; None for the invocation itself, whose export
+        pairs: An invocation, and the invocation to export for it; None for the invocation itself, whose export
             serves all that have its structure.
     """
     together: dict[str, list[tuple[Invocation, Invocation | None]]] = {}

@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
         ("calls", pa.int32()),
     ]
 )
-#: What a model in float32 becomes.
+#: Dtypes that a float32 model is cast to.
 HALVES = ("float16", "bfloat16")
 #: Calls of an operator among all and among the common ones: as models make them, in each half precision, and exported
 #: with open sizes.
@@ -62,7 +62,7 @@ def create(argument: str) -> FromUse:
 
 @dataclass(frozen=True)
 class FromUse:
-    """Replays what models call.
+    """Replays the calls of models.
 
     Attributes:
         common: Take the calls of most models alone.
@@ -114,7 +114,7 @@ def model_calls(overload: str, most: int = _ALL[0]) -> list[ModelUse]:
 
 @cache
 def _rows() -> Mapping[str, tuple[tuple[str, tuple[int, ...]], ...]]:
-    """Overload → the text of each call, and who makes it: what is not asked for is not read."""
+    """Return overload → the text of each call, and its models: calls that are not asked for are not read."""
     table = _table()
     found: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
     if table is None:
