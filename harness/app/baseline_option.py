@@ -95,7 +95,7 @@ def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, 
 
 
 class Gate:
-    """Collects what the items report, and ends the run; `known` is what is expected, if anything is."""
+    """Collects the reports of the items, and ends the run; `known` is the baseline, if there is any."""
 
     def __init__(self, known: Baseline | None) -> None:
         self._known = known
@@ -105,7 +105,7 @@ class Gate:
         self._said = ""
 
     def add(self, properties: Mapping[str, Any]) -> None:
-        """Take what one item reports: `report_of`."""
+        """Add one item's report, made by `report_of`."""
         self._differences += parse_data(list[ReportedDifference], properties.get("differences", []))
         for case_id, exported, converter, backend in properties.get("flaky", ()):
             self._flaky.add((case_id, exported, converter, backend))

@@ -16,7 +16,7 @@ from harness.pipeline.model_loading import load_models
 from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.record.layout import reason
 
-#: What ``run.json`` records of the command line; it keeps no paths of this machine.
+#: The options that ``run.json`` records; it keeps no paths of this machine.
 RECORDED = (
     *("op", "source", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api"),
     *("no_blame", "timeout", "memory_limit", "models", "model", "programs", "pattern"),
@@ -30,7 +30,7 @@ def add(add: Callable[..., None], *, has_timeout: bool) -> None:
     """Declare the options.
 
     Args:
-        add: Takes what `argparse` takes.
+        add: A function with the parameters of `argparse`'s ``add_argument``.
         has_timeout: Whether another plug-in declares ``--timeout``: pytest-timeout does, without a default.
     """
     _add_selection(add)
@@ -45,7 +45,7 @@ def add(add: Callable[..., None], *, has_timeout: bool) -> None:
 
 
 _NAMES: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
-#: The oldest opset that ``--opset all`` means: what PyTorch's exporter emits itself.
+#: The oldest opset of ``--opset all``: the one that PyTorch's exporter emits by itself.
 _FIRST_OF_ALL = 18
 _NUMBER: dict[str, Any] = {"type": int, "metavar": "N"}
 

@@ -1,4 +1,4 @@
-"""Programs of models for a run: what `--programs --model MODEL` draws from.
+"""Programs of models for a run: the source of draws for `--programs --model MODEL`.
 
 1. The controlling process runs the models and writes their windows to a file under ``.conformance/windows``.
 2. It and the processes that pytest-xdist starts read that file as the source ``corpus:FILE``.

@@ -31,7 +31,7 @@ from harness.record.layout import ResultsError
 from harness.record.run_info import RunInfo, read_run_info
 from harness.reproduce.shrink_session import default_seconds, shrink_after_run
 
-#: How pytest begins what it says of an item that no worker process could run.
+#: The beginning of pytest's message about an item that no worker process could run.
 _NOT_STARTED = "WorkerFailed: "
 #: Seconds between progress lines where the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
@@ -131,7 +131,7 @@ def _options(given: Any) -> Options:
         public_api=given.public_api,
         blame=not given.no_blame,
         replay=replay,
-        # Whoever names a case looks for its failure, which one run of a random operator may miss.
+        # A user who names a case looks for its failure, which one run of a random operator may miss.
         runs=RUNS if given.case else 1,
         rules=tuple(str(Path(file).absolute()) for file in given.rules),
         shard=given.shard,
@@ -189,7 +189,7 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Versions, who takes part, who cannot and why."""
+    """Return versions, the converters and backends that take part, and those that cannot."""
     plan = config.stash[_PLAN]
     return header(plan, config.stash[_OPTIONS])
 
@@ -221,7 +221,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Note what the user deselected, so that the record does not count it as missing."""
+    """Record the operators that the user deselected, so that they do not count as missing."""
     run = session.config.stash.get(_SESSION, None)
     given = [item.callspec.params.get("unit") for item in session.items if hasattr(item, "callspec")]
     chosen = {(unit.overload, unit.word) for unit in given if isinstance(unit, Unit)}

@@ -1,4 +1,4 @@
-"""A run: its plan is executed unit by unit and recorded. What the command line does, for Python.
+"""A run: its plan is executed unit by unit and recorded. The command line's work, for Python.
 
 plan = make_plan(Options(ops=("aten::celu",), examples=40))
 with Session(plan, Path("out")) as session:

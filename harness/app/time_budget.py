@@ -1,4 +1,4 @@
-"""``--minutes N``: operators that models call most come first, and what is not reached in time is named."""
+"""``--minutes N``: operators that models call most come first, and operators that were not reached are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness.core.text import count
 from harness.plan.options import UsageProblem
 from harness.plan.unit import Unit
 
-#: The property of a report of an item that was not reached, whose value is its operator.
+#: The property of an item's report that names its operator if it was not reached.
 NOT_REACHED = "not reached"
 #: Operators that a line names.
 _NAMED = 5

@@ -115,7 +115,7 @@ def _element_problems(
     structural: Sequence[OutputProblem],
     unasked: Collection[int],
 ) -> Iterator[OutputProblem]:
-    """Yield what is wrong with the elements of outputs, some of which have a wrong dtype or shape."""
+    """Yield the problems of the elements of outputs, some of which have a wrong dtype or shape."""
     expected = oracle.expected
     shapeless = {i for problem in structural for i in problem.outputs if problem.kind == "shape"}
     # A rule may use several outputs, so it needs the right shape of all.

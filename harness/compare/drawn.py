@@ -71,7 +71,7 @@ class Fit:
         return np.ones(self.impossible.shape, dtype=bool)
 
     def message(self, got: Array, output: int) -> str:
-        """Say, for a wrong output, what was tested, the limit and part of the sample."""
+        """Describe a wrong output: the test, the limit and part of the sample."""
         if self.impossible.any():
             place = np.unravel_index(int(np.argmax(self.impossible)), got.shape)
             where = f"[{','.join(str(int(i)) for i in place)}]" if place else ""
@@ -115,8 +115,8 @@ def draws(judge: Judge) -> bool:
 def fail_alike(judge: Judge, first: Evidence, second: Evidence) -> bool:
     """Whether the random outputs of two backends are wrong in the same way.
 
-    Numbers of two generators are never equal, so this compares which outputs are wrong, and whether impossible numbers
-    or the distribution is what is wrong with them.
+    Numbers of two generators are never equal, so this compares the set of wrong outputs, and whether impossible numbers
+    or the distribution make them wrong.
     """
     kinds = [tuple(_kinds(judge, evidence)) for evidence in (first, second)]
     return kinds[0] == kinds[1] and any(kinds[0])

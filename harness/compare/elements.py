@@ -31,7 +31,7 @@ _ROUNDING_OF_ONE = 2.0**-50
 _NEAR = 2.0**-5
 #: Up to this number float64 represents every integer.
 _EXACT = 2.0**53
-#: What a cast returns for NaN, infinities and large numbers, and the tolerance for recognising it.
+#: The results of a cast for NaN, infinities and large numbers, and the tolerance for recognising them.
 _ENDS, _TOLD = (2.0**31, 2.0**63), 2.0**-8
 _LARGEST_FLOAT32 = 2.0**128
 
@@ -68,7 +68,7 @@ def _kind_of_infinite(right: float, wrong: float) -> str:
 def _kind_of_finite(right: float, wrong: float, *, is_exact: bool) -> str:
     off = abs(right - wrong)
     size = max(abs(right), abs(wrong))
-    # What remains of numbers near 1 after cancellation differs by a rounding of those numbers.
+    # The rest of numbers near 1 after cancellation differs by a rounding of those numbers.
     if is_exact and off > _ROUNDING_OF_ONE and _LEAST * size <= off <= _MOST * size:
         return DIGITS
     # If almost nothing remains of numbers near 1, the cancellation explains the error.

@@ -62,7 +62,7 @@ So a result as near to the truth as PyTorch's is right even if the two differ, a
 within a loose tolerance. NaN equals NaN. An infinity must be one of the same sign in PyTorch's result or in the float64
 result rounded to the dtype. If a `Judge` has tolerances, they replace κu and κη and state their reason.
 
-Rule 1 is what everybody expects; an element that only a later rule accepts is excused and counted.
+Rule 1 is the usual expectation; an element that only a later rule accepts is excused and counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Name what is wrong with the elements of an output."""
+"""Name the problem of the elements of an output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROBLEMS = ("number of outputs", "dtype", "shape", *ELEMENTWISE)
 
 
 def name_problem(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array, g: Array) -> str:
-    """Return what is wrong with the elements marked in `wrong`, one of `ELEMENTWISE`.
+    """Return the kind of problem of the elements marked in `wrong`, one of `ELEMENTWISE`.
 
     `FLUSHED` means that every wrong element is right for a machine that replaces subnormal numbers by zeros,
     as GPUs and fast-math kernels do. `OVERFLOW` means that the backend has an infinity where PyTorch has a finite

@@ -54,7 +54,7 @@ class Outcome(StrEnum):
 
 CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
 
-#: Stage → whose code runs there and is blamed for a crash. Comparison runs PyTorch in float64 and the harness itself.
+#: Stage → the component that runs there and is blamed for a crash. Comparison runs PyTorch and the harness itself.
 RUNS_AT = {
     Stage.REFERENCE: PYTORCH,
     Stage.CONVERT: CONVERTER,

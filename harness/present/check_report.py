@@ -75,7 +75,7 @@ def _way_row(way: RouteCheck) -> Row:
         inputs = f" with {run.change}" if run.change else ""
         passed = sum(o.outcome is Outcome.PASS for o in way.outcomes)
         of_all = f"; {passed} of {len(way.outcomes)} runs are right" if passed else ""
-        # What tracing has fixed says more than the failure that it leads to.
+        # The fixed value is more informative than the failure that follows from it.
         message = informative_line(failure.message) if run.traced is None else failure.signature
         return Row(way_name(way), f"{failure.outcome} at {failure.stage}{inputs}{of_all}: {message}")
     outcomes = {o.outcome for o in way.outcomes}

@@ -22,11 +22,11 @@ from harness.core.program import Program, results_in
 from harness.core.text import count
 from harness.record import store
 
-#: Two operators, the second of which takes what the first gives.
+#: Two operators, the second of which reads the first's result.
 Neighbours: TypeAlias = tuple[str, str]
 
 _COLUMNS = ["case_id", "invocation", "diagnosis", "blame", "component", "place", "fault", "detail"]
-#: They give what they take.
+#: Operators that return their input.
 _SAME = frozenset({"aten.alias", "aten.clone"})
 #: Pairs that are printed.
 _PAIRS = 8

@@ -201,7 +201,7 @@ def _columns(
 #: Most rows of a table of the job page, and lines of each kind in a chat, where a message is read on a phone.
 _ROWS = 20
 _LINES = 5
-#: What programs read does not change with the words for people.
+#: Keys for programs, which do not change with the words for people.
 _KEYS = {
     Standing.WHOLE: "pass wholly",
     Standing.PART: "in part",

@@ -1,7 +1,7 @@
 """The sentences that people read about a diagnosis. To change the wording of one, change it here.
 
 `RULES` has a sentence for each row of the decision table, `SENTENCES` one for each statement and finding of a
-witness; the names in braces are facts of the diagnosis. `FAULTS` says what is wrong at a place.
+witness; the names in braces are facts of the diagnosis. `FAULTS` describes the fault at a place.
 """
 
 from __future__ import annotations
@@ -434,5 +434,5 @@ def group_data(group: FailureGroup) -> dict[str, Any]:
     return {**group.to_data(), "where": group_place(group), "wrong": fault_text(group.cause)}
 
 
-#: What these say is the same for every defect ("values", "killed by SIGSEGV"): only the place tells.
+#: Symptoms that are the same for every defect ("values", "killed by SIGSEGV"): only the place tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})

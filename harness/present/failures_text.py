@@ -25,7 +25,7 @@ def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> Renderable
     return Group(*_blocks(groups, limit))
 
 
-#: Said of a run whose failures have no diagnosis.
+#: Printed for a run whose failures have no diagnosis.
 EARLIER = "An earlier version recorded this run without root causes: failures with the same message are one entry."
 
 

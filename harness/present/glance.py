@@ -1,4 +1,4 @@
-"""A run at a glance: what converts, what passes every ordinary case, how ordinary cases end, and what is compared."""
+"""A run at a glance: operators that convert and that pass every ordinary case, and the ends of ordinary cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from harness.core.text import count
 
 _KEYS = ("overload", "converter", "backend", "stage", "outcome", "blame", "ordinary")
 COLUMNS: tuple[str, ...] = _KEYS
-#: What says nothing of a case.
+#: Outcomes that tell nothing about a case.
 _UNJUDGED = frozenset({Outcome.SKIP, Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE})
 #: Stages that a case reaches without a conversion.
 _BEFORE = frozenset({Stage.REFERENCE, Stage.CONVERT})

@@ -179,7 +179,7 @@ class MatrixCell:
 class Row:
     """One operator: all its cases, and the ordinary and the edge ones of them alone.
 
-    `harness.generate.call_traits` says which these are, and `harness.causes.priority` what comes first.
+    `harness.generate.call_traits` defines these, and `harness.causes.priority` the order.
     """
 
     overload: str
@@ -222,7 +222,7 @@ class Matrix:
 
 
 def matrix(verdicts: pa.Table) -> Matrix:
-    """Count a record's rows; only `COLUMNS` are looked at, or what `fill_ordinary` makes of these."""
+    """Count a record's rows; only `COLUMNS` are read, or columns that `fill_ordinary` adds to them."""
     if "ordinary" not in verdicts.column_names:
         verdicts = fill_ordinary(verdicts)
     columns = verdicts.select([*_CELL_COLUMNS, "ordinary"]).unify_dictionaries()

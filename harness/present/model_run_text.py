@@ -9,7 +9,7 @@ from harness.pipeline.model_task import ErrorGrowth, ModelRun
 
 
 def model_run_sentences(column: str) -> Iterator[str]:
-    """Yield what the column ``model_run`` says of a failed run; nothing for a call or a program."""
+    """Yield sentences on the column ``model_run`` of a failed run; none for a call or a program."""
     run = ModelRun.from_text(column)
     if run.traced is not None:
         yield run.traced.evidence
@@ -29,7 +29,7 @@ def _growth_sentence(growth: ErrorGrowth) -> str:
 
 
 def divergence_sentence(data: Mapping[str, Any]) -> str:
-    """Return whose fault a first divergence is; `data` is from `harness.blame.first_divergence.Divergence.to_data`."""
+    """Describe a first divergence; `data` is from `harness.blame.first_divergence.Divergence.to_data`."""
     kind = data["kind"]
     if kind == "none":
         return "Nothing diverges."

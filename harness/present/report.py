@@ -1,6 +1,6 @@
 """A report: notes, versions, and findings under headings, rendered for a terminal, as Markdown and as a page.
 
-What two runs, a baseline or an upgrade differ in is said once, in a `Report`, and looks the same everywhere.
+The differences between two runs, or from a baseline or before an upgrade, are described once, in a `Report`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Notes, what was compared, findings, and what to do.
+    """Notes, the two sides of a comparison, findings, and advice.
 
     Attributes:
         title: The two sides of the comparison.

@@ -134,7 +134,7 @@ def onnx_reach(run: Path) -> Sequence[OnnxReach]:
     compared: defaultdict[str, set[str]] = defaultdict(set)
     loaded: defaultdict[str, set[str]] = defaultdict(set)
     for row in grouped.to_pylist():
-        # What the checker rejects no backend is asked to compute.
+        # No backend computes a model that the checker rejects.
         if row["stage"] != Stage.CHECK:
             reached = compared if row["stage"] == Stage.COMPARE else loaded
             reached[row["backend"]].update(row["onnx_operators"].split())
@@ -159,9 +159,9 @@ def _defined_operators() -> frozenset[str]:
 
 
 COLUMNS: tuple[str, ...] = ("overload", "case_id", "stage", "outcome")
-#: What `rejections` needs of the rows that PyTorch rejected.
+#: The columns that `rejections` needs of the rows that PyTorch rejected.
 REJECTED_COLUMNS = ("overload", "case_id", "message")
-#: What models call PyTorch takes, but not always as half precision makes it.
+#: PyTorch accepts the calls of models, but not always their half-precision forms.
 REJECTED = (
     (pc.field("stage") == str(Stage.REFERENCE))
     & (pc.field("outcome") == str(Outcome.SKIP))
@@ -232,7 +232,7 @@ def _commonest(messages: Sequence[str]) -> str:
 
 COUNTED_COLUMNS: tuple[str, ...] = ("stage", "outcome", "blame")
 
-#: In place of the outcome of what the specification leaves open.
+#: Stands for the outcome of results that the specification leaves open.
 OPEN = "open"
 
 _STYLES: dict[str, str] = {

@@ -48,7 +48,7 @@ def header(plan: Plan, options: Options) -> list[str]:
 
 
 def _adapters(plan: Plan) -> dict[str, str]:
-    """Backend → what it runs on, where that is not plain."""
+    """Return backend → its device, if the name does not tell."""
     asked = {name: BACKENDS.find(name)[0].adapter for name in plan.backends}
     return {name: ask() for name, ask in asked.items() if ask is not None}
 
@@ -61,7 +61,7 @@ def _participants(
     named = (f"{name} on {notes[name]}" if name in notes else name for name in chosen)
     lines = [f"{kind}s: {', '.join(named)}" + (f" (also here: {', '.join(rest)})" if rest else "")]
     if unavailable:
-        # Why, and how to install it, is said to whoever asks for one by name.
+        # The reason, and how to install it, is reported if the user asks for one by name.
         lines.append(f"  not here: {', '.join(unavailable)} (--{kind} NAME says what is missing)")
     return lines
 
@@ -107,7 +107,7 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """Counts what is done of so many pytest items, from its creation on; `clock` gives seconds."""
+    """Counts the finished pytest items, from its creation on; `clock` gives seconds."""
 
     def __init__(self, items: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._items = items
@@ -118,7 +118,7 @@ class ProgressLine:
         self._failures = 0
 
     def add(self, *, items: int = 0, cases: int = 0, failures: int = 0) -> None:
-        """Count what was done since."""
+        """Count further items, cases and failures."""
         self._items_done += items
         self._cases += cases
         self._failures += failures
@@ -140,14 +140,14 @@ class ProgressLine:
 
 
 class Afterwords:
-    """Collects what the sources of a run's cases report, each thing once."""
+    """Collects the reports of the sources of a run's cases, each message once."""
 
     def __init__(self) -> None:
         self._said: dict[str, dict[str, None]] = {}
         self._added = self._dropped = 0
 
     def add(self, notices: Iterable[Sequence[str]], remembered: Sequence[int]) -> None:
-        """Take what one item reports.
+        """Add one item's report.
 
         Args:
             notices: (kind, text) of `harness.generate.sources.source.Notice`.

@@ -1,6 +1,6 @@
 """The tolerance matrix: the numerical error of passing cases, and the tolerance that they need.
 
-What the rules of comparison excuse in a run: how often, and where to look.
+The second report counts the excuses by the rules of comparison in a run, with examples.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from harness.record import layout
 from harness.record.dictionary_encoding import numbered_column, ordered_numbers
 from harness.record.layout import ResultsError, reason
 
-#: What a row of the matrix is about.
+#: The columns that identify a row of the matrix.
 KEY = ("overload", "dtype", "converter", "backend", "shape_mode")
 COLUMNS = (*KEY, "case_id", "outcome", "max_ulp_error", "max_abs_error", "needed_rtol", "needed_atol")
 COMPARED = pc.field("outcome").isin([str(Outcome.PASS), str(Outcome.MISMATCH)])
 
-#: What is known of each case, in the order in which `_distribution` takes it.
+#: The measured columns of each case, in the order of `_distribution`'s parameters.
 _MEASURED = ("case_id", "max_ulp_error", "max_abs_error", "needed_rtol", "needed_atol")
 
 #: Name without its ending of the files that `write` makes.

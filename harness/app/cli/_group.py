@@ -100,7 +100,7 @@ class _Modules(click.Group):
 @click.group(cls=_Modules, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(harness.__version__, prog_name="conformance")
 def conformance() -> None:
-    """Show which PyTorch operators survive the way through ONNX, and whose defect each failure is.
+    """Show which PyTorch operators survive the way through ONNX, and which component is at fault for each failure.
 
     A RUN is a directory that `pytest harness` wrote. Without one, a command takes the newest in results/.
     """

@@ -62,7 +62,7 @@ def line(words: str, style: str = "") -> Text:
 
 
 def say_step(step: str) -> None:
-    """Say on stderr what a command does next, for a person who waits."""
+    """Print a command's next step on stderr, for a person who waits."""
     click.echo(f"… {step}", err=True)
 
 
@@ -108,7 +108,7 @@ def find_run(given: str | Path | None, cwd: Path | None = None) -> Path:
 
 
 def warn_if_incomplete(run: Path) -> None:
-    """Say on stderr, in one line, what a run lacks. An unreadable run is the reader's business."""
+    """Print on stderr, in one line, the results that a run lacks. Readers report an unreadable run themselves."""
     with contextlib.suppress(ResultsError):
         missing = completeness(run).summary
         if missing:
@@ -266,7 +266,7 @@ def require_converters(names: Collection[str]) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Check that a file can be written, before the work whose result it is to hold.
+    """Check that a file can be written, before the work for it begins.
 
     Raises:
         click.UsageError: it cannot.

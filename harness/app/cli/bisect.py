@@ -60,7 +60,7 @@ def command(
     """Find the release of a package that changed the verdict on a case.
 
     CASE_ID is the id of a recorded or minimal case, or the beginning of one. FILE holds an invocation as
-    JSON. MODEL is what `conformance check` takes: my_model.py:make_model, model.onnx. It is rerun with a few
+    JSON. MODEL is a model for `conformance check`: my_model.py:make_model, model.onnx. It is rerun with a few
     releases, by halving: the verdict is taken to change once.
 
     pip installs each release into .conformance/releases, where it stays. It is used in place of the installed

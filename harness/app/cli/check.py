@@ -96,7 +96,7 @@ def command(
     page: Path | None,
     as_json: bool,
 ) -> None:
-    """Export a model, run it, and say whether it survives; if not, where it first departs and whose fault that is.
+    """Export a model, run it, and say whether it survives; if not, where it first departs and which component failed.
 
     MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs) or (module, example inputs,
     dynamic_shapes); a FILE.pt2 that torch.export.save wrote; or the name of a model in cases/models. It is run with
@@ -108,7 +108,7 @@ def command(
     With --json: model, word, survives, left_out, state, ways. A way has converter, backend, shapes, dtype, survives,
     compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes and nodes.
     """
-    # What is wrong with the options is said before PyTorch is imported.
+    # Invalid options are reported before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
     if page is not None:
         require_writable(page)
@@ -123,7 +123,7 @@ def command(
     wanted = _Wanted(
         word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes, inputs
     )
-    # What a model prints is not the answer.
+    # A model's own output is not part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
         found = _check_model(wanted, limits)
     _show(found, page, as_json)

@@ -118,7 +118,7 @@ def keep(dataset: str, last: int | None, monthly: int | None, delete: bool, as_j
     """Remove old runs from a dataset: all that neither --last nor --monthly keeps.
 
     The newest run is always kept. Months are those that have a run, in UTC. To remove runs by their age, or
-    what is set aside, give the bucket a lifecycle rule.
+    runs that were set aside, give the bucket a lifecycle rule.
 
     With --json: kept and removed (lists of run_id and bytes), deleted.
     """

@@ -1,4 +1,4 @@
-"""`conformance diff`: what changed between two runs or baselines."""
+"""`conformance diff`: the changes between two runs or baselines."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(
     fail_on: str | None,
     as_json: bool,
 ) -> None:
-    """Show what changed from BEFORE to AFTER, in which versions, and why, as far as that is known.
+    """Show the changes from BEFORE to AFTER, in which versions, and why, as far as that is known.
 
     Each is a run, a directory with a baseline, REVISION:PATH for a baseline in a git revision, or REVISION
     for the golden/baseline in it. By default AFTER is the newest run in results/ that ran every operator, and
@@ -55,12 +55,12 @@ def command(
     options.
 
     Two runs with the same cases are compared case by case, also if each has one converter and one backend and these
-    differ: what passes with the first alone has regressed, what passes with the second alone has improved. Baselines
+    differ: a case that passes with the first alone has regressed, with the second alone it has improved. Baselines
     and runs with different cases are compared by operator, dtype, converter and backend, as `pytest harness
     --baseline` does.
 
-    What AFTER planned and did not run (a lost shard, a killed session) is reported as not checked, not as a
-    change. What one of two runs was not asked for (another operator, converter or backend) is counted apart.
+    Cases that AFTER planned and did not run (a lost shard, a killed session) are reported as not checked, not as a
+    change. Cases that one of two runs was not asked for (another operator, converter or backend) are counted apart.
 
     With --json: counts, not_requested, compared, missing, versions, options, and overloads (case by case) or
     differences.

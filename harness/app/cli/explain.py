@@ -1,4 +1,4 @@
-"""`conformance explain`: what an operator has on its way to ONNX, and what is missing."""
+"""`conformance explain`: an operator's support in PyTorch, ONNX, converters and backends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def command(
     converters: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Explain an operator: what PyTorch, ONNX, converters and backends have for it.
+    """Explain an operator: its schema, its ONNX counterpart, and its support in converters and backends.
 
     OPERATOR is an operator of ATen or one overload of it: celu, aten::celu, aten.celu.default.
 

@@ -55,7 +55,7 @@ def command(
 ) -> None:
     """List the distinct failures of a run, worst first.
 
-    Failures of one defect are one entry. It has the place of the defect and what is wrong there, the
+    Failures of one defect are one entry. It has the place and the kind of the defect, the
     operators and dtypes that it touches, its smallest case, and the upstream issue if one is known. A result
     that the specification leaves open is not a defect, and is listed apart. So is a result that is as exact as the
     operator's own formula, and less exact than PyTorch's.

@@ -37,8 +37,8 @@ SECTION = "dig"
 def command(run: Path, ops: tuple[str, ...], again: bool, timeout: float, as_json: bool) -> None:
     """Write each converter's ONNX graph of each operator of RUN, and a script for each failure.
 
-    The command needs PyTorch and runs operators. `conformance dashboard`, which runs nothing, shows what this
-    command wrote to RUN/graphs.jsonl and RUN/scripts.jsonl. It does not make again what is there already.
+    The command needs PyTorch and runs operators. `conformance dashboard`, which runs no operator, shows the
+    content of RUN/graphs.jsonl and RUN/scripts.jsonl. Existing entries are not made again.
 
     With --json: run, graphs, scripts, failed.
     """

@@ -40,7 +40,7 @@ def command(
     """Merge the runs of `pytest harness --shard I/N` into one run.
 
     All must have the same seed, options and versions. If a shard is absent, empty or damaged, it is missing
-    from the run. If a shard was killed, the run has what it recorded. Every command names what such a run
+    from the run. If a shard was killed, the run has its recorded part. Every command names the results that such a run
     lacks, and none counts it as passing.
 
     With --json: run, run_id, verdicts, complete, set_aside, shards (index, count, state, operators,

@@ -1,4 +1,4 @@
-"""`conformance replay`: rerun a case, and say what comes out."""
+"""`conformance replay`: rerun a case, and print the result."""
 
 from __future__ import annotations
 

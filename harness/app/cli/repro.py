@@ -107,7 +107,7 @@ def command(
     The script needs only PyTorch, ONNX and the runtime. It exits with 1 while the defect is there, and with 0
     once it is gone. With --issue, a runtime's defect is shown by the exported model alone, without PyTorch.
 
-    MODEL is what `conformance check` takes: FILE.py:FUNCTION, FILE.pt2, FILE.onnx or a name. The script shows the
+    MODEL is a model for `conformance check`: FILE.py:FUNCTION, FILE.pt2, FILE.onnx or a name. The script shows the
     smallest call of it that fails by itself, or else the smallest part of its exported graph.
     """
     # PyTorch takes seconds to import: help and mistyped ids need not wait for it.
@@ -154,7 +154,7 @@ def _recorded(
 
 @dataclass(frozen=True)
 class ModelWanted:
-    """A model whose failure is to be shown."""
+    """A request for a model's failure."""
 
     word: str
     converter: str | None

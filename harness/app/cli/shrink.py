@@ -70,7 +70,7 @@ def command(
 ) -> None:
     """Shrink the failures of RUN, worst first, to the smallest calls that fail in the same way.
 
-    The command writes RUN/minimal.jsonl while it works, and does not repeat what is finished there.
+    The command writes RUN/minimal.jsonl while it works, and does not repeat finished failures.
     """
     wanted = _chosen(run, case, ops)
     console = Console(stderr=as_json)

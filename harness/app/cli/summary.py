@@ -33,7 +33,7 @@ SECTION = "look"
 @click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
 @json_option
 def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool) -> None:
-    """Sum up a run in Markdown: what passes, what is missing, what is worse, and the worst failures.
+    """Sum up a run in Markdown: the passing, missing and worse results, and the worst failures.
 
     A run is red if something is worse than --against, or if verdicts are missing. Without --against, failures
     alone do not make it red.

@@ -61,7 +61,7 @@ def command(
     page: Path | None,
     as_json: bool,
 ) -> None:
-    """Run operators, or all calls of a model, with what is installed, and say how many pass and when others fail.
+    """Run operators, or all calls of a model, on this machine, and say how many pass and when others fail.
 
     OPERATOR is a name or a glob: celu, aten::add.Tensor, 'aten.upsample_*'. Its ordinary calls are run, or everyday
     values in a rarer dtype. MODEL is FILE.py:FUNCTION, an exported program (.pt2) or a model of cases/models. Each

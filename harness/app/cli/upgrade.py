@@ -1,4 +1,4 @@
-"""`conformance upgrade`: what changed with the installed versions, and how to accept it."""
+"""`conformance upgrade`: the changes with the installed versions, and their acceptance."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def command(
     as_json: bool,
     more: tuple[str, ...],
 ) -> None:
-    """Say what changed since the baseline was recorded, and which versions changed.
+    """Show the changes since the baseline was recorded, and the versions that changed.
 
     Call it after you upgraded a dependency. It runs the cases of the baseline, as `pytest harness --baseline` does.
     The progress goes to stderr. `conformance golden check --backend pytorch --backend all` asks the goldens.
 
-    What is worse is run once more with the earlier releases, which pip installs into .conformance/releases. What these
-    do on this machine, too, is called "this machine", and is not counted as worse.
+    Worse results are run once more with the earlier releases, which pip installs into .conformance/releases. A result
+    that these give on this machine, too, is called "this machine", and does not count as worse.
 
     With --json: counts, worse, missing, compared, versions, options, differences, run, accepted.
     """

@@ -37,7 +37,7 @@ class CaseIndex:
     _runs: int = 0
 
     def add(self, run: CodedRun, rank: Numbers, flaky: npt.NDArray[np.uint64]) -> dict[str, Any]:
-        """Take a run in, and give what the page needs to know of it.
+        """Add a run, and return the page's facts about it.
 
         Args:
             rank: Operators' places on the page.

@@ -74,8 +74,8 @@ def matrix_data(
 
     Returns:
         ``cells``: operator, column, dtype, number of pairs, then pairs of bucket and count; and so on.
-        ``missing``: operators of which nothing is to be believed, since the run has lost them.
-        ``pairs``: operator and what is said of its pairs, in turn.
+        ``missing``: operators whose results are unknown, since the run has lost them.
+        ``pairs``: operator and text about its pairs, in turn.
     """
     sizes = [int(values.max()) + 1 if len(run) else 1 for values in (run.column, run.dtype, run.bucket)]
     packed = ((rank[run.operator] * sizes[0] + run.column) * sizes[1] + run.dtype) * sizes[2] + run.bucket

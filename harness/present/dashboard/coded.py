@@ -131,7 +131,7 @@ class Words:
         """Read a run's rows.
 
         Raises:
-            ResultsError: a file of it is damaged, or says what no version of the record says.
+            ResultsError: a file of it is damaged, or has values of no known version of the record.
         """
         table = store.read(run.directory, COLUMNS, encoded=True, made=fill_ordinary)
         _check(table, run)
@@ -258,7 +258,7 @@ class EvidenceChoice:
     Attributes:
         of: Operator → the run whose evidence stands for all runs in which its cases ended in the same way. It
             is the one that is shown first, or the newest that has it.
-        own: Run → operators whose cases ended otherwise in it, with pages of their own.
+        own: Run → operators whose cases ended differently in it, with pages of their own.
         unlike: Run → such operators without, since there would be too many.
     """
 

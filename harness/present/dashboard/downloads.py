@@ -158,7 +158,7 @@ def _changes(built: SiteModel) -> Iterator[dict[str, Any]]:
         return
     changes, before, after = found.changes, built.coded[found.before], built.coded[found.after]
     states, names = built.words.states, built.words.column_names
-    # The files of the two runs' cases show what is new or gone; with another seed that is everything.
+    # The files of the two runs' cases show the new and gone ones; with another seed that is everything.
     apart = [CHANGES.index(change) for change in (ChangeKind.UNCHANGED, ChangeKind.NEW, ChangeKind.GONE)]
     for place in np.flatnonzero(~np.isin(changes.change, apart)).tolist():
         old, new = int(changes.before[place]), int(changes.after[place])

@@ -15,7 +15,7 @@ from typing import Any
 from harness.record import layout
 from harness.record.layout import ResultsError, reason
 
-#: What a script or the HTML parser around one would take for something else, inside a string literal.
+#: Characters in a string literal that a script, or the HTML parser around one, would take for something else.
 _ESCAPES = (
     ("\\", "\\\\"),
     ("'", "\\'"),

@@ -146,7 +146,7 @@ def _history(built: SiteModel) -> list[list[list[int]]]:
 
 
 def _linked(built: SiteModel, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
-    """Operator → case ids that other views of a run link to: outliers, and what changed last."""
+    """Return operator → case ids that other views of a run link to: outliers, and the latest changes."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for tolerance in tolerances:
         wanted[tolerance.overload][tolerance.worst_case] = None

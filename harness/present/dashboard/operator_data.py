@@ -138,7 +138,7 @@ def _script(
 
 
 def _findings(rows: Rows) -> list[dict[str, Any]]:
-    """Per converter and way of failing, what these failures have and what passes has not, clearest first.
+    """Per converter and way of failing, return the properties of these failures that passes lack, clearest first.
 
     Calls that fail in other ways say nothing of this one, as most end earlier: each finding says how many
     they are.
@@ -192,7 +192,7 @@ def _structure_invocations(rows: Rows) -> list[str]:
 
 
 def _graphs(overload: str, rows: Rows, graphs: Mapping[tuple[str, str], Graph]) -> Iterator[dict[str, Any]]:
-    """Per converter, its graph, or what became of its exports."""
+    """Yield, per converter, its graph, or a summary of its exports."""
     by_converter: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for place, (case_id, converter) in enumerate(zip(rows["case_id"], rows["converter"], strict=True)):
         by_converter[converter][case_id] = place

@@ -95,7 +95,7 @@ def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
     return shown
 
 
-#: Lines of what moved that the overview shows; the comparison shows all.
+#: Lines of changes that the overview shows; the comparison shows all.
 _LINES = 60
 
 
@@ -122,7 +122,7 @@ def moved_data(built: SiteModel, number: int) -> dict[str, Any] | None:
 
 
 def _lines(built: SiteModel, found: Compared) -> list[dict[str, Any]]:
-    """Per operator and column, what changed, worst first."""
+    """Return the changes per operator and column, worst first."""
     change = found.changes.change
     changed = np.flatnonzero(change != CHANGES.index(ChangeKind.UNCHANGED))
     line, kind = _line_of(built, found)[changed], change[changed]
@@ -196,7 +196,7 @@ class RunFindings:
 def write_findings(
     place: Path, built: SiteModel, known: tuple[KnownIssue, ...], progress: Callable[[str], None]
 ) -> dict[int, RunFindings]:
-    """Write ``overview``, ``failures`` and ``tolerances`` of every run; give what runs with evidence have.
+    """Write ``overview``, ``failures`` and ``tolerances`` of every run; return the findings of runs with evidence.
 
     Raises:
         UnreadableRun: a run turns out to be damaged.

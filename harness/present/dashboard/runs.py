@@ -18,7 +18,7 @@ from harness.record.layout import ResultsError
 from harness.record.progress import Completeness, completeness
 from harness.record.run_info import RunInfo, ShardState, read_run_info
 
-#: What of a run may be other than of another one while the shares of both are of the same cases.
+#: Parts of a request in which two runs may differ while their shares are of the same cases.
 _NOT_OF_CASES = frozenset({"seed", "sources", "converters", "backends"})
 
 
@@ -174,7 +174,7 @@ class Gathered:
 
 
 def gather(directories: Sequence[Path]) -> Gathered:
-    """Read what the runs in `directories` were; no rows yet."""
+    """Read the requests and states of the runs in `directories`, without their rows."""
     found = Gathered()
     ids: dict[str, Path] = {}
     for directory in directories:

@@ -62,7 +62,7 @@ def _run(built: SiteModel, number: int, run: SiteRun) -> dict[str, Any]:
     return {
         "id": info.run_id,
         "name": run.directory.name,
-        # For commands: a path as it was typed; what is absolute on this machine is not elsewhere.
+        # The path as it was typed, for commands: an absolute path of this machine means nothing elsewhere.
         "place": f"results/{run.directory.name}" if run.directory.is_absolute() else str(run.directory),
         "started": info.started,
         "finished": info.finished,
@@ -116,7 +116,7 @@ _GREY = "#5f6670"
 
 
 def write_summary(directory: Path, built: SiteModel) -> dict[str, Any]:
-    """Write ``summary.json`` and ``badges/``; what the former says."""
+    """Write ``summary.json`` and ``badges/``, and return the content of the former."""
     data = _summary(built)
     state = "" if not built.runs or built.runs[built.shown].state == COMPLETE else "partial"
     for column in data["columns"]:
@@ -213,7 +213,7 @@ _MARKS = ("index.html", "summary.json", "data")
 
 @dataclass(frozen=True)
 class Site:
-    """A site that was written: what it shows, what it does not, and what its ``summary.json`` says."""
+    """A site that was written: the runs that it shows and those that it does not, and its ``summary.json``."""
 
     directory: Path
     runs: int

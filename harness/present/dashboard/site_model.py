@@ -170,7 +170,7 @@ class SiteModel:
 
 
 def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda words: None) -> SiteModel:
-    """Read all runs; those that cannot be read are set aside. `progress` hears what is being done."""
+    """Read all runs; those that cannot be read are set aside. `progress` is called with each step."""
     gathered = gather(directories)
     words = Words()
     coded: list[CodedRun] = []
@@ -195,8 +195,8 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
 def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: Words) -> list[Numbers]:
     """Per run, the operators of which it says too little to be believed: those that it names as unfinished.
 
-    A run that does not say all that it was to do, since it or one of its shards is gone without a word of
-    that, has also lost what it has no row of and the nearest complete run of every operator has. Of the
+    A run may not name all that it was to do, if it or one of its shards is gone without a trace. Then it has
+    also lost the operators of the nearest complete run that it has no row of. Of the
     others it cannot be known.
     """
     present = [np.unique(one.operator) for one in coded]

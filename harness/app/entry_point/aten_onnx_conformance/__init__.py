@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 _NAME = "harness"
-#: Stands for one of pytest's arguments, to see what pytest takes it for.
+#: Stands for one of pytest's arguments, to see whether pytest takes it for a path.
 _MARK = "conformance-argument"
 
 
@@ -26,7 +26,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
     """Load the plug-in proper for ``pytest harness`` and ``pytest --pyargs harness``."""
     directory = early_config.invocation_params.dir
     known = early_config.known_args_namespace
-    # Once more what pytest takes for paths: it has read the files that `@FILE` names.
+    # Read pytest's paths again: it has expanded the files that `@FILE` names.
     for place, argument in enumerate([*args, *known.file_or_dir]):
         if _names_harness(argument, directory, by_name=known.pyargs) and not _is_value(parser, args, place):
             _refuse_used(args, known)
