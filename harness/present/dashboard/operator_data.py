@@ -138,7 +138,7 @@ def _script(
 
 
 def _findings(rows: Rows) -> list[dict[str, Any]]:
-    """Per converter and way of failing, return the properties of these failures that passes lack, clearest first.
+    """Per converter and way of failing, return properties of the failures that passing calls lack, clearest first.
 
     Calls that fail in other ways say nothing of this one, as most end earlier: each finding says how many
     they are.

@@ -193,11 +193,11 @@ def build(directories: Sequence[Path], progress: Callable[[str], None] = lambda 
 
 
 def _lost_operators(runs: Sequence[SiteRun], coded: Sequence[CodedRun], words: Words) -> list[Numbers]:
-    """Per run, the operators of which it says too little to be believed: those that it names as unfinished.
+    """Return, for each run, the operators whose results it has lost: those that it names as unfinished.
 
     A run may not name all that it was to do, if it or one of its shards is gone without a trace. Then it has
-    also lost the operators of the nearest complete run that it has no row of. Of the
-    others it cannot be known.
+    also lost the operators of the nearest complete run of which it has no row. Operators that no complete run
+    has cannot be known.
     """
     present = [np.unique(one.operator) for one in coded]
     whole = [n for n, run in enumerate(runs) if run.state == COMPLETE and run.request.full]
