@@ -53,7 +53,7 @@ def test_conformance(
 
 @pytest.fixture(scope="session")
 def asker() -> Iterator[Asker]:
-    """A process in which PyTorch is asked."""
+    """A process in which PyTorch runs calls."""
     with Asker() as one:
         yield one
 

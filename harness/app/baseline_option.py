@@ -32,7 +32,7 @@ from harness.record.run_info import RunInfo
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1
 
-#: The source that a run with a baseline asks, but for one of programs.
+#: The source of a run with a baseline, unless it draws programs.
 _DRAWN = "generated"
 
 

@@ -269,7 +269,7 @@ def _memory(unit: Unit) -> Memory | None:
 
 def _versions(plan: Plan) -> dict[str, str]:
     converters = {name: find_converter(name).version() for name in plan.converters}
-    # A file is made by whatever its user had.
+    # The file's exporter is unknown.
     named = {f"converter {name}": version for name, version in converters.items() if version}
     for name in plan.backends:
         entry, argument = BACKENDS.find(name)

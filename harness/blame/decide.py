@@ -156,7 +156,7 @@ _OPTIMISED = _Row(
 )
 _MISMATCH = (
     _OPTIMISED,
-    # Whatever PyTorch says elsewhere, the graph does not say it.
+    # The graph does not compute the call, whatever PyTorch gives elsewhere.
     _SETTLED,
     *_INVALID_NODE,
     # A definition is run in one order of its terms: an independent runtime and PyTorch's own decomposition that agree
@@ -168,7 +168,7 @@ _MISMATCH = (
         ((R.NODES, F.WRONG),),
         without=((R.SPECIFICATION, F.INVENTED),),
     ),
-    # A graph that ignores an argument is wrong, whatever PyTorch says of single elements.
+    # A graph that ignores an argument is wrong, whatever PyTorch gives for single elements.
     _Row(PYTORCH, "pytorch-contradicts-itself", ((R.PYTORCH, F.CONTRADICTS),), without=((R.IGNORED, F.SAME),)),
     _Row(BACKEND, "right-alone", ((R.ALONE, F.RIGHT),)),
     _Row(

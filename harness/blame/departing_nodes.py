@@ -46,7 +46,7 @@ def departing_nodes(
         values = OfWholeModel(graph.model, torch_graph, backend, feeds, torch_graph.sizes(), BUDGET)
         scan = scan_checkpoints(torch_graph, values, lambda: None, thorough=True)
     except Exception:
-        # Whatever the runtime or PyTorch make of the parts, the rest of the evidence stands.
+        # If the runtime or PyTorch fail on the parts, the rest of the evidence stands.
         return frozenset()
     if scan.departure is None:
         return frozenset()
@@ -70,7 +70,7 @@ def wrongly_formed(graph: EmittedGraph) -> frozenset[str]:
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:
-        # Whatever it cannot follow, the rest of the evidence stands.
+        # If inference fails, the rest of the evidence stands.
         return frozenset()
     forms = {v.name: _form(v) for v in (*inferred.graph.value_info, *inferred.graph.output)}
     results: Any = graph.program.graph.output_node().args[0]

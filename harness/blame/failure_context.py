@@ -512,7 +512,7 @@ class FailureContext:
     def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
         """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere.
 
-        Numbers drawn at random have no right value: that some lie near each other says nothing.
+        Numbers drawn at random have no right value: near values are no evidence.
         """
         if draws(self.judge):
             return False

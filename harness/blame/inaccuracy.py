@@ -58,7 +58,7 @@ _EXACT = frozenset(
 
 @dataclass(frozen=True)
 class InaccuracyTask:
-    """Failures of which it is asked whether formulas explain them."""
+    """A request to check whether formulas explain failures."""
 
     handler: ClassVar[str] = "harness.blame.inaccuracy:carry_out"
 
@@ -84,7 +84,7 @@ class _NotExplained(Exception):
 
 
 def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
-    """Look at each failure in a worker, and send those that are explained."""
+    """Check each failure in a worker, and send those that are explained."""
 
     for failure in task.failures:
 

@@ -321,7 +321,7 @@ class PartialResult:
 
 @runtime_checkable
 class ConvertsParts(Protocol):
-    """A converter that goes on where some calls of a program fail."""
+    """A converter that continues if some calls of a program fail."""
 
     def convert_parts(
         self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
@@ -369,7 +369,7 @@ register = CONVERTERS.register
 
 
 class _TakesFile:
-    """Takes the graph of a file as it is."""
+    """Takes the graph of a file unchanged."""
 
     name, version = FILE, ""
 
@@ -404,7 +404,7 @@ def onnx_converter(name: str) -> Converter:
 
 
 class MakesNoOnnx(LookupError):
-    """A converter is asked for an ONNX model that makes artefacts of another kind."""
+    """A converter that makes artefacts of another kind is asked for an ONNX model."""
 
 
 def find_converter(export: str) -> ConverterEntry:

@@ -199,7 +199,7 @@ def _torch_node(node: onnx.NodeProto) -> str:
 
 @contextlib.contextmanager
 def executed_lines(notice: Callable[[CodeLine, str], None]) -> Iterator[None]:
-    """Tell `notice` of every line of conversion functions that runs meanwhile.
+    """Call `notice` with every line of conversion functions that runs in the block.
 
     It gets the line, and the name of the PyTorch node that is being translated; "" for none.
     """

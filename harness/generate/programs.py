@@ -237,7 +237,7 @@ def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
 
 
 def _unchanged(p: ProgramDraw) -> list[Returned]:
-    """Seldom an input or a weight is returned, too, as it is."""
+    """Sometimes return an input or a weight unchanged, too."""
     program = Program("", tuple(p.calls), ())
     inputs = [Input(place) for place, _ in enumerate(program.invocation.tensors())]
     kept: list[Returned] = [*inputs, *weights_of(program)]

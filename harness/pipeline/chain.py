@@ -222,7 +222,7 @@ def is_chain(calls: Sequence[CallAlone | None], reference: Reference, got: Seque
 
 
 def _same(chained: Array, got: Array, wrong: Mask) -> bool:
-    """Whether both are the same but for the last places where something is wrong."""
+    """Whether both agree within the last places at the wrong elements."""
     dtype = str(got.dtype)
     if (chained.shape, str(chained.dtype)) != (got.shape, dtype):
         return False

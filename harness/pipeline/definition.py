@@ -26,14 +26,14 @@ REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError
 
 
 class Circular(Exception):
-    """The definition ends in the kernel itself, of which it says nothing."""
+    """The definition ends in the kernel itself, so it is no check of it."""
 
 
 class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Takes the definition wherever the kernel would be called, within the definition too.
 
     Some definitions call their operator again with simpler arguments (`roll`), others end in a primitive that
-    calls the kernel (`asinh`): these would confirm whatever the kernel computes.
+    calls the kernel (`asinh`): these would confirm any result of the kernel.
     """
 
     def __init__(self, kernel: OpOverload, definition: Callable[..., Any]) -> None:

@@ -55,7 +55,7 @@ class Variant:
     example_sizes: tuple[tuple[str, int], ...] = ()
 
 
-#: A model as it is made.
+#: The model that its function makes.
 AS_MADE = Variant()
 
 

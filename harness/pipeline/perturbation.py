@@ -18,7 +18,7 @@ from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.torch_call import call_in_float64, call_invocation
 
-#: Neighbours that are looked at: each moves every input up or down, by chance.
+#: Number of neighbours: each moves every input up or down at random.
 _NEIGHBOURS = 4
 _FLOAT64_PER_FLOAT32 = 2.0 ** (PRECISION["float32"] - PRECISION["float64"])
 #: A smooth response to a step twice as long is about twice as large, or four times at an extremum.

@@ -46,7 +46,7 @@ def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
     ]
     while kinds and len(found) < count:
         kind = kinds.pop(0)
-        # A candidate of two kinds is taken for the first.
+        # A candidate of two kinds counts as the first.
         new = next((candidate for candidate in kind if candidate.case_id not in found), None)
         if new is not None:
             found[new.case_id] = new

@@ -1,6 +1,6 @@
 """The way of a case: export it, check the artefact, load it, run it, and compare the outputs with PyTorch's.
 
-`run_case` is the whole way. Everything that looks at a case takes it from here, or takes the same stages from
+`run_case` is the whole path. All code that runs a single case uses it, or uses the same stages from
 `harness.pipeline.stages` where it runs many cases at once (`harness.pipeline.run_batch`) or a graph in parts.
 """
 

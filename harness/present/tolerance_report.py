@@ -199,7 +199,7 @@ def render(found: Sequence[ErrorDistribution], limit: int | None = None) -> Rend
     return Group(*parts)
 
 
-#: Digits of a case id that every command takes for the whole.
+#: Digits of a case id that every command accepts for the whole id.
 _SHORT_ID = 8
 
 

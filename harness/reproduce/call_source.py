@@ -29,7 +29,7 @@ from harness.pipeline.torch_call import NothingToCompare
 #: Columns of a script.
 WIDTH = 100
 
-#: Tensors of more elements are looked at for a pattern that says them shorter.
+#: Tensors of more elements are written as a pattern, if they have one.
 _MANY = 8
 
 

@@ -486,7 +486,7 @@ def not_empty(spec: TensorSpec) -> TensorSpec:
 
 
 def vector(spec: TensorSpec) -> TensorSpec:
-    """Return a 0-d tensor as a vector of one; others as they are."""
+    """Return a 0-d tensor as a vector of one; others unchanged."""
     return replace(literal(spec), shape=(1,), strides=(1,)) if not spec.shape else spec
 
 

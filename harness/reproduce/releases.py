@@ -241,7 +241,7 @@ def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> 
     """
     if not found:
         return Verdicts("", f"no converter and backend of it is available with {package} {release}")
-    # An exporter that lacks a module of another package says nothing about the case.
+    # An exporter that lacks a module of another package is no evidence about the case.
     unfit = [one["signature"] for one in found if one["signature"].startswith(_UNFIT)]
     if unfit:
         return Verdicts("", f"{package} {release} does not go with the other packages: {unfit[0][:200]}")
@@ -306,7 +306,7 @@ def search_releases(releases: Sequence[str], ask: Callable[[str], Verdicts]) -> 
 
     Args:
         releases: Oldest first.
-        ask: Gives the verdicts of one; is asked once of each, and of few.
+        ask: Returns the verdicts of one release; called once for each, and for few.
     """
     tried: dict[str, Verdicts] = {}
 

@@ -1,4 +1,4 @@
-"""A failure as a script that needs PyTorch, ONNX and the runtime, and nothing of the harness."""
+"""Write a failure as a script that needs PyTorch, ONNX and the runtime, but not the harness."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ from harness.reproduce.reductions import (
 
 #: Most candidates that are evaluated together.
 _TOGETHER = 96
-#: Blame that says nothing.
+#: Blame that is no evidence.
 _OPEN = frozenset({"", "unknown"})
 
 

@@ -94,7 +94,7 @@ def command(
 
 
 def _status(fail_on: str | None, found: Found, *, worse: bool, changed: bool) -> int:
-    # A gate that has nothing to look at stays closed.
+    # A gate stays closed if nothing was compared.
     if fail_on is not None and (found.missing or not found.compared):
         return 1
     return int((fail_on == "regression" and worse) or (fail_on == "change" and changed))

@@ -77,7 +77,7 @@ def record(
     from harness.gate.golden.record import record as record_goldens
 
     known = list(load_cases())
-    # Those that are asked about each other's failures; other runtimes have goldens by name.
+    # The backends that witness each other's failures; other runtimes have goldens by name.
     on_cpu = sorted((not e.default, e.name) for e in BACKENDS.entries() if e.witness is not None and ONNX in e.takes)
     names = _backends(backends) if backends else _available([name for _, name in on_cpu])
     entries = CONVERTERS.entries()

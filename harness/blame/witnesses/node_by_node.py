@@ -29,9 +29,9 @@ from harness.pipeline.stages import StageFailure, emitted_opset, run_artefact
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 
-#: Nodes above which a graph is not looked at: a run of each by itself takes its time.
+#: Number of nodes above which a graph is not examined: running each by itself takes long.
 _MOST_STEPS = 400
-#: The same of an ONNX file, which is looked at for its own sake.
+#: The same for an ONNX file, whose nodes are the subject of the run.
 _MOST_STEPS_OF_FILE = 3000
 
 
@@ -161,7 +161,7 @@ def _stay_wrong(context: FailureContext, question: WrongElements, found: Walk) -
 
 
 def _leaves_range(context: FailureContext, question: WrongElements, found: Walk) -> bool:
-    """Whether it is PyTorch that leaves the range of its dtype on its way, in all elements in question.
+    """Whether PyTorch overflows on its way, in all elements in question.
 
     The graph's result must be finite and so large or small that a step more leaves the range, PyTorch's must
     have left it, and where float64, which has room for it, has a result, the graph's must be that.
@@ -186,7 +186,7 @@ def _leaves_range(context: FailureContext, question: WrongElements, found: Walk)
 
 
 def _is_near_truth(context: FailureContext, output: int, values: Array, mask: Mask) -> bool:
-    """Whether half of the digits are float64's; true of a float64 result, which float64 says nothing of."""
+    """Whether half of the digits are float64's; always true for a float64 result, which float64 cannot check."""
     truth = context.reference.truth[output] if context.reference.truth else None
     if truth is None or values.dtype == np.float64 or truth.shape != values.shape:
         return True
@@ -255,7 +255,7 @@ def _towards(context: FailureContext, outputs: Sequence[str]) -> SteppedGraph:
 
 
 def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] | None:
-    """Return the facts of the open question that the node is asked; None if it is asked none.
+    """Return the facts of the open question that the node raises; None if it raises none.
 
     A node that is wrong with inputs that do not raise the question is wrong anyway, and so is a node whose results no
     reading of the text gives.

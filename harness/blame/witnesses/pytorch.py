@@ -263,7 +263,7 @@ def ask_float64(context: FailureContext) -> Iterator[Testimony]:
         zip(context.reference.expected, context.got, truths, context.wrong, strict=False)
     ):
         if i in context.judge.rules:
-            # Several answers are right: a distance from one of them says nothing.
+            # Several answers are right: a distance from one of them is no evidence.
             continue
         dtype = str(expected.dtype)
         comparable = expected.dtype == got.dtype and expected.shape == got.shape
@@ -280,7 +280,7 @@ def _testimony(dtype: str, expected: Array, got: Array, truth: Array, backend: s
     ours, theirs = _near(dtype, expected, truth), _near(dtype, got, truth)
     with np.errstate(all="ignore"):
         our_error, their_error = (np.abs(v.astype(np.float64) - truth) for v in (expected, got))
-        # Inexact as one of them is, it cannot be taken for the other's kind of wrong.
+        # An inexact result must not be confused with the other's kind of error.
         ours |= MUCH_NEARER * our_error < their_error
         has_half = their_error <= np.abs(truth) * 2.0 ** (-PRECISION[dtype] / 2)
         theirs |= has_half & ~(our_error <= MUCH_NEARER * their_error)

@@ -23,7 +23,7 @@ _STEP = 2.0**-18
 _ROUNDING = 1.02 * 2.0**-24
 #: Share of a difference that may be left unexplained.
 _LEFT = 2.0**-6
-#: Numbers looked at, each for a run of the graph.
+#: Maximum number of constants to try, each in a run of the graph.
 _MOST = 4
 #: Float16 has every whole number up to this.
 _GREATEST_DIVISOR = 2**11

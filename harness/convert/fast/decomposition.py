@@ -59,7 +59,7 @@ class NotDecomposed(Exception):
         self.raised = raised
 
     def learn_otherwise(self) -> None:
-        """Note that PyTorch's own way does not raise: it is taken for programs of these operators."""
+        """Note that PyTorch's own decomposition does not raise, so that it is used for these operators."""
         _raised_wrongly.add(self.raised)
 
 

@@ -194,7 +194,7 @@ _every_function: dict[Any, list[Any]] = {}
 
 @contextmanager
 def learned() -> Iterator[None]:
-    """Let an export in this block run as it is by itself, and keep the registry that it builds."""
+    """Let an export in this block run unchanged, and keep the registry that it builds."""
     patch = replaceable("from_torchlib")
 
     def build(cls: Any, opset_version: int = _LEAST_OPSET) -> Any:

@@ -47,7 +47,7 @@ class ExporterCheck:
     conversion_failed: type[BaseException] | None
 
     def lacks_conversion(self, error: BaseException) -> bool:
-        """Whether an export failed for want of a conversion of an operator, its attributes or its dtypes."""
+        """Whether an export failed for lack of a conversion of an operator, its attributes or its dtypes."""
         converting = False
         for cause in error_chain(error):
             if self.no_conversion is not None and isinstance(cause, self.no_conversion):
@@ -62,7 +62,7 @@ class ExporterCheck:
 
 @cache
 def exporter_check() -> ExporterCheck:
-    """Look at the private parts and export small programs: about two seconds, once in a process."""
+    """Check the private parts and export small programs: about two seconds, once in a process."""
     with quiet():
         differences = changes()
         if not differences:

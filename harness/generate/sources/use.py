@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         ("overload", pa.string()),
         ("dtype", pa.string()),
         ("invocation", pa.string()),
-        # As it is made, and in each half precision.
+        # The call itself, and in each half precision.
         ("case_ids", pa.list_(pa.string())),
         ("models", pa.list_(pa.int16())),
         ("calls", pa.int32()),

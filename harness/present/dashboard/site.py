@@ -39,7 +39,7 @@ def index_data(built: SiteModel) -> dict[str, Any]:
         "standings": list(STANDINGS),
         "changes": [{"name": str(change), "worse": change.is_worse} for change in CHANGES],
         "bounds": {"moved": MOVED, "rounding": ROUNDING, "drift": DRIFT},
-        # The run that is shown where none is asked for.
+        # The run that is shown by default.
         "shown": built.shown,
         "runs": [_run(built, number, run) for number, run in enumerate(built.runs)],
         "aside": [{"name": one.name, "message": one.message} for one in built.gathered.aside],

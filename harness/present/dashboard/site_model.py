@@ -99,7 +99,7 @@ class SiteModel:
 
     @cached_property
     def shown(self) -> int:
-        """The run that is shown where none is asked for; −1 without any."""
+        """The number of the run that is shown by default; −1 without any."""
         return first_shown(self.requests, [not len(run) for run in self.coded])
 
     @cached_property
