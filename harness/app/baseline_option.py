@@ -114,7 +114,7 @@ class Gate:
         self._other += other
 
     def close(self, given: Any, results_dir: Path, status: int) -> int:
-        """Note the flaky cases in the finished run, and write the baseline where that was asked for.
+        """Note the flaky cases in the finished run, and write the baseline if that was asked for.
 
         Returns:
             pytest's exit status from now on.

@@ -33,7 +33,7 @@ from harness.reproduce.shrink_session import default_seconds, shrink_after_run
 
 #: The beginning of pytest's message about an item that no worker process could run.
 _NOT_STARTED = "WorkerFailed: "
-#: Seconds between progress lines where the terminal cannot rewrite one.
+#: Seconds between progress lines if the terminal cannot rewrite one.
 _QUIET_INTERVAL = 15.0
 
 _OPTIONS = pytest.StashKey[Options]()

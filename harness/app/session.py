@@ -165,7 +165,7 @@ class Session:
         self.close()
 
     def run(self, unit: Unit) -> UnitSummary:
-        """Draw, run and record the cases of one unit; where rules are tried, without them first.
+        """Draw, run and record the cases of one unit; if rules are tried, without them first.
 
         Raises:
             harness.pipeline.supervisor.WorkerFailed: no worker process can be started.

@@ -37,7 +37,7 @@ def prepare(option: Any) -> None:
 
 
 def sort_by_use(option: Any, items: list[pytest.Item]) -> None:
-    """Put the operators that most models call first, where the time is limited."""
+    """Put the operators that most models call first, if the time is limited."""
     if option.minutes is None:
         return
     use = model_use()

@@ -204,7 +204,7 @@ class WrongElements:
 
 T = TypeVar("T")
 
-#: Stands for the index of a structure where something is not of one structure.
+#: Stands for the index of a structure if something is not of one structure.
 _OF_OPERATOR = -1
 #: How often each witness runs a case that draws at random.
 _RUNS = 50

@@ -4,7 +4,7 @@
    inputs, and the two are compared. So errors of earlier operators take no part, and if no value departs, the end
    result's error is the sum of roundings.
 2. The operators of the first region that departs are run alone, on the values that they had in the model.
-3. A value that is looked at cannot be fused away. Where none departs, and the backend is right without its
+3. A value that is looked at cannot be fused away. If none departs, and the backend is right without its
    optimisations, the fault is one of fusing.
 """
 

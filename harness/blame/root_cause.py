@@ -5,7 +5,7 @@
 | blame | place |
 | --- | --- |
 | a backend | the ONNX operator whose kernel is wrong, by a testimony or by the words of a refusal |
-| a converter | its conversion function; a pass or a step of the export where the failure names one |
+| a converter | its conversion function; a pass or a step of the export if the failure names one |
 | PyTorch | a kernel, a decomposition, the rules of shapes and dtypes |
 | a specification | the operator whose text leaves the result open |
 """
@@ -202,7 +202,7 @@ class Place:
 UNKNOWN_FUNCTION = "conversion of "
 _PROMOTION = "torch/csrc/jit/passes/onnx/scalar_type_analysis.cpp"
 #: A division by zero is that of the shapes of TorchScript's ``Reshape`` (`ComputeShapeFromReshape`); it is an
-#: operator's own where nothing converts the operator.
+#: operator's own if nothing converts the operator.
 _INFERENCE = "torch/csrc/jit/passes/onnx/shape_type_inference.cpp"
 #: Steps of an export, as a place.
 _STEPS = {
@@ -238,7 +238,7 @@ def converter_place(facts: FailureFacts) -> Place:
 
 
 def takes_for_numbers(facts: FailureFacts) -> bool:
-    """Whether TorchScript gives a result the dtype that numbers would have, as it does where all tensors are
+    """Whether TorchScript gives a result the dtype that numbers would have, as it does if all tensors are
     0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
     only_scalars = "only-scalars" in facts.call.conditions
     return facts.converter == "torchscript" and facts.dtypes is not None and only_scalars
@@ -329,7 +329,7 @@ def makes_complex(facts: FailureFacts) -> bool:
 
 
 def _function(facts: FailureFacts, packet: str = "") -> Place:
-    """Return the conversion function of a failure; where it is not known, all that converts the operator.
+    """Return the conversion function of a failure; if it is not known, all that converts the operator.
 
     Args:
         facts: The failure. If an export has shown the function that makes the wrong part, that is the place.

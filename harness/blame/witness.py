@@ -41,10 +41,10 @@ class Witness:
     """A source of evidence about a failure.
 
     Attributes:
-        name: Unique; for a person, where the witness could not be asked.
+        name: Unique; for a person, if the witness could not be asked.
         place: Among the witnesses of its turn; the lowest is asked first.
         of_one_call: Whether it has nothing to say of a program of several calls.
-        of_any_artefact: Whether it has something to say where the converter makes no ONNX model.
+        of_any_artefact: Whether it has something to say if the converter makes no ONNX model.
         of_pytorch: Whether it asks PyTorch or a converter, which know nothing of an ONNX file.
     """
 

@@ -58,7 +58,7 @@ def function_at(file: str, function: str) -> ConversionFunction | None:
 
     Args:
         file: The path of its file.
-        function: The qualified name of its function; ``<module>`` where it is in none.
+        function: The qualified name of its function; ``<module>`` if it is in none.
     """
     for library, folder in chain.from_iterable(SOURCES.values()):
         _, found, rest = file.partition(f"/{folder}/")

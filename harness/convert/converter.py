@@ -26,7 +26,7 @@ class UnsupportedOperator(Exception):
 
     Args:
         message: The converter's.
-        missing: Output name of the request → the operator without a conversion that it depends on, where
+        missing: Output name of the request → the operator without a conversion that it depends on, if
             the converter knows it of every output. A program that holds many calls then tells at once
             which of them would fail alone.
     """
@@ -89,7 +89,7 @@ class ExportRequest:
         output_names: One per output of `program`, to be the names of the graph outputs.
         opset: The opset to emit, or None for the converter's own default.
         dynamic_dims: Per input, the dimensions that must stay dynamic; None for a static export.
-        equal_dims: Groups of (input, dimension) of which each has one size, such as a sequence and its mask. Where
+        equal_dims: Groups of (input, dimension) of which each has one size, such as a sequence and its mask. If
             they are not said to be one, `torch.export` may find them fixed.
         tentative: A failure will be tried again in parts, so that a converter that has fallbacks need not
             take them.

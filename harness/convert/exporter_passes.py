@@ -20,7 +20,7 @@ class OptimiserLimit:
 
     Args:
         limit: The number of changes that it may make; None for any number.
-        changes: Receives the name of each change, in order. Where the optimiser raises, the last name is that of the
+        changes: Receives the name of each change, in order. If the optimiser raises, the last name is that of the
             pass that raised.
     """
 

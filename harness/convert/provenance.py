@@ -89,7 +89,7 @@ class EmittedGraph:
         return functions if registered is None else (registered,)
 
     def target(self, name: str) -> str:
-        """Return the operator that a node of the PyTorch graph calls, as ``aten.add.Tensor``; "" where unknown."""
+        """Return the operator that a node of the PyTorch graph calls, as ``aten.add.Tensor``; "" if unknown."""
         nodes = self.program.graph.nodes if self.program is not None else ()
         return next((str(node.target) for node in nodes if node.name == name and node.op == "call_function"), "")
 

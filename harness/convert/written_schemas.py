@@ -22,7 +22,7 @@ def takes_numbers(overload: str) -> bool:
         overload: Dotted name.
 
     Returns:
-        False, too, where PyTorch is not installed or does not know the overload.
+        False, too, if PyTorch is not installed or does not know the overload.
     """
     return overload in _overloads_taking_numbers()
 

@@ -1,4 +1,4 @@
-"""Calls of any operator in a program, drawn by its operator case, with earlier values for tensors where they fit."""
+"""Calls of any operator in a program, drawn by its operator case, with earlier values for tensors if they fit."""
 
 from __future__ import annotations
 

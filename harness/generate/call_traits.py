@@ -2,7 +2,7 @@
 
 Computed from the invocation when a case is drawn, and recorded as columns; nothing reads them from JSON.
 
-A case is **ordinary** where a model could well make its call. All of this holds:
+A case is **ordinary** if a model could well make its call. All of this holds:
 
 - Its tensors are float32, float16 or int64, and so is a dtype that it asks for. A mask may be bool, and so
   may all tensors of an operator on truth values (``logical_not``, ``any``).

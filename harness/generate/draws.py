@@ -115,7 +115,7 @@ def draw_examples(
     Args:
         case: The operator.
         seed: Any integer.
-        examples: Cases at most. Fewer come where no more exist, and where values cannot vary.
+        examples: Cases at most. Fewer come if no more exist, or if values cannot vary.
         values: Value draws per structure. None for the best number for the operator: an operator that models
             call has more structures with fewer values, a slow one more values and fewer structures.
         dtypes: Restrict to these.
@@ -153,7 +153,7 @@ def draw_cases(
     Args:
         case: The operator.
         seed: Any integer.
-        structures: How many distinct structures to aim at; fewer come where no more exist.
+        structures: How many distinct structures to aim at; fewer come if no more exist.
         values: Value draws per structure, the first included. Structures without tensors, whose
             values cannot vary, have one.
         dtypes: Restrict to these; dtypes take turns, so that few structures still visit each.

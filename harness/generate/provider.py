@@ -39,7 +39,7 @@ class Covering:
     """Remembers which options came with which points of a case.
 
     Args:
-        below: Gives a number below a bound, from 0, where several options are as good.
+        below: Returns a number below a bound, from 0, to choose among equally good options.
     """
 
     def __init__(self, below: Callable[[int], int]) -> None:

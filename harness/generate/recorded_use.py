@@ -1,6 +1,6 @@
 """Whether models make a call, as far as its dtypes, its attributes and the relations of its sizes tell.
 
-The calls of real models are recorded (`harness.generate.sources.use`). A drawn call is **used** where one of them has
+The calls of real models are recorded (`harness.generate.sources.use`). A drawn call is **used** if one of them has
 its pattern, and its values are of everyday size:
 
 - each tensor has the recorded dtype, but for float32, float16 and bfloat16, which models exchange for each other

@@ -4,7 +4,7 @@ Only the definitions of its nodes can tell the right result of a file. So the or
 answer without optimisations. If one of its nodes departs from its definition, the oracle follows the definition:
 
 1. The graph is run node by node without optimisations, and the results of each node are compared with its definition,
-   evaluated on the same inputs. Where a node is wrong or refused, the definition's results take its place. This is done
+   evaluated on the same inputs. If a node is wrong or refused, the definition's results take its place. This is done
    for the first run of a file.
 2. If a node was wrong or refused, the outputs of that walk are expected, or else those of the whole graph without
    optimisations. If the runtime cannot run it in this way, onnx's own evaluator gives the expected outputs.
@@ -77,7 +77,7 @@ class LoadedFile:
 
 
 def load_file(source: ModelSource) -> LoadedFile:
-    """Read a file, and its inputs where they are given.
+    """Read a file, and its inputs if they are given.
 
     Raises:
         ModelProblem: a file cannot be read, or the graph gives a value that is not a tensor.
@@ -303,7 +303,7 @@ def expect(
 
 
 def plain_form(backend: Backend) -> Backend:
-    """Return a runtime without its optimisations, or the runtime itself where they cannot be turned off."""
+    """Return a runtime without its optimisations, or the runtime itself if they cannot be turned off."""
     return backend.plain() if isinstance(backend, HasPlain) else backend
 
 
@@ -369,7 +369,7 @@ def _moved(array: Array, random: np.random.Generator) -> Array:
 
 
 def distance(a: Array, b: Array) -> Array:
-    """Return how far elements are apart; infinite where one is not finite and the other is something else."""
+    """Return how far elements are apart; infinite if one is not finite and the other is something else."""
     with np.errstate(all="ignore"):
         x, y = a.astype(np.float64), b.astype(np.float64)
         same = (x == y) | (np.isnan(x) & np.isnan(y))

@@ -184,7 +184,7 @@ class Slice:
 
     Attributes:
         values: Node name → value, of its checkpoints, in the order in which they were computed.
-        failure: Why they are PyTorch's instead of the backend's; "" where they are the backend's.
+        failure: Why they are PyTorch's instead of the backend's; "" if they are the backend's.
     """
 
     values: Mapping[str, Array]

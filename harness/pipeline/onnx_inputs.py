@@ -1,7 +1,7 @@
 """The runs of an ONNX file: its given inputs, or values drawn from its signature at sizes that it runs at.
 
 1. Open dimensions of one name have one size; each without a name has its own.
-2. The first of a few sizes at which the file runs, the same for all, is taken. Where it runs at none, the sizes of its
+2. The first of a few sizes at which the file runs, the same for all, is taken. If it runs at none, the sizes of its
    constants are tried: a constant may fix a size that is declared open.
 3. Each size is then changed by itself: one that cannot be changed is fixed.
 """

@@ -101,7 +101,7 @@ def _add(
 
 
 def _response(truth: Array, near: Array, far: Array) -> Array:
-    """|near - truth| where the response is smooth, else 0."""
+    """|near - truth| if the response is smooth, else 0."""
     return np.where(_is_smooth(truth, near, far), np.abs(near - truth), 0.0)
 
 

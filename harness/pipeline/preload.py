@@ -67,7 +67,7 @@ def _warm_up() -> None:
     invocation = Invocation("aten.relu.default", (("self", spec),))
     member = Exportable(0, bind(invocation), build_tensors(invocation), 1, (frozenset(),))
     for entry in CONVERTERS.entries():
-        # A converter that fails does so again where it is recorded.
+        # A converter that fails here fails again in a recorded step.
         with contextlib.suppress(Exception):
             if entry.default and entry.probe() is None:
                 entry.create(False).convert(export_request([member], Route(converter=entry.name)))

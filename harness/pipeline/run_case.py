@@ -69,7 +69,7 @@ class Case(Protocol):
 
     @property
     def output_names(self) -> Sequence[str] | int:
-        """The names that the artefact's outputs must have; their number where the converter names them."""
+        """The names that the artefact's outputs must have; their number if the converter names them."""
 
     def export(self, route: StartedRoute) -> AnyModel | StageFailure:
         """Return the artefact; a graph returns itself."""
@@ -81,7 +81,7 @@ class Case(Protocol):
         """Return the sizes that a dynamic artefact is run with."""
 
     def choose(self, outputs: tuple[Array, ...], again: Again) -> tuple[Array, ...]:
-        """Return the outputs to judge: the first run's, or those of a later one where the case draws at random."""
+        """Return the outputs to judge: the first run's, or those of a later one if the case draws at random."""
 
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
         """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of those of the dtypes."""

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 class StageFailure:
     """Why a case ended before the comparison, in the words of the component that ended it.
 
-    The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` where the model cannot be run on this machine.
+    The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` if the model cannot be run on this machine.
     """
 
     stage: Stage
@@ -119,7 +119,7 @@ class Narrowing:
 def find_narrowing(backend: Backend, arrays: Iterable[Array]) -> Narrowing | None:
     """Return the dtype that a backend narrows in a case's inputs and outputs; None if it narrows none.
 
-    An integer dtype is narrowed where one of the case's integers does not fit into the narrower one.
+    An integer dtype is narrowed if one of the case's integers does not fit into the narrower one.
     """
     found: dict[str, str] = {}
     unfit: dict[str, str] = {}
@@ -137,9 +137,9 @@ def find_narrowing(backend: Backend, arrays: Iterable[Array]) -> Narrowing | Non
 
 
 def excuse_for_problems(backend: Backend, arrays: Iterable[Array], problems: Sequence[OutputProblem]) -> str:
-    """Return why a backend's wrong result need not be right, for a person; "" where it must be, or is right.
+    """Return why a backend's wrong result need not be right, for a person; "" if it must be, or is right.
 
-    The backend computes in a narrower dtype, or takes subnormal numbers for zeros where its own specification allows
+    The backend computes in a narrower dtype, or takes subnormal numbers for zeros if its own specification allows
     that.
     """
     if not problems:
@@ -222,7 +222,7 @@ def run_artefact(
 
 
 def run_or_raise(backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Load and run a model and return its outputs; raises the backend's own exception where it fails."""
+    """Load and run a model and return its outputs; raises the backend's own exception if it fails."""
     outputs = run_artefact(backend, model, feeds)
     if isinstance(outputs, StageFailure):
         raise outputs.error

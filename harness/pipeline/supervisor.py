@@ -4,7 +4,7 @@ A crash, a hang or a runaway allocation costs only the guilty case its verdict:
 
 1. Results that were reported before it stand.
 2. The cases under way are halved until the guilty one is alone; after a hang each is tried alone at once.
-3. The rest continues in a fresh process. Where a runtime has hung, the time limit is a tenth for the other cases of
+3. The rest continues in a fresh process. If a runtime has hung, the time limit is a tenth for the other cases of
    that run, for other values of a structure that hung, and for later calls of the same overload.
 """
 

@@ -129,7 +129,7 @@ class Finished:
 
     Attributes:
         lost: Why it is not done, and the process must not be used again: a device is lost, or something went wrong
-            within the harness; "" where it is done.
+            within the harness; "" if it is done.
         is_of_harness: Whether it is the harness itself that failed.
     """
 

@@ -144,7 +144,7 @@ class Digest:
 
     @property
     def differences(self) -> str:
-        """``2 regression, 1 flaky``; "" where nothing was compared."""
+        """``2 regression, 1 flaky``; "" if nothing was compared."""
         if isinstance(self.found, BaselineComparison):
             return gate.summary(self.found)
         return changes.summary(self.found) if isinstance(self.found, Diff) else ""

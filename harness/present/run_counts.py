@@ -151,7 +151,7 @@ def onnx_reach(run: Path) -> Sequence[OnnxReach]:
 
 
 def _defined_operators() -> frozenset[str]:
-    # It loads in 50 ms, and only where there is something to count.
+    # It loads in 50 ms, and only if there is something to count.
     import onnx
 
     schemas = [schema for schema in onnx.defs.get_all_schemas() if not schema.domain]

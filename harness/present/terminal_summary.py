@@ -68,7 +68,7 @@ def print_summary(
 ) -> None:
     """Print a run's summary: at most so many operators and groups of failures, paths relative to `cwd`.
 
-    The command at its end reruns the case that has `regressed` from a baseline, where one is given. With `verbose`, it
+    The command at its end reruns the case that has `regressed` from a baseline, if one is given. With `verbose`, it
     has the notes on how the run was made, which ``run.json`` keeps.
 
     Raises:

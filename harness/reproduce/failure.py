@@ -96,7 +96,7 @@ class ReproducibleFailure:
 
     @property
     def blame_rule(self) -> str:
-        """The row of the decision table that decided the blame; "" where it is not known."""
+        """The row of the decision table that decided the blame; "" if it is not known."""
         return self.diagnosis.rule if self.diagnosis else ""
 
     @property

@@ -1,10 +1,10 @@
 """The smallest part of the graph of a failing model or ONNX file that fails as the whole does.
 
-1. Compute all values of the graph without optimisations, a node at a time. Where no optimisation is guilty and a node
+1. Compute all values of the graph without optimisations, a node at a time. If no optimisation is guilty and a node
    is wrong or refused by itself, that node is the part.
 2. Find the fewest nodes that still fail. Values of the other nodes become weights if they follow from weights
    alone, and inputs otherwise.
-3. Put plain numbers in place of the values, where it fails with these, too.
+3. Put plain numbers in place of the values, if it fails with these, too.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def tracker(self) -> str:
-        """The GitHub repository that it is for; "" where none is known."""
+        """The GitHub repository that it is for; "" if none is known."""
 
     @property
     @abstractmethod
@@ -77,7 +77,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def system(self) -> str:
-        """Operating system, release and processor; "" where they are unknown."""
+        """Operating system, release and processor; "" if they are unknown."""
 
     @property
     @abstractmethod
@@ -102,7 +102,7 @@ class BugReport(ABC):
     @property
     @abstractmethod
     def model(self) -> str:
-        """The graph under a heading; nothing where the script has it."""
+        """The graph under a heading; nothing if the script has it."""
 
     @property
     @abstractmethod
@@ -277,7 +277,7 @@ class CallReport(BugReport):
 
     @property
     def model(self) -> str:
-        """The graph under a heading; nothing where the script has it."""
+        """The graph under a heading; nothing if the script has it."""
         there = self.graph and not self.is_model_only
         return f"The exported model:\n\n{fenced(self.graph.strip())}\n" if there else ""
 
@@ -298,7 +298,7 @@ class CallReport(BugReport):
 
     @property
     def system(self) -> str:
-        """Operating system, release and processor; "" where they are unknown."""
+        """Operating system, release and processor; "" if they are unknown."""
         return self.failure.system
 
 
@@ -313,7 +313,7 @@ def model_of(graph: str) -> onnx.ModelProto | None:
 def tracker_of(failure: ReproducibleFailure) -> str:
     """Return the GitHub repository that a failure is reported to; "" if none is known.
 
-    Where the blame is unknown it is the one of the stage at which the case ended.
+    If the blame is unknown it is the one of the stage at which the case ended.
     """
     converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
     if failure.is_in_rule:
@@ -343,7 +343,7 @@ def write_issue(report: BugReport) -> str:
 
 
 def fenced(text: str, language: str = "") -> str:
-    """Text as a block of code, cut where it is very long."""
+    """Text as a block of code, cut if it is very long."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}\n… {len(text) - _LONGEST} more characters"
     fence = "`" * max([3, *(len(run) + 1 for run in re.findall(r"`{3,}", text))])

@@ -1,7 +1,7 @@
 """The smallest thing that shows a model's failure: one of its calls, or a part of its exported graph.
 
 1. Check the model. Of a way that fails, a call that fails alone is shrunk as the failures of a run are.
-2. Where none does, and the runtime refuses the graph or computes it wrongly, the smallest part of the graph is taken.
+2. If none does, and the runtime refuses the graph or computes it wrongly, the smallest part of the graph is taken.
 """
 
 from __future__ import annotations

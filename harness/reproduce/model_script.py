@@ -88,7 +88,7 @@ def write_part_script(part: GraphPart, *, heading: str, saved: str = "") -> str:
         part: The graph.
         heading: The script's first line.
         saved: Path without its suffix of an ``.onnx`` file and an ``.npz`` file that hold the graph and its
-            inputs; "" where the script is to hold them itself.
+            inputs; "" if the script is to hold them itself.
 
     Raises:
         NoScript: the backend has no code without PyTorch, or, without `saved`, the script would be too long or

@@ -288,8 +288,8 @@ class Change:
 
     Attributes:
         tried: Release → verdicts, oldest first.
-        before: The last release with the verdicts of the oldest one that has any; "" where none differs.
-        after: The first release known to have other ones; "" where none differs.
+        before: The last release with the verdicts of the oldest one that has any; "" if none differs.
+        after: The first release known to have other ones; "" if none differs.
         between: Releases between the two that have no verdicts, so that the change may be in each of them.
     """
 

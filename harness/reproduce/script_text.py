@@ -31,7 +31,7 @@ class NoScript(Exception):
 
 
 def caught(steps: Iterable[str], kind: str, message: str) -> list[str]:
-    """Return code that does `steps` and prints `message`, an expression, where they raise a `kind` of exception."""
+    """Return code that does `steps` and prints `message`, an expression, if they raise a `kind` of exception."""
     return [
         "try:",
         *(f"    {line}" for step in steps for line in step.split("\n")),
@@ -70,7 +70,7 @@ def import_lines(wanted: Iterable[str], code: str) -> list[str]:
     """Return import lines as a person orders them, the standard library first.
 
     Args:
-        wanted: Import lines; ``import onnx`` and ``import numpy as np`` are left out where `code` uses neither.
+        wanted: Import lines; ``import onnx`` and ``import numpy as np`` are left out if `code` uses neither.
         code: The code that needs them.
     """
     lines = list(dict.fromkeys(wanted))

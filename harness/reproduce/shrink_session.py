@@ -313,7 +313,7 @@ def _smallest(
     """Return the smallest failure, whether no smaller case fails, and the properties that it depends on.
 
     Witnesses cost more than many candidates. They are heard about the end of the way, and about every step
-    of it only where the end turns out to be someone else's defect.
+    of it only if the end turns out to be someone else's defect.
     """
     budget = evaluator.budget
     kept = budget.set_aside(_ASKING)
@@ -368,7 +368,7 @@ def _entry(minimal: Minimal) -> CorpusEntry:
 
 
 def _missing(failure: Verdict, rules: Sequence[str]) -> str:
-    """Why the failure cannot be evaluated here; "" where it can."""
+    """Why the failure cannot be evaluated here; "" if it can."""
     if failure.rule and not rules:
         return f"the rule {failure.rule} took part: give its file with --rules"
     try:

@@ -212,7 +212,7 @@ def fetch(
 def check(ctx: click.Context, dataset: str, set_aside: bool, as_json: bool) -> None:
     """Read every run of a dataset completely and compare all checksums.
 
-    With --json: damaged, a list of run_id, reason, moved_to (null where it was left).
+    With --json: damaged, a list of run_id, reason, moved_to (null if it was left).
     """
     target = Dataset(dataset)
     found = [(bad, _set_aside(target, bad) if set_aside else None) for bad in target.check()]

@@ -140,7 +140,7 @@ def check_command(
 
     The default is every recorded backend that can run here. The exit status is 1 if a golden fails that did
     not fail when it was recorded, or fails in another way. With `--backend pytorch` the calls are run in the
-    installed PyTorch, which fails where the operator's judge says that an output is wrong.
+    installed PyTorch, which fails if the operator's judge says that an output is wrong.
     """
     manifest, goldens, endings = _read(directory, ops)
     names = _backends(backends) if backends else _available(tuple(manifest.backends))

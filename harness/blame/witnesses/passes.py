@@ -22,7 +22,7 @@ from harness.run.backend import REFERENCE, Backend, HasGraphPasses
 
 @witness("the exporter's optimiser", place=20, turn=Turn.GRAPH, of_pytorch=True)
 def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
-    """Export without the optimiser; where that is right, find the change of the optimiser that breaks it."""
+    """Export without the optimiser; if that is right, find the change of the optimiser that breaks it."""
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised) or context.failure.outcome is Outcome.UNSUPPORTED:
         return
@@ -83,7 +83,7 @@ BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_
 def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], bool]) -> Iterator[Testimony]:
     """Find the change of the exporter's optimiser after which an export is wrong, by bisection.
 
-    The export is right before the first change and wrong after the last. Where the optimiser stops on its way the model
+    The export is right before the first change and wrong after the last. If the optimiser stops on its way the model
     may be invalid, which says nothing: such numbers of changes are passed over, as by ``git bisect skip``.
 
     Args:

@@ -22,7 +22,7 @@ from harness.pipeline.submodel import extract
 def read_specification(context: FailureContext) -> Iterator[Testimony]:
     """Look for open questions in the graph, and remove each to see whether the failure disappears.
 
-    A question counts where a node that the wrong outputs depend on asks it with the values that it gets, and
+    A question counts if a node that the wrong outputs depend on asks it with the values that it gets, and
     the backend gives PyTorch's result once the inputs are changed so that no node asks it.
     """
     if context.failure.outcome is Outcome.UNSUPPORTED:

@@ -49,7 +49,7 @@ class NotDecomposed(Exception):
 
     Args:
         results: The places of their results among those of the program.
-        raised: The operators of the program, where decompositions raise, as they mostly do in PyTorch's own
+        raised: The operators of the program, if decompositions raise, as they mostly do in PyTorch's own
             way, too.
     """
 

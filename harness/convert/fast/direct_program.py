@@ -393,7 +393,7 @@ class CapturedCalls:
     def trace(self, indices: Sequence[int]) -> None:
         """Trace calls that capturing rewrites together, which costs less than one by one.
 
-        Where that fails nothing is traced; `capture` finds out which of them fails.
+        If that fails nothing is traced; `capture` finds out which of them fails.
         """
         with contextlib.suppress(NotDirect):
             traced = _trace([self._parts_of(index) for index in indices], self._mode)

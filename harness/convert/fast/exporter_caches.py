@@ -61,7 +61,7 @@ class CachedExport:
             outputs: Names for the program's outputs, in order.
 
         Returns:
-            Output name → operator; empty where no program is known or its outputs are other ones.
+            Output name → operator; empty if no program is known or its outputs are other ones.
         """
         if self._decomposed is None:
             return {}

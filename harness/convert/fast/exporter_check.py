@@ -1,6 +1,6 @@
 """Whether PyTorch's exporter is the one that the harness knows: found out once in a process, before its use.
 
-Kept constants rest on private parts of PyTorch. Where one of them is missing or has another form, or where a
+Kept constants rest on private parts of PyTorch. If one of them is missing or has another form, or if a
 small program gets another graph with them than from the plain public call, the harness exports with the plain
 public call. That costs time and changes no verdict.
 

@@ -2,7 +2,7 @@
 
 How an export goes:
 
-1. `exporter_check` has compared every private name that is used, and the graphs of a self-test; where anything
+1. `exporter_check` has compared every private name that is used, and the graphs of a self-test; if anything
    differs, nothing is fast.
 2. The calls are captured one by one without tracing (`direct_program`), and the program is built from them.
 3. The public function exports it, with process-wide constants kept between calls (`exporter_caches`).

@@ -2,12 +2,12 @@
 
 The error of capturing a call is known from another call of its kind.
 
-Where PyTorch's first way of capturing a program fails, the exporter tries a second, which takes many times
-as long and fails as well. A single call is run without values in milliseconds, and where that raises, the
+If PyTorch's first way of capturing a program fails, the exporter tries a second, which takes many times
+as long and fails as well. A single call is run without values in milliseconds, and if that raises, the
 capture raises the same. So the exporter is asked once for each kind of failure.
 
 The exporter stops at the first call that it cannot convert. Here the program is captured and decomposed
-once, cut into the parts that compute each call, and translated; where that fails, the call that failed is
+once, cut into the parts that compute each call, and translated; if that fails, the call that failed is
 taken out, and the others are translated again.
 """
 
@@ -233,7 +233,7 @@ class PartialExport:
     def _decomposed(self, calls: Sequence[int]) -> Iterator[PartialResult]:
         """Decompose the program of some calls together, and go on with its parts.
 
-        Where one call after the other fails, each is tried alone until one does not.
+        If one call after the other fails, each is tried alone until one does not.
         """
         left = list(calls)
         size = len(left)

@@ -126,7 +126,7 @@ def infer_node(folding: Any, node: onnx_ir.Node) -> None:
             _dtypes.clear()
         with contextlib.suppress(_Unlike_of_quick_inference):
             _inferred[key] = now = tuple(map(_known, node.outputs))
-            # Where inference fails a type stays the same object.
+            # If inference fails a type stays the same object.
             if all(output.type is not old for output, old in zip(node.outputs, before, strict=True)):
                 _dtypes[kind] = tuple(dtype for dtype, _ in now)
         return
@@ -260,7 +260,7 @@ def _promoted(interpreter: Any, n: torch.fx.Node) -> Any:
 def _rule_tried(
     rule: Any, model: Any, graph_or_function: Any, node: Any, *, verbose: Any = None, tracer: Any = None
 ) -> Any:
-    """Try a rule of the optimiser where the node is of the operator that its pattern ends in."""
+    """Try a rule of the optimiser if the node is of the operator that its pattern ends in."""
     try:
         domain, operator = rule._ends_in
     except AttributeError:

@@ -15,7 +15,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Generated:
-    """Draws, where the operator has a case."""
+    """Draws, if the operator has a case."""
 
     name = "generated"
 

@@ -57,7 +57,7 @@ class OpInfo:
             only_these=request.dtypes is not None,
             seed=request.seed,
             count=request.examples,
-            # Sizes can change only where values follow from a recipe.
+            # Sizes can change only if values follow from a recipe.
             literal=not request.dynamic,
         )
         captured = _captured(wanted)

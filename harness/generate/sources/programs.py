@@ -29,7 +29,7 @@ def create(argument: str) -> Programs:
 
 @dataclass(frozen=True)
 class Programs:
-    """Draws, where the name is that of a pattern.
+    """Draws, if the name is that of a pattern.
 
     Attributes:
         containing: Only programs that call one of these overloads; none for all.

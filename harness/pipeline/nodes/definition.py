@@ -1,6 +1,6 @@
 """Evaluate an operator's definition on a node's own inputs, in its dtypes and in a wider one.
 
-The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` where that is known
+The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` if that is known
 to be wrong. In the wide evaluation every float is a float64, and a float64 is NumPy's `longdouble` where the
 evaluator can compute in it.
 """
@@ -79,7 +79,7 @@ class Definition:
     def own(self) -> tuple[Array, ...]:
         """The results in the node's dtypes; raises `Undefined`.
 
-        The dtypes are those of ONNX's type inference: the evaluator does not keep to them everywhere. Where
+        The dtypes are those of ONNX's type inference: the evaluator does not keep to them everywhere. If
         it departs from ONNX's shape inference the right result is unknown. Of results without elements the
         inference says all that there is to say.
         """
@@ -266,6 +266,6 @@ def _selects(node: onnx.NodeProto) -> bool:
 
 
 def node_attribute(node: onnx.NodeProto, name: str, default: object) -> object:
-    """Return an attribute of a node; `default` where it has none of that name."""
+    """Return an attribute of a node; `default` if it has none of that name."""
     found: Sequence[onnx.AttributeProto] = [a for a in node.attribute if a.name == name]
     return onnx.helper.get_attribute_value(found[0]) if found else default

@@ -43,7 +43,7 @@ def wrong_node(fault: WrongStep) -> dict[str, Any]:
     Returns:
         ``node``, as `node_facts` has it; ``inputs``, as texts; ``kernel_fault``, a fault of
         `harness.compare.diagnosis`; and ``right``, ``got`` and ``place`` of the element, or the dtypes and
-        shapes where these differ.
+        shapes if these differ.
     """
     definition = fault.definition
     inputs = [definition.inputs[name] for name in definition.step.inputs]

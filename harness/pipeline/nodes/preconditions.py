@@ -41,7 +41,7 @@ _LEAST = re.compile(r"\brank [a-z] >= (\d)")
 
 
 def _not_of_rank(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input with another number of dimensions than the text allows; nothing where there is none."""
+    """Return the input with another number of dimensions than the text allows; nothing if there is none."""
     node = definition.step.node
     for name, expected in zip(node.input, schema.inputs, strict=False):
         if not name:
@@ -154,7 +154,7 @@ VALUE_LIMITS: Mapping[str, ValueLimit] = {
 
 
 def _out_of_range(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input with a value that the text does not allow; nothing where there is none."""
+    """Return the input with a value that the text does not allow; nothing if there is none."""
     node = definition.step.node
     limit = VALUE_LIMITS.get(node.op_type)
     if limit is None:

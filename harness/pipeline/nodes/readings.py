@@ -46,7 +46,7 @@ class _Reading:
 def fits_a_reading(definition: Definition, got: Sequence[Array], rerun: Rerun) -> bool:
     """Return whether some reading gives a backend's results, whatever the order of the elements.
 
-    True also where that cannot be found out: of other operators, or where the definition cannot be evaluated.
+    Also true if that is unknown: for other operators, or if the definition cannot be evaluated.
 
     Args:
         definition: The definition of the node, with its inputs.
