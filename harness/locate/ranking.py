@@ -168,9 +168,9 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
             flow = [s for s in flow_of(statement, source) if s in statements or not statements]
             for carrying in carried_from(statement, source) if depth == 0 else ():
                 if carrying in statements:
-                    yield carrying, _CARRIES, "It reads what is emitted there."
+                    yield carrying, _CARRIES, "It reads the emitted value."
             for leading in flow:
-                yield leading, _LEADS if depth == 0 else _CALLS, "It decides what is emitted there."
+                yield leading, _LEADS if depth == 0 else _CALLS, "It determines the code that emits the node."
             factor = 1.0 if depth == 0 else _CALLS / _LEADS
             for returned, bonus, sentence in _returned([statement, *flow], ran, source):
                 yield returned, factor * bonus, sentence
@@ -197,7 +197,9 @@ def _returned(
             for statement in ran.get(name, ()):
                 if isinstance(source.node(statement), ast.Return):
                     flow = [s for s in flow_of(statement, source) if s in ran[name]]
-                    sentence = f"The result that it returns to {caller.function} decides what is emitted there."
+                    sentence = (
+                        f"The result that it returns to {caller.function} determines the code that emits the node."
+                    )
                     yield statement, _RETURNS, sentence
                     for leading in flow:
                         yield leading, _LEADS, sentence.replace("The result that it returns", "The result returned")

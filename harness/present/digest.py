@@ -225,7 +225,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"\n> **Incomplete:** {markdown_cell(found.there.summary)}. None of that counts as passing.\n"
         yield from _parts(found)
     yield ""
-    head = [*Standing, "missing", "ordinary cases that pass", "all cases", "ordinary, by use"]
+    head = [*Standing, "missing", "ordinary cases that pass", "all cases", "ordinary, weighted by use"]
     yield f"| | operators | {' | '.join(head)} |"
     yield f"| --- | ---: |{' ---: |' * len(head)}"
     lacking = len(found.there.unfinished)
@@ -241,7 +241,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         cells += [ordinary, _share(column.passed, column.total), weighted]
         yield f"| {' | '.join(cells)} |"
     if any(column.weighted is not None for column in found.columns):
-        yield "\nBy use: an operator in a dtype counts as often as models call it so.\n"
+        yield "\nWeighted by use: each operator/dtype counts once per model that uses it.\n"
     for use in found.use:
         yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
     for reach in found.reach:
@@ -297,7 +297,7 @@ def _chat(found: Digest, link: str) -> Iterator[str]:
     yield plain(found.title, 320)
     for column in found.columns:
         whole, lacking = column.operators[Standing.WHOLE], len(found.there.unfinished)
-        words = f"no failure found in {whole:,} of {column.operators.total() + lacking:,} operators"
+        words = f"{whole:,} of {column.operators.total() + lacking:,} operators pass all their cases"
         yield f"{plain(column.name)}: {words}" + (f", {lacking:,} missing" if lacking else "")
     worse = _worse(found)
     yield from (f"• {plain(line, 200)}" for line in worse[:_LINES])

@@ -32,7 +32,7 @@ def not_requested(found: Diff) -> Iterator[str]:
     """Yield a sentence for each run about the cases that the other run was not asked for."""
     for kind, has, lacks in ((ChangeKind.GONE, "first", "second"), (ChangeKind.NEW, "second", "first")):
         if number := found.unasked.get(kind):
-            yield f"not requested in the {lacks} run: {count(number, 'case')} of the {has}"
+            yield f"only in the {has} run: {count(number, 'case')} that the {lacks} did not request"
 
 
 def report(found: Diff, title: str = "") -> Report:

@@ -199,7 +199,7 @@ def test_what_a_run_was_not_asked_for_is_not_gone(tmp_path: Path, fewer: dict[st
     small = run(tmp_path / "small", cases[1:], **{**whole, **fewer})
     done = diff(full, small)
     assert said in done.output
-    assert "not requested in the second run: 6 cases of the first" in done.output
+    assert "only in the first run: 6 cases that the second did not request" in done.output
     found = json.loads(diff(full, small, "--json").output)
     # The first and the last case of celu were drawn by one run only, which is worth knowing.
     assert (found["compared"], found["counts"]["gone"], found["counts"]["new"]) == (1, 1, 1)
@@ -218,7 +218,7 @@ def test_cases_of_a_larger_budget_are_not_gone(tmp_path: Path, fewer: dict[str, 
     full = run(tmp_path / "a", of(RELU, 8), op=[], examples=128)
     done = diff(full, run(tmp_path / "b", of(RELU, 5), **{"op": [], "examples": 128, **fewer}))
     assert said in done.output
-    assert "not requested in the second run: 3 cases of the first" in done.output
+    assert "only in the first run: 3 cases that the second did not request" in done.output
     assert done.output.endswith("\n  5 unchanged\n")
 
 

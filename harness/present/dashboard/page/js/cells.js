@@ -84,7 +84,7 @@
       case "absent":
         return "not run";
       case "missing":
-        return "missing: the run has no verdicts of this operator";
+        return "missing: the run has no results for this operator";
       default: {
         const rest = Object.entries(found.outcomes)
           .filter(([o]) => o !== "pass")

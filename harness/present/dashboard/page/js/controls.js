@@ -88,7 +88,7 @@
     converter: "the converter's defect",
     backend: "the backend's defect",
     pytorch: "PyTorch's defect",
-    spec: "the specification leaves it open: nobody's defect",
+    spec: "allowed by the specification (not counted)",
     unknown: "not decided",
     "": "not decided",
   };

@@ -74,12 +74,12 @@
 
   const rules = (run) => run.rules.files.join(", ") || (run.rules.digest ? "some" : "none");
 
-  // A sentence about what two runs were not asked for alike; null where there is nothing to say.
+  // A sentence on the differences between the requests of two runs; null if there are none.
   function unlike(index, a, b) {
     const found = Object.entries(differences(index, a, b));
     if (!found.length) return null;
-    const said = found.map(([name, [x, y]]) => `${name} ${x} → ${y}`).join("; ");
-    return `The two runs were asked for different things: ${said}. Only cases that both were asked for are compared.`;
+    const changes = found.map(([name, [x, y]]) => `${name} ${x} → ${y}`).join("; ");
+    return `The two runs used different options: ${changes}. Only cases that both requested are compared.`;
   }
 
   Conformance.runs = { chosen, place, param, title, options, unknown, other, differences, changed, unlike };

@@ -160,8 +160,7 @@
     "no empty tensor, contiguous or transposed.";
   const EDGE = "Edge cases are all others.";
   const WEIGHTED =
-    "By use: an operator in a dtype counts as often as there are models, of those in cases/operator_use.json, " +
-    "that call it so.";
+    "Weighted by use: each operator/dtype counts once per model in cases/operator_use.json that uses it.";
 
   function moved(index, run) {
     const found = index.moved;
