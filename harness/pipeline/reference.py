@@ -141,7 +141,7 @@ class Reference:
 
 
 class ProgramReference(Reference):
-    """A program that PyTorch accepts: float64 of all of it, and how far roundings of its calls may move it."""
+    """PyTorch's answer to a program, with its float64 result and the effect of its calls' roundings."""
 
     magnitude = unscaled = marked = flushed = definition = None
     finite_terms = (None, None)
@@ -236,7 +236,7 @@ def _is_finite(array: Array | None) -> bool:
 
 
 def _decided(found: Array | None, signs: Array | None) -> Array | None:
-    """Return a float64 result if infinities decide it; `signs` is the same for the signs of finite numbers."""
+    """Return a float64 result with its infinities and NaN taken from `signs`, the result for the signs of the inputs."""
     if found is None or signs is None or signs.shape != found.shape:
         return found
     return np.where(np.isfinite(signs), found, signs)

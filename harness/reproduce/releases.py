@@ -38,7 +38,7 @@ _LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
 
 
 class NoReleases(Exception):
-    """pip cannot say which releases there are; the message is one line."""
+    """pip cannot list the releases of a package; the message is one line."""
 
 
 @dataclass(frozen=True)

@@ -172,10 +172,10 @@ class BackendEntry:
         witness: Its rank, lowest first, among the backends that are asked about another backend's failure; None if it
             is not asked.
         last_witness: Whether it is asked only if the failure cannot be decided otherwise.
-        resources: What a node of a cluster must have for it in addition to a CPU, and how much of it one process uses:
+        resources: Resources of a cluster node, in addition to a CPU, and the amount that one process uses:
             ``{"GPU": 1}``. Other names are defined by the cluster.
         adapter: Returns what it runs on, for the header, if there are several possibilities; None otherwise.
-        flushes: What allows it to flush subnormal numbers to zero, as a clause: "WGSL allows"; "" if nothing does.
+        flushes: Clause on the text that lets it flush subnormal numbers to zero: "WGSL allows"; "" if none does.
         takes: The kinds of artefact that it loads (`harness.run.artefact`).
     """
 

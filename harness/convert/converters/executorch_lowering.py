@@ -109,7 +109,7 @@ def _results(program: torch.export.ExportedProgram, count: int) -> list[Any]:
     return list(results)[-count:] if count else []
 
 
-def _behind(result: Any) -> Iterator[torch.fx.Node]:
+def _dependencies(result: Any) -> Iterator[torch.fx.Node]:
     """Return the nodes that a result depends on."""
     pending, seen = [result], set[torch.fx.Node]()
     while pending:
@@ -123,7 +123,7 @@ def _behind(result: Any) -> Iterator[torch.fx.Node]:
 def _depending(program: torch.export.ExportedProgram, names: tuple[str, ...], operator: str) -> dict[str, str]:
     """Output name → the operator, for those that depend on it."""
     pairs = zip(names, _results(program, len(names)), strict=True)
-    return {name: operator for name, result in pairs if any(str(n.target) == operator for n in _behind(result))}
+    return {name: operator for name, result in pairs if any(str(n.target) == operator for n in _dependencies(result))}
 
 
 def _placed(
@@ -133,7 +133,7 @@ def _placed(
     have them."""
     for name, result in zip(names, _results(program, len(names)), strict=True):
         nodes: list[PlacedNode] = []
-        for node in _behind(result):
+        for node in _dependencies(result):
             target = node.target
             if target is torch.ops.higher_order.executorch_call_delegate:
                 module = getattr(program.graph_module, str(node.all_input_nodes[0].target)).original_module

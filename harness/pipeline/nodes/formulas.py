@@ -246,7 +246,7 @@ def _shifted(total: Array, axis: int) -> Array:
 
 
 def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
-    """Compute it within the range of the dtype: the largest element is taken out of the sum."""
+    """Compute ReduceLogSumExp without overflow: the largest element is factored out of the sum."""
     x = call.given(0)
     assert x is not None
     axes, keep = call.given(1), bool(call.attribute("keepdims", 1))
@@ -322,7 +322,7 @@ def _pad(call: NodeCall) -> Sequence[Array] | None:
 
 
 def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
-    """Compute it without the softmax, whose logarithm the evaluator takes: it underflows, and loses digits near 1."""
+    """Compute LogSoftmax directly: the evaluator's logarithm of the softmax underflows, and loses digits near 1."""
     x = call.given(0)
     assert x is not None
     if call.opset < 13 or not x.size:
