@@ -236,7 +236,7 @@ def _is_finite(array: Array | None) -> bool:
 
 
 def _decided(found: Array | None, signs: Array | None) -> Array | None:
-    """Return a float64 result with its infinities and NaN taken from `signs`, the result for the signs of the inputs."""
+    """Return a float64 result with infinities and NaN taken from `signs`, the result for the signs of the inputs."""
     if found is None or signs is None or signs.shape != found.shape:
         return found
     return np.where(np.isfinite(signs), found, signs)
