@@ -83,19 +83,19 @@ def _add_selection(add: Callable[..., None]) -> None:
         "--minutes",
         type=float,
         metavar="N",
-        help="begin with the operators that most models call, start none after N minutes, and name what is left out",
+        help="begin with the operators that most models call, start none after N minutes, and name the rest",
     )
 
 
 def _add_draws(add: Callable[..., None]) -> None:
     """Add the options for the number of cases and their shapes."""
     default = Options()
-    cases = "draw about N cases per operator: more where exports are quick "
+    cases = "draw about N cases per operator: more if exports are quick "
     cases += f"({default.examples}, of a pattern of programs {PROGRAM_EXAMPLES})"
     add("--examples", help=cases, **_NUMBER)
     add(
         "--values",
-        help="draw values N times per exported structure (4, and up to 8 where exports are slow)",
+        help="draw values N times per exported structure (4, and up to 8 if exports are slow)",
         **_NUMBER,
     )
     add("--seed", help=f"seed of the draws ({default.seed})", **_NUMBER)
@@ -119,7 +119,7 @@ def _add_comparison(add: Callable[..., None]) -> None:
     )
     add("--shard", metavar="I/N", help="run only part I of N: 3/8; `conformance merge` joins the parts")
     add("--shard-parts", metavar="FILE", help="with --shard: FILE has the units of every part, as JSON")
-    add("--baseline", metavar="DIR", help="fail only on what is worse than the baseline in DIR")
+    add("--baseline", metavar="DIR", help="fail only on regressions from the baseline in DIR")
     add("--update-baseline", action="store_true", help="after the run, write its outcomes to --baseline DIR")
 
 
@@ -135,7 +135,7 @@ def _add_exports(add: Callable[..., None]) -> None:
     )
     add("--batch-size", default=default.batch_size, help="export N structures at once (%(default)s)", **_NUMBER)
     add("--public-api", action="store_true", help="use only the public exporter, which is slow and plain")
-    add("--no-blame", action="store_true", help="do not find out whose defect each failure is")
+    add("--no-blame", action="store_true", help="do not determine the component at fault")
     add(
         "--memory-limit",
         type=float,

@@ -13,7 +13,7 @@ import onnx
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
-from harness.pipeline.chain import CallAlone, Caller, is_chain, run_calls
+from harness.pipeline.chain import CallRun, CallRunner, is_chain, run_calls
 from harness.pipeline.reference import run_reference
 from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
@@ -46,9 +46,9 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     backends = [context.accused]
     if is_mismatch and context.is_onnx:
         backends.append(context.backend(REFERENCE))
-    caller = Caller(context.converter(failure.converter), backends, context.route, failure.group.index)
+    caller = CallRunner(context.converter(failure.converter), backends, context.route, failure.group.index)
     exported = failure.group.exported if context.route.dynamic else None
-    calls: list[CallAlone | None] = []
+    calls: list[CallRun | None] = []
     failing: FailureContext | None = None
     otherwise = 0
     for alone in run_calls(caller, context.invocation, exported, hands_on_wrong=is_mismatch):
@@ -76,7 +76,7 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
     return context.failure.outcome, is_export, problem if problem in ("dtype", "shape", "count") else ""
 
 
-def failure_of_call(context: FailureContext, alone: CallAlone) -> FailureContext:
+def failure_of_call(context: FailureContext, alone: CallRun) -> FailureContext:
     """Return the failure of a call by itself."""
     run, index = alone.run, context.failure.group.index
     group = Group(index, alone.exported, ((0, alone.reference.invocation),))
@@ -98,7 +98,7 @@ def departing_call_alone(context: FailureContext, divergence: Divergence) -> Fai
     belong together, and that is no evidence of the failure.
     """
     route = replace(context.route, dynamic=False)
-    caller = Caller(context.converter(context.failure.converter), [context.accused], route)
+    caller = CallRunner(context.converter(context.failure.converter), [context.accused], route)
     for call in divergence.failing_calls:
         try:
             reference = run_reference(call)

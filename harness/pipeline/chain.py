@@ -40,7 +40,7 @@ MOST = 2**14
 
 
 @dataclass(frozen=True)
-class CallAlone:
+class CallRun:
     """A call of a program by itself.
 
     Attributes:
@@ -57,7 +57,7 @@ class CallAlone:
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallRunner:
     """Runs calls by themselves.
 
     Attributes:
@@ -72,17 +72,17 @@ class Caller:
     route: Route
     index: int = 0
 
-    def run_call(self, exported: Invocation, reference: Reference) -> CallAlone:
+    def run_call(self, exported: Invocation, reference: Reference) -> CallRun:
         """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
         call = reference.invocation
         structure = Exportable.of(exported, [call], outputs=len(reference.expected), index=self.index)
         route = replace(self.route, dynamic=any(structure.dynamic_dims))
         case = TorchCase(structure, reference)
-        found: list[CallAlone] = []
+        found: list[CallRun] = []
         for backend in self.backends:
             if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
                 run = run_case(case, StartedRoute(route, self.converter, backend))
-                found.append(CallAlone(exported, reference, backend.name, run))
+                found.append(CallRun(exported, reference, backend.name, run))
                 if run.stage in (Stage.CONVERT, Stage.CHECK):
                     break
                 case = replace(case, artefact=run.artefact)
@@ -90,8 +90,8 @@ class Caller:
 
 
 def run_calls(
-    caller: Caller, invocation: Invocation, exported: Invocation | None = None, *, hands_on_wrong: bool = False
-) -> Iterator[CallAlone | None]:
+    caller: CallRunner, invocation: Invocation, exported: Invocation | None = None, *, hands_on_wrong: bool = False
+) -> Iterator[CallRun | None]:
     """Run each call of a program by itself, in order; yield None for a call that cannot be run.
 
     After a call without a result, or with a wrong one, the later calls get PyTorch's values.
@@ -169,13 +169,13 @@ def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
 
 
 def is_chain_of_right_calls(
-    caller: Caller, reference: Reference, got: Sequence[Array], exported: Invocation | None = None
+    caller: CallRunner, reference: Reference, got: Sequence[Array], exported: Invocation | None = None
 ) -> bool:
     """Whether what a backend gives for a program is what its calls give one by one, each of which is right."""
     program = Program.of(reference.invocation)
     if not _can_be_chained(program):
         return False
-    calls: list[CallAlone | None] = []
+    calls: list[CallRun | None] = []
     for call in run_calls(caller, reference.invocation, exported):
         if call is None or not call.run.passes:
             return False
@@ -192,7 +192,7 @@ def _can_be_chained(program: Program) -> bool:
     return not program.changes_in_place and not any(map(draws_at_random, program.calls))
 
 
-def is_chain(calls: Sequence[CallAlone | None], reference: Reference, got: Sequence[Array]) -> bool | None:
+def is_chain(calls: Sequence[CallRun | None], reference: Reference, got: Sequence[Array]) -> bool | None:
     """Whether a backend's result for a program is that of its calls one by one; None if the calls do not tell.
 
     Args:

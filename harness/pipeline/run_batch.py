@@ -25,7 +25,7 @@ from harness.core.text import describe_error
 from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
 from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.case_run import CaseRun, MemberKey
-from harness.pipeline.chain import Caller, is_chain_of_right_calls
+from harness.pipeline.chain import CallRunner, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.graph_runs import NOTHING_TO_COMPARE, GraphReference, GraphRuns
@@ -424,7 +424,7 @@ class BatchRunner:
         backends = [self._backends[wrong.backend]]
         if find_converter(self._route.converter).makes == ONNX:
             backends.append(self._worker.backend(REFERENCE))
-        caller = Caller(self._exports.converter, backends, self._route)
+        caller = CallRunner(self._exports.converter, backends, self._route)
         if not is_chain_of_right_calls(caller, reference, got, exported if self._route.dynamic else None):
             return wrong
         return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))

@@ -36,7 +36,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.gate.baseline.file import baseline_of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.programs import draw_program, load_patterns, other_values
-from harness.pipeline.chain import Caller, is_chain_of_right_calls, run_calls
+from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import find_groups, run_part
@@ -62,7 +62,7 @@ def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Returned, ...] = 
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
 
-DYNAMO_TO_ORT = Caller(converter_called("dynamo"), [start("ort-cpu")], Route(converter="dynamo"))
+DYNAMO_TO_ORT = CallRunner(converter_called("dynamo"), [start("ort-cpu")], Route(converter="dynamo"))
 
 NORMALISED = program(
     ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),

@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from harness.pipeline.model_task import Axis
 
 axes_option = click.option(
-    "--axis", "axes", multiple=True, metavar="INPUT:DIM=SIZES", help="An open size: x:0=1..8, x:2=7,12. Repeatable."
+    "--axis",
+    "axes",
+    multiple=True,
+    metavar="INPUT:DIM=SIZES",
+    help="A dynamic dimension: x:0=1..8, x:2=7,12. Repeatable.",
 )
 also_option = click.option("--also", metavar="DTYPES", default="", help="Dtypes to try in addition: float16,bfloat16.")
 

@@ -42,7 +42,7 @@ SECTION = "run"
         "conformance check my_model.py:make_model --converter torch-compile --converter executorch",
         "conformance check model.onnx --inputs inputs.npz --page check.html",
     )
-    + statuses("0 if the model survives every way; 1 if it does not, or if nothing could be compared"),
+    + statuses("0 if the model passes on every route; 1 if it fails, or if nothing could be compared"),
 )
 @click.argument("word", metavar="MODEL")
 @click.option(
@@ -50,19 +50,19 @@ SECTION = "run"
     "converters",
     multiple=True,
     metavar="NAME",
-    help="Converter. Repeatable. Default: dynamo, or what makes what the backends take.",
+    help="Converter. Repeatable. Default: dynamo, or a converter of the backends' artefacts.",
 )
 @click.option(
     "--backend",
     "backends",
     multiple=True,
     metavar="NAME",
-    help="Backend. Repeatable. Default: ort-cpu, or what runs what the converters make.",
+    help="Backend. Repeatable. Default: ort-cpu, or a backend for the converters' artefacts.",
 )
 @click.option(
     "--shapes",
     type=click.Choice(["static", "dynamic", "both"]),
-    help="Default: both where the model or --axis names an open size, or else static.",
+    help="Default: both if the model or --axis has a dynamic dimension, else static.",
 )
 @axes_option
 @also_option
@@ -71,10 +71,8 @@ SECTION = "run"
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
-@click.option(
-    "--rtol", type=float, metavar="R", help="Relative error that is allowed, in place of what rounding explains."
-)
-@click.option("--atol", type=float, metavar="A", help="Absolute error that is allowed. Default with --rtol: 0.")
+@click.option("--rtol", type=float, metavar="R", help="Allowed relative error, instead of the effect of rounding.")
+@click.option("--atol", type=float, metavar="A", help="Allowed absolute error. Default with --rtol: 0.")
 @click.option("--page", type=click.Path(path_type=Path), metavar="FILE", help="Write a page of HTML, too.")
 @json_option
 @click.pass_context
@@ -100,7 +98,7 @@ def command(
 
     MODEL is FILE.py:FUNCTION, where the function returns (module, example inputs) or (module, example inputs,
     dynamic_shapes); a FILE.pt2 that torch.export.save wrote; or the name of a model in cases/models. It is run with
-    its example inputs, with other values and, where sizes are open, with other sizes.
+    its example inputs, with other values and, for dynamic dimensions, with other sizes.
 
     Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
     It is compared with the runtime's own result without optimisations, and each node with its definition.

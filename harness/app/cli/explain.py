@@ -30,8 +30,8 @@ SECTION = "look"
 )
 @click.argument("operator")
 @click.option("--examples", type=click.IntRange(min=1), default=10, show_default=True, help="Calls to draw and run.")
-@names_option("--backend", "backends", "Only this one. Repeatable. Default: all.")
-@names_option("--converter", "converters", "Only this one. Repeatable. Default: all.")
+@names_option("--backend", "backends", "Use only this backend. Repeatable. Default: all.")
+@names_option("--converter", "converters", "Use only this converter. Repeatable. Default: all.")
 @json_option
 @click.pass_context
 def command(

@@ -80,7 +80,7 @@ class Written:
 @also_option
 @click.option("--opset", type=int, metavar="N", help="Opset to emit, of a model.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
-@click.option("--issue", is_flag=True, help="Write a bug report in Markdown, as its tracker wants it.")
+@click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in its tracker's form.")
 @click.option("--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md.")
 @click.option("--check/--no-check", default=True, help="Whether to run the script and see that it fails.")
 @timeout_option(120.0, "Seconds per step of a model.")

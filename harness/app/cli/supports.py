@@ -42,7 +42,9 @@ SECTION = "look"
 @click.argument("asked", nargs=-1, metavar="[OPERATOR|MODEL]...")
 @click.option("--converter", default="dynamo", show_default=True, metavar="NAME", help="Converter to ask about.")
 @click.option("--backend", default="ort-cpu", show_default=True, metavar="NAME", help="Backend to ask about.")
-@click.option("--dtype", metavar="NAME", help="Of the operators' tensors, or of the model: float16. Default: any.")
+@click.option(
+    "--dtype", metavar="NAME", help="Dtype of the operators' tensors, or of the model: float16. Default: any."
+)
 @click.option("--opset", type=int, metavar="N", help="Opset to emit. Default: the converter's.")
 @click.option("--record", type=click.Path(path_type=Path), metavar="RUN", help="Take the answers from a run.")
 @click.option("--table", is_flag=True, help="With --record: print the answers as a Markdown table.")
