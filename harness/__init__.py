@@ -1,6 +1,6 @@
 """Property-based conformance tests for PyTorch → ONNX → inference runtimes.
 
-What a notebook needs. Each name is loaded at its first use: ``import harness`` does not import PyTorch.
+The names are those that a notebook needs. Each is loaded at its first use: ``import harness`` does not import PyTorch.
 
     import harness
 

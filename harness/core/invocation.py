@@ -246,7 +246,7 @@ class Invocation:
 
     @classmethod
     def from_data(cls, data: Any) -> Invocation:
-        """Read what `to_data` wrote.
+        """Parse the data of `to_data`.
 
         Raises:
             InvalidInvocation: The data is not an invocation.
@@ -263,7 +263,7 @@ class Invocation:
 
     @classmethod
     def from_json(cls, text: str) -> Invocation:
-        """Read what `json` wrote.
+        """Parse the text of `json`.
 
         Raises:
             InvalidInvocation: The text is not an invocation.
