@@ -147,7 +147,7 @@ def test_pytest_runs_the_harness_by_its_name_and_reads_a_baseline(installed: Ins
         *("--pyargs", "harness", *POOL, "--baseline", "expected", "--results-dir", "again"),
         cwd=run.parent,
     )
-    assert "Compared with the baseline: 1 of 1 cell" in said
+    assert "Compared with the baseline: 1 of 1 operator/dtype entries" in said
     assert "nothing differs" in said
 
 

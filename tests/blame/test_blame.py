@@ -47,7 +47,7 @@ KERNELS = (
     "lerp.Scalar",
 )
 
-INHERITED = re.compile(r"As case (\w+): ")
+INHERITED = re.compile(r"Same cause as case (\w+): ")
 COLUMNS = (
     "case_id",
     "overload",

@@ -161,7 +161,7 @@ def test_of_structures_whose_graphs_are_of_a_kind_a_few_are_looked_into() -> Non
         ((source, groups),) = find_groups(unit, supervisor, print)
         found = [v for part in run_part(unit, supervisor, source, groups) for v in part]
     assert [v.blame for v in found] == ["converter"] * 5
-    inherited = {v.case_id: evidence_of_row(vars(v)).startswith("As case ") for v in found}
+    inherited = {v.case_id: evidence_of_row(vars(v)).startswith("Same cause as case ") for v in found}
     # The smallest two and the largest are examined.
     assert [inherited[average_of(size).case_id] for size in (2, 3, 4, 5, 6)] == [
         False,

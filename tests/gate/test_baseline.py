@@ -56,7 +56,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ("--rules", rules, "--shrink", "0")
     done = run_harness(*options, *small, *update, "--results-dir", directory / "before")
     assert done.returncode == 0, output(done)
-    assert f"cells to {base}" in done.stdout
+    assert f"operator/dtype entries to {base}" in done.stdout
     info = base / "baseline.json"
     data = json.loads(info.read_text())
     data["versions"]["backend ort-cpu"] = "0.9"
