@@ -119,7 +119,7 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
                 INVALID.format("Reshape") + "[ShapeInferenceError] Invalid position of 0.",
             ),
             {**REJECTED, "function": "cross"},
-            "makes shapes that do not fit",
+            "makes incompatible shapes",
         ),
         (
             ("aten.conv2d.default", "aten.conv_transpose2d.input"),
@@ -137,7 +137,7 @@ def test_symbolic_functions_round_numbers_each_in_its_own_way() -> None:
                 RUNNING.format("ScatterND node. Name:'a' Status Message: last dimension of indices must be 1"),
             ),
             {"stage": Stage.RUN, "outcome": Outcome.ERROR},
-            "gives ScatterND inputs that do not fit",
+            "passes invalid inputs to ScatterND",
         ),
         (
             ("aten.randint_like.Tensor",),

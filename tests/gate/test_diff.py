@@ -207,7 +207,7 @@ def test_what_a_run_was_not_asked_for_is_not_gone(tmp_path: Path, fewer: dict[st
     back = json.loads(diff(small, full, "--json").output)
     assert (back["counts"]["gone"], back["counts"]["new"]) == (1, 1)
     assert back["not_requested"] == {"new": 6, "gone": 0}
-    assert "Not requested in the first run: 6 cases" in diff(small, full, "--markdown").output
+    assert "Only in the second run: 6 cases" in diff(small, full, "--markdown").output
 
 
 @pytest.mark.parametrize(

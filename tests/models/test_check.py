@@ -251,7 +251,7 @@ def test_a_page_says_the_same(models: Path, tmp_path: Path) -> None:
     checked(f"{models}:pooled", "--page", page, status=1)
     text = page.read_text()
     assert text.startswith("<!doctype html>")
-    assert '<p class="red">Does not survive</p>' in text
+    assert '<p class="red">Fails</p>' in text
     assert "ignores `divisor_override`" in text
     assert f"{datetime.date.today().isoformat()}: python " in text
     assert f"torch {torch.__version__}" in text

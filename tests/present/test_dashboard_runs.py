@@ -187,7 +187,7 @@ def test_a_small_run_is_not_the_headline_and_what_it_was_not_asked_for_is_not_go
     tiles = {name: n for n, name in (tile.split("\n") for tile in page.locator(".figure").all_inner_texts())}
     assert tiles["gone"] == "0"
     assert tiles["not requested"] == str(2 * len(OPERATORS) * CASES - CASES)
-    expect(page.locator(".notice")).to_contain_text("Only cases that both were asked for are compared.")
+    expect(page.locator(".notice")).to_contain_text("Only cases that both requested are compared.")
     # Each other case is in both, and was not touched.
     expect(page.locator("main")).to_contain_text(f"{CASES} cases unchanged")
     page.get_by_role("button", name="Swap").click()
