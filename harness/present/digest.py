@@ -269,7 +269,7 @@ def _failures(found: Digest) -> Iterator[str]:
     if not found.groups:
         return
     yield f"\n### {count(len(found.groups), 'distinct failure')}, worst first{kinds_text(found.groups)}\n"
-    yield "| outcome | whose | operators | cases | smallest |"
+    yield "| outcome | fault | operators | cases | smallest |"
     yield "| --- | --- | --- | ---: | --- |"
     for group in found.groups[:_ROWS]:
         smallest = f"{group.minimal.minimal_id if group.minimal else group.case_id} {group.call}"

@@ -40,7 +40,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
 
     missing = completeness(run).summary
     if missing:
-        # A cell that a baseline lacks can never regress: a hole in it would stay green.
+        # An entry that a baseline lacks can never regress: its loss would stay green.
         raise ResultsError(f"{run} is incomplete: {missing}; a baseline of it would lack cases")
     made = baseline_of_run(run)
     if not made.cells:
@@ -66,7 +66,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         return
     emit(
         Text(
-            f"{summary['cells']:,} cells of {summary['operators']:,} operators ({summary['cases']:,} drawn cases, "
+            f"{summary['cells']:,} operator/dtype entries of {summary['operators']:,} operators ({summary['cases']:,} drawn cases, "
             f"{summary['passed']:,} pass, {summary['failed']:,} fail) in {out}: {summary['bytes']:,} bytes"
             + (f"; {summary['kept']:,} cells kept" if summary["kept"] else "")
         )
