@@ -66,7 +66,8 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
         return
     emit(
         Text(
-            f"{summary['cells']:,} operator/dtype entries of {summary['operators']:,} operators ({summary['cases']:,} drawn cases, "
+            f"{summary['cells']:,} operator/dtype entries of {summary['operators']:,} operators "
+            f"({summary['cases']:,} drawn cases, "
             f"{summary['passed']:,} pass, {summary['failed']:,} fail) in {out}: {summary['bytes']:,} bytes"
             + (f"; {summary['kept']:,} cells kept" if summary["kept"] else "")
         )
