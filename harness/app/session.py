@@ -215,7 +215,7 @@ class Session:
                 writer.leave_out(left)
 
     def compared(self, summary: UnitSummary) -> dict[str, Any]:
-        """Return a unit's comparison with the baseline as plain data; empty if there is no baseline."""
+        """Return a unit's comparison with the baseline as plain data; empty without a baseline."""
         if summary.compared is None or self._baseline is None:
             return {}
         return report_of(summary.compared, self._baseline.versions, self.run_info.versions)

@@ -95,7 +95,7 @@ def departing_call_alone(context: FailureContext, divergence: Divergence) -> Fai
     """Return the failure of the call at which a model's wrong result begins; None if no call is wrong by itself.
 
     A large tensor is described by the range of its values, not by the values: PyTorch may reject a call whose arguments
-    belong together, and that is no evidence of the failure.
+    belong together, which does not explain the failure.
     """
     route = replace(context.route, dynamic=False)
     caller = CallRunner(context.converter(context.failure.converter), [context.accused], route)

@@ -297,7 +297,7 @@ class FailureContext:
 
     @cached_property
     def comparison(self) -> OutputComparison | None:
-        """Return the problems of `got`; None if there are no outputs to compare."""
+        """Return the problems of `got`; None without outputs to compare."""
         return None if self.got is None else self.compare(self.got)
 
     def compare(self, outputs: Sequence[Array]) -> OutputComparison:
@@ -512,7 +512,7 @@ class FailureContext:
     def _is_pytorchs(self, outputs: Sequence[Array]) -> bool:
         """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere.
 
-        Numbers drawn at random have no right value: near values are no evidence.
+        Numbers drawn at random have no right value: near values prove nothing.
         """
         if draws(self.judge):
             return False

@@ -235,7 +235,7 @@ def _run_operator(
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """The place where a model's result goes wrong, or the reason why there is no single place.
+    """The place where a model's result goes wrong, or the reason why it has no single place.
 
     Attributes:
         backend: The name of the backend that ran the model.

@@ -1,4 +1,4 @@
-"""Explain wrong elements by the operators' own formulas: such an inaccuracy is no component's defect.
+"""Explain wrong elements by the operators' own formulas: such an inaccuracy is not a defect of any component.
 
 ONNX defines some operators by a function body, such as ``Elu`` by ``alpha * (Exp(x) - 1)``. A runtime that follows the
 body step by step in the node's dtype does as the text says, though less exactly than PyTorch, which uses `expm1`.

@@ -15,7 +15,7 @@ _SEPARATOR = "; "
 
 @dataclass(frozen=True)
 class OutputProblem:
-    """One thing that is wrong with outputs.
+    """A problem of one or more outputs.
 
     Attributes:
         kind: One of `harness.compare.problem_kinds.PROBLEMS`, without any numbers.

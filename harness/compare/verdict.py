@@ -110,10 +110,10 @@ class Verdict:
     structure_id: Annotated[str, "shared by the cases that share an export"] = ""
     rule: Annotated[str, "the user's conversion functions that took part, such as my_rules.py:celu"] = ""
     evidence: Annotated[str, "what the blame rests on, a sentence per witness"] = ""
-    exported_invocation: Annotated[str, "JSON of what was exported, where it had other sizes"] = ""
+    exported_invocation: Annotated[str, "JSON of the exported invocation, if it had other sizes"] = ""
     needed_rtol: Annotated[float | None, "rtol of the smallest pair that accepts all elements"] = None
     needed_atol: Annotated[float | None, "atol of that pair, in the values' unit"] = None
-    exported_id: Annotated[str, "case id of what was exported"] = ""
+    exported_id: Annotated[str, "case id of the exported invocation"] = ""
     reused_from: Annotated[str, "run id that older versions took this from; empty otherwise"] = ""
     placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
     excused: Annotated[str, "elements that only a rule accepts or leaves out, as in '3: why; 1: why'"] = ""
@@ -125,7 +125,7 @@ class Verdict:
     detail: Annotated[str, "what else tells the root cause, JSON"] = ""
     diagnosis: Annotated[str, "what the witnesses found, JSON"] = ""
     ordinary: Annotated[bool | None, "whether a model could well make the call; null in older records"] = None
-    ordinary_by: Annotated[str, "what says so: the rule, the recorded use of models, or both"] = ""
+    ordinary_by: Annotated[str, "the reason: the rule, the recorded use of models, or both"] = ""
     elements: Annotated[int, "tensor elements of the call"] = 0
     onnx_operators: Annotated[str, "ONNX operators of the graph, with blanks between; empty without one"] = ""
     conditions: Annotated[str, "what else is special about the call, with blanks between"] = ""

@@ -277,7 +277,7 @@ class ConverterEntry:
         makes: The kind of artefact (`harness.run.artefact`).
         captures: Whether it begins with `torch.export`, whose refusals are PyTorch's.
         max_batch: Maximum number of calls that it converts at once; None for as many as the user says. The number is
-            small if a call costs about as much in company, since all are converted again if one fails.
+            small if a call costs about as much in a batch, since all are converted again if one fails.
     """
 
     name: str

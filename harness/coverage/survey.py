@@ -216,7 +216,7 @@ def _batches(calls: Sequence[Invocation]) -> Iterator[Sequence[Invocation]]:
 
 
 def _dynamic(calls: Sequence[Invocation], asker: Asker, subject: SurveyedOperator) -> Iterator[Point]:
-    """Yield the point that a call stays valid with other sizes, if PyTorch says so."""
+    """Yield the point that a call stays valid with other sizes, if PyTorch accepts them."""
     calls = [c for c in calls if any(n > 1 for spec in c.tensors() for n in spec.shape)][:_RESIZED]
     if calls:
         is_resizable = any(any(asker.resizable(batch)) for batch in _batches(calls))

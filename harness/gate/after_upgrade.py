@@ -51,7 +51,7 @@ def sweep(
         more: Further options of pytest: ``-n 2``.
 
     Raises:
-        ResultsError: There is no baseline, or the run did not finish.
+        ResultsError: The baseline does not exist, or the run did not finish.
     """
     expected = read_baseline(baseline)
     known = load_cases()

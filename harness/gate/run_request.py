@@ -107,7 +107,7 @@ def requested(directory: Path, info: RunInfo | None = None) -> RunRequest:
     """Return the request of the run in `directory`; `info` is its info if that is known.
 
     Raises:
-        ResultsError: There is no run, or it is damaged.
+        ResultsError: The directory has no run, or it is damaged.
     """
     info = info or read_run_info(directory)
     options = info.options

@@ -107,7 +107,7 @@ def save_windows(names: Sequence[str], path: Path, containing: Collection[str] =
         containing: Keep only windows with a call of one of these overloads; empty keeps all.
 
     Raises:
-        UnknownName: There is no such model.
+        UnknownName: No model has that name.
         ModelProblem: A model cannot be loaded, captured or run.
         ResultsError: The file cannot be written.
     """

@@ -135,7 +135,7 @@ class NotConverted:
     """Groups without a valid model.
 
     Attributes:
-        converted: The model that the check rejects; None if there is no model.
+        converted: The model that the check rejects; None without a model.
         rule: The user's rules that took part.
     """
 

@@ -41,7 +41,7 @@ class CaseRun:
         casts: Output → the dtype that it must be cast to before its values can be examined.
         rule: The user's conversion functions that took part; "" for none.
         opset: The opset of the artefact; None if it is not an ONNX model.
-        onnx_operators: Operators of the case's graph, separated by blanks; "" if there is no ONNX model.
+        onnx_operators: Operators of the case's graph, separated by blanks; "" without an ONNX model.
         graph_kind: The kind of the graph of a failure from `LOAD` on that is to be examined, which the worker keeps; ""
             if there is no graph.
         raised_by: The part of PyTorch that raised in a failure to convert or to capture, as `raising_part` says; "" for

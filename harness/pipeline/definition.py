@@ -26,7 +26,7 @@ REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError
 
 
 class Circular(Exception):
-    """The definition ends in the kernel itself, so it is no check of it."""
+    """The definition ends in the kernel itself, so it cannot check it."""
 
 
 class InPlaceOfTheKernel(TorchDispatchMode):  # type: ignore[no-untyped-call]

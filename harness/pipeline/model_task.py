@@ -204,7 +204,7 @@ class ModelRun:
 
     @property
     def text(self) -> str:
-        """The text for the record's column; "" if there are no facts."""
+        """The text for the record's column; "" without facts."""
         data = {name: value for name, value in to_data(self).items() if value}
         return to_json(data) if data else ""
 

@@ -90,7 +90,7 @@ class Reference:
 
     @cached_property
     def truth(self) -> tuple[Array | None, ...] | None:
-        """The outputs in float64; None for an output, or as a whole, if there is no such result.
+        """The outputs in float64; None for an output, or as a whole, if float64 gives none.
 
         A sum of products that has an infinity among its factors is decided by their signs, of which float64
         loses sight where other products overflow on the way.

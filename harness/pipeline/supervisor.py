@@ -114,7 +114,7 @@ class Supervisor:
         """Run `task`, and yield one `CaseRun` per case and backend, in lists as they come."""
         self.serial += 1
         stack = [replace(task, serial=self.serial)]
-        #: Groups during which the process died in company → description of the death.
+        #: Groups during which the process died with others in the batch → description of the death.
         accused: dict[int, str] = {}
         while stack:
             current = self._shorten_timeouts(stack.pop())

@@ -296,7 +296,7 @@ def first_backend(converter: str) -> str:
 
     Raises:
         UsageProblem: None of them can run here.
-        UnknownName: There is no such converter.
+        UnknownName: No converter has that name.
     """
     return _default_backends(converter)[0]
 
@@ -418,7 +418,7 @@ _CASES_OF_SIZES = 8
 
 
 def _examples(options: Options, mode: str, overload: str, case: OperatorCase | None) -> int:
-    """Return the number of cases that a unit draws; 0 means that there is no such unit."""
+    """Return the number of cases that a unit draws; 0 means that the unit does not exist."""
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
         return options.examples
     if overload.startswith(PROGRAM):

@@ -50,7 +50,7 @@ def recorded(run: Path, wanted: str) -> Again:
     """Return a case of a run, or what one of its cases was shrunk to, with the recorded routes.
 
     Raises:
-        ResultsError: There is no such case (the message suggests similar ids), or the run cannot be read.
+        ResultsError: No case has that id (the message suggests similar ids), or the run cannot be read.
     """
     minimal = read_minimal(run)
     case_id = store.resolve_case(run, wanted, minimal)
@@ -81,7 +81,7 @@ def recorded_model(run: Path, wanted: str) -> str | None:
     """Return the model that a recorded case is a run of, as the run's user named it; None for a call.
 
     Raises:
-        ResultsError: There is no such case (the message suggests similar ids), or the run cannot be read.
+        ResultsError: No case has that id (the message suggests similar ids), or the run cannot be read.
     """
     case_id = store.resolve_case(run, wanted, read_minimal(run))
     return model_word(run, store.read(run, ["overload"], pc.field("case_id") == case_id)["overload"].to_pylist())

@@ -80,7 +80,7 @@ def merge(directories: Sequence[Path], out: Path, *, different_versions: bool = 
         different_versions: Merge shards that ran with different versions.
 
     Raises:
-        ResultsError: There is no shard, they do not belong together, one is given twice, or `out` contains a run or
+        ResultsError: No shard exists, they do not belong together, one is given twice, or `out` contains a run or
             cannot be written.
     """
     shards, set_aside = _read_shards(directories)

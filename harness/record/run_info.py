@@ -184,7 +184,7 @@ def read_run_info(directory: Path) -> RunInfo:
     """Return the info of the run in `directory`.
 
     Raises:
-        ResultsError: There is no run, or its file is damaged.
+        ResultsError: The directory has no run, or its file is damaged.
     """
     path = directory / layout.RUN_FILE
     try:

@@ -77,7 +77,7 @@ def read(
         made: Transforms each of the `pieces`. A column of long texts that it drops is never in memory as a whole.
 
     Raises:
-        ResultsError: There is no run, or one of its files is damaged.
+        ResultsError: The directory has no run, or one of its files is damaged.
     """
     tables = [made(parquet.schema_of(columns, encoded).empty_table())]
     chosen = files(results_dir)

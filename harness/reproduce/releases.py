@@ -241,7 +241,7 @@ def verdicts_of(found: Sequence[dict[str, Any]], package: str, release: str) -> 
     """
     if not found:
         return Verdicts("", f"no converter and backend of it is available with {package} {release}")
-    # An exporter that lacks a module of another package is no evidence about the case.
+    # An exporter that lacks a module of another package proves nothing about the case.
     unfit = [one["signature"] for one in found if one["signature"].startswith(_UNFIT)]
     if unfit:
         return Verdicts("", f"{package} {release} does not go with the other packages: {unfit[0][:200]}")

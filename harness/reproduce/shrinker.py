@@ -69,7 +69,7 @@ from harness.reproduce.reductions import (
 
 #: Most candidates that are evaluated together.
 _TOGETHER = 96
-#: Blame that is no evidence.
+#: Blame that proves nothing.
 _OPEN = frozenset({"", "unknown"})
 
 

@@ -234,7 +234,7 @@ def timeout_option(default: float, help_text: str) -> Callable[[_Command], _Comm
 
 
 def operators_matching(patterns: Sequence[str], known: Sequence[str], where: str = "") -> list[str]:
-    """Return the names in `known` that match a user's patterns; all names if there is no pattern.
+    """Return the names in `known` that match a user's patterns; all names without a pattern.
 
     Args:
         patterns: Operators, overloads or globs.

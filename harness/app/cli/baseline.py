@@ -69,7 +69,7 @@ def command(run: Path, out: Path, replace: bool, as_json: bool) -> None:
             f"{summary['cells']:,} operator/dtype entries of {summary['operators']:,} operators "
             f"({summary['cases']:,} drawn cases, "
             f"{summary['passed']:,} pass, {summary['failed']:,} fail) in {out}: {summary['bytes']:,} bytes"
-            + (f"; {summary['kept']:,} cells kept" if summary["kept"] else "")
+            + (f"; {summary['kept']:,} entries kept" if summary["kept"] else "")
         )
     )
     if sound:

@@ -53,7 +53,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
 
 
 def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
-    """Tell whether an export that fails, or gives an invalid model, does so by its optimiser, and by which change.
+    """Find the optimiser's change, if any, that makes an export fail or its model invalid.
 
     The checker may not see the fault before constants are folded. So the model without the optimiser must give
     PyTorch's result as well, and the rejected one must not: else it is declared wrongly and computes the same.

@@ -263,7 +263,7 @@ def ask_float64(context: FailureContext) -> Iterator[Testimony]:
         zip(context.reference.expected, context.got, truths, context.wrong, strict=False)
     ):
         if i in context.judge.rules:
-            # Several answers are right: a distance from one of them is no evidence.
+            # Several answers are right: a distance from one of them proves nothing.
             continue
         dtype = str(expected.dtype)
         comparable = expected.dtype == got.dtype and expected.shape == got.shape

@@ -274,7 +274,7 @@ def read_set(
         The manifest, the goldens sorted by overload, and the endings of those that did not pass.
 
     Raises:
-        ResultsError: There is no set.
+        ResultsError: The directory has no set.
         DamagedGolden: A file is missing or differs from what was recorded.
     """
     manifest = read_manifest(directory)

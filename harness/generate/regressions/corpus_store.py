@@ -35,10 +35,10 @@ class CorpusEntry:
         origin: The reason for keeping it: ``failure`` (of a run), ``minimal`` (shrinking left it), ``captured`` (a
             model makes the call).
         note: A remark by a person or a tool.
-        converter: The converter with which a failure failed; "" if the entry is no failure, as are the next two.
+        converter: The converter with which a failure failed; "" if the entry is not a failure, as are the next two.
         backend: The backend on which it failed.
         signature: The failure's signature, as in `Verdict`.
-        stage: The stage at which it ended; None if the entry is no failure, as is the next.
+        stage: The stage at which it ended; None if the entry is not a failure, as is the next.
         outcome: The outcome of the failure.
     """
 

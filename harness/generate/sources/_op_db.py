@@ -71,7 +71,7 @@ class Captured:
 
 
 class _Unwanted(Exception):
-    """A call that is not an invocation here."""
+    """A captured call that cannot be written as an invocation."""
 
 
 def prepare() -> None:

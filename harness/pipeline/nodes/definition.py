@@ -136,7 +136,7 @@ class Definition:
     def body_results(self) -> tuple[Array, ...] | None:
         """Return the results of the function by which ONNX defines the operator, step by step in the node's dtypes.
 
-        None if there is no such function, or it cannot be evaluated.
+        None without such a function, or if it cannot be evaluated.
         """
         if not self.step.is_single or not has_body(self.step.node, emitted_opset(self.graph.model) or 1):
             return None

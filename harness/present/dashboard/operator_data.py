@@ -140,7 +140,7 @@ def _script(
 def _findings(rows: Rows) -> list[dict[str, Any]]:
     """Per converter and way of failing, return properties of the failures that passing calls lack, clearest first.
 
-    Calls that fail in other ways are no evidence, as most end earlier: each finding says how many
+    Calls that fail in other ways prove nothing, as most end earlier: each finding says how many
     they are.
     """
     passed: defaultdict[tuple[str, str], list[RecordedCall]] = defaultdict(list)

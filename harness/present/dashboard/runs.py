@@ -23,7 +23,7 @@ _NOT_OF_CASES = frozenset({"seed", "sources", "converters", "backends"})
 
 
 def first_shown(requests: Sequence[RunRequest], empty: Sequence[bool]) -> int:
-    """Return the number of the run that is shown by default; −1 if there is no run.
+    """Return the number of the run that is shown by default; −1 without a run.
 
     Args:
         requests: The requests of all runs, oldest first.
