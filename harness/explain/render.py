@@ -83,8 +83,8 @@ def _decomposition(about: About) -> Iterator[RenderableType]:
         mark = "converted by torchlib" if converted else "not converted"
         yield Text(f"    {operator:<32} {mark}", style="" if converted else "red")
     if decomposition.operators:
-        all_converted = decomposition.reaches
-        summary = "all of them are converted" if all_converted else "some operators in it have no conversion"
+        reaches = decomposition.reaches
+        summary = "all of them are converted" if reaches else "some operators in it have no conversion"
         for conversion in about.conversions:
             if conversion.how == "own" and find_converter(conversion.converter).decomposes:
                 summary += f"; {conversion.converter} does not decompose it, since it has its own conversion"

@@ -112,8 +112,8 @@ def _places(rows: Sequence[Mapping[str, Any]], own: set[str]) -> Iterator[UseOut
     for (converter, backend), cases in sorted(by_place.items()):
         failures = [r for r in cases if Outcome(r["outcome"]).is_failure and r["blame"] != "spec"]
         own_failures = [r for r in failures if r["case_id"] in own]
-        signatures = own_failures or failures
-        kinds = _group_by(signatures, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}")
+        relevant = own_failures or failures
+        kinds = _group_by(relevant, lambda row: f"{row['outcome']} at {row['stage']}: {row['signature']}")
         how, examples = max(kinds.items(), key=lambda item: len(item[1]), default=("", []))
         yield UseOutcome(
             converter,

@@ -89,16 +89,6 @@ def read(
         # The run was finished or continued in the meantime.
         return read(results_dir, columns, where, encoded, made)
     return pa.concat_tables(tables)
-    found = [made(parquet.schema_of(columns, encoded).empty_table())]
-    chosen = files(results_dir)
-    try:
-        found += map(made, _pieces(chosen, columns, where, encoded))
-    except ResultsError:
-        if files(results_dir) == chosen:
-            raise
-        # The run has been finished, or has gone on, in the meantime.
-        return read(results_dir, columns, where, encoded, made)
-    return pa.concat_tables(found)
 
 
 def pieces(

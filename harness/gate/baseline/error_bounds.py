@@ -1,4 +1,4 @@
-"""Count passing structures by a bound on their max_bound error.
+"""Count passing structures by a bound on their largest error.
 
 The bounds are 0.5, 1, 2, 4 … ULP: a last place that differs between machines changes no baseline, while a relevant
 growth does.
@@ -7,8 +7,7 @@ growth does.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TypeAlias
 
 #: Pairs of a bound in ULP and the number of structures whose largest error is within it but not within half of it.
@@ -33,11 +32,6 @@ def bound(error: float | None) -> float:
 def format_bound(limit: float) -> str:
     """Return a bound in digits: ``0.5``, ``64``, ``inf``."""
     return f"{limit:.0f}" if limit >= 1 else f"{limit:g}"
-
-
-def count_bounds(errors: Iterable[float | None]) -> Ulps:
-    """Count structures by the bound of their largest error, in ULP; None means that it was not measured."""
-    return tuple(sorted(Counter(bound(error) for error in errors).items()))
 
 
 def max_bound(ulps: Ulps) -> float:
