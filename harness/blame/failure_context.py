@@ -308,11 +308,13 @@ class FailureContext:
 
     @cached_property
     def wrong(self) -> tuple[Mask, ...]:
-        """The elements in question, per output of `got`: what is wrong with the output that the failure is
-        about, the first that is not right, and shows its kind. Nothing else that differs counts, nor anything
-        that is excused."""
+        """A mask per output of `got`, true at the elements that the failure is about.
+
+        These are the wrong elements of the first wrong output that show the kind of the failure. Elements of other
+        outputs and excused elements do not count.
+        """
         assert self.got is not None
-        return self._in_question(self.got)
+        return self._elements_to_explain(self.got)
 
     @cached_property
     def plain(self) -> BackendAnswer | None:
@@ -372,7 +374,8 @@ class FailureContext:
             # PyTorch or the backend does not take them: nothing can be learnt from them.
             return None
 
-    def _in_question(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+    def _elements_to_explain(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
+        """Return a mask per output, true where the first wrong output shows the kind of the failure."""
         masks = wrong_elements(self.judge, self.reference, outputs)
         first = next((i for i, mask in enumerate(masks) if mask.any()), -1)
         return tuple(
@@ -491,7 +494,7 @@ class FailureContext:
             arguments = self.reference.arguments
             ours, theirs = (Evidence(arguments, expected, some) for some in (outputs, answer))
             return fail_alike(self.judge, ours, theirs)
-        asked = self.wrong if answer is self.got else self._in_question(answer)
+        asked = self.wrong if answer is self.got else self._elements_to_explain(answer)
         return all(
             bool(_is_rather(o[w], a[w], e[w]).all())
             for o, a, e, w in zip(outputs, answer, expected, asked, strict=True)
