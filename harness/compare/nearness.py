@@ -70,7 +70,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -95,19 +95,49 @@ _CONDITION = "nearness 6 (conditioning)"
 SCALES = frozenset({"alpha", "beta", "value"})
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Protocol):
     """The response of an output when the inputs move by their last place.
 
+    It may take many calls of PyTorch to measure, so both of its parts come in steps that a reader can stop at.
+    """
+
+    def own_errors(self) -> Iterator[Array]:
+        """Yield PyTorch's largest error at these inputs (rule 3), in the output's unit and shape: lower bounds that
+        grow, the last of which is exact."""
+
+    def movements(self) -> Iterator[tuple[Array, Array | float]]:
+        """Yield D and C of rule 6, in the output's unit and shape, C as an array or 0: lower bounds that grow, the last
+        of which are exact."""
+
+
+@dataclass(frozen=True)
+class KnownSensitivity:
+    """A `Sensitivity` that has been measured.
+
     Attributes:
-        condition: D of rule 6, in the output's unit and shape.
-        own_error: PyTorch's largest error at these inputs (rule 3), in the output's unit and shape.
-        curvature: C of rule 6, as an array or 0.
+        condition: D of rule 6.
+        own_error: PyTorch's largest error.
+        curvature: C of rule 6.
     """
 
     condition: Array
     own_error: Array
     curvature: Array | float = 0.0
+
+    @classmethod
+    def of(cls, sensitivity: Sensitivity) -> Self:
+        """Measure a sensitivity to the end."""
+        *_, own_error = sensitivity.own_errors()
+        *_, (condition, curvature) = sensitivity.movements()
+        return cls(condition, own_error, curvature)
+
+    def own_errors(self) -> Iterator[Array]:
+        """See `Sensitivity`."""
+        yield self.own_error
+
+    def movements(self) -> Iterator[tuple[Array, Array | float]]:
+        """See `Sensitivity`."""
+        yield self.condition, self.curvature
 
 
 class Oracle(Protocol):
@@ -182,8 +212,10 @@ def right_elements(
     excused: dict[str, int] = {}
     right = tolerance_of(judge, dtype).accepts(e, g)
 
-    def done() -> bool:
-        return bool((right if skip is None else right | skip).all())
+    def done(bounded: Mask | None = None) -> bool:
+        """Whether no element is left to judge; with `bounded`, none among these."""
+        judged = right if skip is None else right | skip
+        return bool((judged if bounded is None else judged | ~bounded).all())
 
     def accept(elements: Mask, reason: str) -> None:
         nonlocal right
@@ -206,9 +238,10 @@ def right_elements(
     accept(true & (error <= _summed(judge, dtype, _per_element(oracle, o)).allowed(o)), _TRUTH)
     if not (right | np.isfinite(g)).all():
         accept(_overflown_on_the_way(judge, oracle, output, g, o), _ORDER)
-    for reason, allowed in _allowances(judge, oracle, output):
-        if done():
-            break
+    bounds = _allowances(judge, oracle, output)
+    # Each bound may take many calls of PyTorch, so the next is asked for only if it can accept an element.
+    while not done(true) and (bound := next(bounds, None)) is not None:
+        reason, allowed = bound
         accept(true & (error <= allowed), reason)
     if not done():
         accept(_is_other_order(judge, oracle, output, e, g), _TERMS)
@@ -280,9 +313,10 @@ def _allowances(judge: Judge, oracle: Oracle, output: int) -> Iterator[tuple[str
     sensitivity = oracle.sensitivity if dtype not in judge.tolerances else None
     moved = sensitivity[output] if sensitivity else None
     if moved is not None:
-        yield _BESIDE, 2.0 * moved.own_error
+        yield from ((_BESIDE, 2.0 * own_error) for own_error in moved.own_errors())
         roundings = _summed(judge, dtype, _per_element(oracle, o)).rtol * 2.0 ** PRECISION[dtype]
-        yield _CONDITION, roundings * moved.condition + roundings**2 * moved.curvature
+        for condition, curvature in moved.movements():
+            yield _CONDITION, roundings * condition + roundings**2 * curvature
 
 
 def term_magnitudes(judge: Judge, oracle: Oracle, output: int) -> Array | None:

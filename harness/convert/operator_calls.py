@@ -34,6 +34,11 @@ class OperatorCalls(torch.nn.Module):
         super().__init__()
         self.calls = tuple(calls)
 
+    @property
+    def overloads(self) -> frozenset[str]:
+        """The names of the operators that are called."""
+        return frozenset(str(call.call.target) for call in self.calls)
+
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return all outputs, in the order of the calls."""
         outputs: list[torch.Tensor] = []

@@ -184,6 +184,8 @@ class IsolatedProcess:
         self._alive: Connection | None = None
         self._ended_for: ProcessDied | None = None
         self._looked = 0.0
+        #: When the message that is arriving must be complete, and the seconds that it may take; None between messages.
+        self._whole_by: tuple[float, float] | None = None
         self._directory = tempfile.TemporaryDirectory(prefix="harness-worker-")
         self._log = Path(self._directory.name) / "output"
         #: How many requests the current process has received.
@@ -260,14 +262,21 @@ class IsolatedProcess:
     def _receive_whole(self, seconds: float) -> Any:
         """Receive the message that has begun to arrive; a process that stops within it is ended after `seconds`."""
         assert self._connection is not None
-        hung = ProcessDied(f"no answer within {seconds:g} s", limit="time")
-        watchdog = threading.Timer(seconds, self._end_for, [hung])
-        watchdog.daemon = True
-        watchdog.start()
+        self._whole_by = time.monotonic() + seconds, seconds
         try:
             return self._connection.recv()
         finally:
-            watchdog.cancel()
+            self._whole_by = None
+
+    def _watch(self, process: Any) -> None:
+        """End a process that stops within a message."""
+        # One thread for all messages of a process: starting one takes longer than receiving a message.
+        while self._process is process:
+            whole_by = self._whole_by
+            if whole_by is not None and time.monotonic() >= whole_by[0]:
+                self._end_for(ProcessDied(f"no answer within {whole_by[1]:g} s", limit="time"))
+                return
+            time.sleep(_POLL)
 
     def stop(self) -> None:
         """End the process; the next request starts another."""
@@ -305,6 +314,7 @@ class IsolatedProcess:
         theirs.close()
         watched.close()
         self.served, self._ended_for = 0, None
+        threading.Thread(target=self._watch, args=(self._process,), daemon=True).start()
         try:
             self.receive(_START_TIMEOUT)
         except ProcessDied as died:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -74,26 +74,37 @@ def draws_at_random(call: Invocation) -> bool:
 
 def build_tensor(spec: TensorSpec) -> torch.Tensor:
     """Return the tensor that `spec` describes, bit for bit the same on every machine."""
-    dtype = getattr(torch, spec.dtype)
-    size = spec.storage_size
     if isinstance(spec.values, Literal):
-        kind = torch.float64 if is_float(spec.dtype) else torch.complex128 if spec.dtype in PARTS else dtype
-        storage = torch.tensor(spec.values.values, dtype=kind).to(dtype)
+        storage = _literal_storage(spec.values, spec.dtype)
     else:
-        storage = _compute(spec.values, spec.dtype, size).to(dtype)
-    if dtype is torch.bfloat16:
-        # Vector instructions and scalar loops convert NaN to different bits.
-        storage.masked_fill_(storage.isnan(), math.nan)
+        # Calls may change their tensors.
+        storage = _recipe_storage(spec.values, spec.dtype, spec.storage_size).clone()
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
     return storage.as_strided(spec.shape, spec.strides, spec.offset)
 
 
-def _compute(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+def _literal_storage(literal: Literal, dtype: str) -> torch.Tensor:
+    own = getattr(torch, dtype)
+    kind = torch.float64 if is_float(dtype) else torch.complex128 if dtype in PARTS else own
+    return _same_nan(torch.tensor(literal.values, dtype=kind).to(own))
+
+
+# The reference, float64, the export and the witnesses build the same tensors one after the other.
+@lru_cache(maxsize=512)
+def _recipe_storage(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+    own = getattr(torch, dtype)
     if not count:
         # NumPy gives an empty array, and hence a tensor made from it, other strides than PyTorch does.
-        return torch.empty(0, dtype=getattr(torch, dtype))
-    return torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count)))
+        return torch.empty(0, dtype=own)
+    return _same_nan(torch.from_numpy(np.ascontiguousarray(values.compute(recipe, dtype, count))).to(own))
+
+
+def _same_nan(storage: torch.Tensor) -> torch.Tensor:
+    if storage.dtype is torch.bfloat16:
+        # Vector instructions and scalar loops convert NaN to different bits.
+        storage.masked_fill_(storage.isnan(), math.nan)
+    return storage
 
 
 def weight_tensor(weight: Weight) -> torch.Tensor:

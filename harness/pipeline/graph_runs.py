@@ -26,7 +26,7 @@ import torch
 from onnx import numpy_helper
 
 from harness.compare.judge import CLOSE, Judge, Mask
-from harness.compare.nearness import Sensitivity, tolerance_of
+from harness.compare.nearness import KnownSensitivity, tolerance_of
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.problem_kinds import VALUES
 from harness.compare.tolerances import ROUNDINGS, Tolerance
@@ -177,10 +177,10 @@ class GraphReference(ProgramReference):
         return tuple(e.astype(np.float64) if str(e.dtype) in PRECISION else None for e in self.expected)
 
     @cached_property
-    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+    def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
         """Return how much roundings of inputs and weights move each output."""
         return tuple(
-            Sensitivity(_SPREAD / ROUNDINGS[str(e.dtype)] * moved, np.zeros(e.shape))
+            KnownSensitivity(_SPREAD / ROUNDINGS[str(e.dtype)] * moved, np.zeros(e.shape))
             if str(e.dtype) in PRECISION
             else None
             for e, moved in zip(self.expected, self._spread, strict=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -28,7 +29,10 @@ _REJECTIONS = (RuntimeError, NotImplementedError, TypeError, ValueError, IndexEr
 
 
 def sensitivity(
-    invocation: Invocation, outputs: Sequence[str], coordinates: Collection[str] = ()
+    invocation: Invocation,
+    truth: Sequence[Array | None] | None,
+    outputs: Sequence[str],
+    coordinates: Collection[str] = (),
 ) -> tuple[Sensitivity | None, ...] | None:
     """Return how much the outputs move, and PyTorch's error, when every floating input moves by its last place.
 
@@ -38,30 +42,112 @@ def sensitivity(
 
     Args:
         invocation: The case.
-        outputs: Dtypes of its outputs; the result has None for an output that float64 cannot compute.
+        truth: Its outputs in float64; the result has None for an output that float64 cannot compute.
+        outputs: Dtypes of its outputs.
         coordinates: See `harness.compare.judge.Judge`.
     """
-    least = [float(name in coordinates) for name in tensor_arguments(invocation)]
-    tensors = build_tensors(invocation)
-    truth = call_in_float64(invocation, tensors)
     floats = [dtype for dtype in outputs if is_float(dtype)]
     if truth is None or not floats:
         return None
-    dtype = min(floats, key=PRECISION.__getitem__)
-    step, scale = (dtype, 1.0) if dtype != "float64" else ("float32", _FLOAT64_PER_FLOAT32)
-    conditions, curvatures, errors = ([None if o is None else np.zeros(o.shape) for o in truth] for _ in range(3))
-    with np.errstate(all="ignore"):
-        for signs in range(_NEIGHBOURS):
-            near = call_in_float64(*_moved(invocation, tensors, step, signs, 1, least))
-            far = call_in_float64(*_moved(invocation, tensors, step, signs, 2, least))
-            _add(conditions, truth, near, far, _response)
-            _add(curvatures, truth, near, far, _curvature)
-            near_case = _moved(_narrowed(invocation), [_narrow(t) for t in tensors], None, signs, 1, least)
-            _add(errors, truth, call_in_float64(*near_case), _own(*near_case), _distance)
-    return tuple(
-        None if c is None or e is None or q is None else Sensitivity(c * scale, e * scale, q * scale**2)
-        for c, e, q in zip(conditions, errors, curvatures, strict=True)
+    neighbourhood = _Neighbourhood(
+        invocation=invocation,
+        truth=truth,
+        narrowest=min(floats, key=PRECISION.__getitem__),
+        least=[float(name in coordinates) for name in tensor_arguments(invocation)],
     )
+    return tuple(None if o is None else _MeasuredSensitivity(neighbourhood, i) for i, o in enumerate(truth))
+
+
+#: For each output the largest of a measure; None for an output that float64 cannot compute.
+_Totals: TypeAlias = "list[Array | None]"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Neighbourhood:
+    """The answers to calls near a case, each of which is made when it is first needed.
+
+    Attributes:
+        invocation: The case.
+        truth: Its outputs in float64.
+        narrowest: The narrowest floating dtype of its outputs.
+        least: See `_moved`.
+    """
+
+    invocation: Invocation
+    truth: Sequence[Array | None]
+    narrowest: str
+    least: Sequence[float]
+    #: After each neighbour: the largest errors, and the largest responses with their curvatures.
+    _errors: list[_Totals] = field(default_factory=list)
+    _responses: list[tuple[_Totals, _Totals]] = field(default_factory=list)
+
+    @cached_property
+    def _tensors(self) -> Sequence[torch.Tensor]:
+        return build_tensors(self.invocation)
+
+    @property
+    def scale(self) -> float:
+        """The ratio of the unit roundoff of the case to that of the calls near it."""
+        return _FLOAT64_PER_FLOAT32 if self.narrowest == "float64" else 1.0
+
+    def errors(self, neighbour: int) -> _Totals:
+        """Return PyTorch's largest errors at the neighbours up to one."""
+        while len(self._errors) <= neighbour:
+            signs = len(self._errors)
+            before = self._errors[-1] if self._errors else self._zeros()
+            with np.errstate(all="ignore"):
+                tensors = [_narrow(t) for t in self._tensors]
+                call = _moved(_narrowed(self.invocation), tensors, None, signs, 1, self.least)
+                after = _raised(before, self.truth, call_in_float64(*call), _own(*call), _distance)
+            self._errors.append(after)
+        return self._errors[neighbour]
+
+    def responses(self, neighbour: int) -> tuple[_Totals, _Totals]:
+        """Return the largest responses at the neighbours up to one, and their largest curvatures."""
+        step = "float32" if self.narrowest == "float64" else self.narrowest
+        while len(self._responses) <= neighbour:
+            signs = len(self._responses)
+            conditions, curvatures = self._responses[-1] if self._responses else (self._zeros(), self._zeros())
+            with np.errstate(all="ignore"):
+                near, far = (
+                    call_in_float64(*_moved(self.invocation, self._tensors, step, signs, steps, self.least))
+                    for steps in (1, 2)
+                )
+                conditions = _raised(conditions, self.truth, near, far, _response)
+                curvatures = _raised(curvatures, self.truth, near, far, _curvature)
+            self._responses.append((conditions, curvatures))
+        return self._responses[neighbour]
+
+    def _zeros(self) -> _Totals:
+        return [None if o is None else np.zeros(o.shape) for o in self.truth]
+
+
+@dataclass(frozen=True, eq=False)
+class _MeasuredSensitivity:
+    """See `harness.compare.nearness.Sensitivity`.
+
+    Attributes:
+        neighbourhood: The calls near the case.
+        output: The index of the output, which float64 can compute.
+    """
+
+    neighbourhood: _Neighbourhood
+    output: int
+
+    def own_errors(self) -> Iterator[Array]:
+        scale = self.neighbourhood.scale
+        for neighbour in range(_NEIGHBOURS):
+            error = self.neighbourhood.errors(neighbour)[self.output]
+            assert error is not None
+            yield error * scale
+
+    def movements(self) -> Iterator[tuple[Array, Array]]:
+        scale = self.neighbourhood.scale
+        for neighbour in range(_NEIGHBOURS):
+            condition, curvature = (totals[self.output] for totals in self.neighbourhood.responses(neighbour))
+            assert condition is not None
+            assert curvature is not None
+            yield condition * scale, curvature * scale**2
 
 
 def flushed(invocation: Invocation) -> list[Array] | None:
@@ -83,21 +169,23 @@ def flushed(invocation: Invocation) -> list[Array] | None:
 _Outputs: TypeAlias = "Sequence[Array | None] | None"
 
 
-def _add(
-    totals: list[Array | None],
+def _raised(
+    totals: _Totals,
     truth: Sequence[Array | None],
     first: _Outputs,
     second: _Outputs,
     measure: Callable[[Array, Array, Array], Array],
-) -> None:
-    """Raise the totals to the results of `measure` for the truth and two further answers, element by element."""
+) -> _Totals:
+    """Return the totals raised to the results of `measure` for the truth and two further answers, element by
+    element."""
     if first is None or second is None or not len(first) == len(second) == len(totals):
-        return
-    for i, (o, a, b) in enumerate(zip(truth, first, second, strict=True)):
-        total = totals[i]
-        if total is None or o is None or a is None or b is None or not o.shape == a.shape == b.shape:
-            continue
-        totals[i] = np.maximum(total, measure(o, a, b))
+        return totals
+    return [
+        total
+        if total is None or o is None or a is None or b is None or not o.shape == a.shape == b.shape
+        else np.maximum(total, measure(o, a, b))
+        for total, o, a, b in zip(totals, truth, first, second, strict=True)
+    ]
 
 
 def _response(truth: Array, near: Array, far: Array) -> Array:

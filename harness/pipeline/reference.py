@@ -13,7 +13,7 @@ import torch
 
 from harness.compare.comparison import compare
 from harness.compare.judge import Judge
-from harness.compare.nearness import SCALES, Sensitivity, paired
+from harness.compare.nearness import SCALES, KnownSensitivity, Sensitivity, paired
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PARTS, Array, is_float
@@ -80,7 +80,12 @@ class Reference:
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """Return the sensitivity to inputs in the neighbourhood; None if float64 has no answer."""
         coordinates = judge_of(self.invocation).coordinates
-        return perturbation.sensitivity(self.invocation, [str(a.dtype) for a in self.expected], coordinates)
+        dtypes = [str(a.dtype) for a in self.expected]
+        return perturbation.sensitivity(self.invocation, self._in_float64, dtypes, coordinates)
+
+    @cached_property
+    def _in_float64(self) -> tuple[Array | None, ...] | None:
+        return _run_wide(self.invocation)
 
     @cached_property
     def flushed(self) -> tuple[Array, ...] | None:
@@ -95,7 +100,7 @@ class Reference:
         A sum of products that has an infinity among its factors is decided by their signs, of which float64
         loses sight where other products overflow on the way.
         """
-        found = _run_wide(self.invocation)
+        found = self._in_float64
         judge = judge_of(self.invocation)
         if found is None or not judge.accumulates or judge.terms or all(map(_is_finite, found)):
             return found
@@ -186,7 +191,7 @@ class ProgramReference(Reference):
         return self._rounding.truth
 
     @property
-    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+    def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
         """See `RoundingOracle`."""
         return self._rounding.sensitivity
 

@@ -27,7 +27,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from harness.compare.judge import Judge, Mask
-from harness.compare.nearness import Sensitivity
+from harness.compare.nearness import KnownSensitivity
 from harness.core.dtypes import PRECISION, Array
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, pytree
@@ -93,13 +93,13 @@ class RoundingOracle:
         )
 
     @cached_property
-    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+    def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
         """Return the effect of roundings, element by element."""
         wide = self._wide
         if wide is None:
             return None
         truth, *others = wide
-        found: list[Sensitivity | None] = []
+        found: list[KnownSensitivity | None] = []
         for i, e in enumerate(self.expected):
             if str(e.dtype) not in PRECISION:
                 found.append(None)
@@ -108,7 +108,7 @@ class RoundingOracle:
                 squares = [np.square(o[i].astype(np.float64) - truth[i]) for o in others]
                 moved = np.nan_to_num(_SPREAD * np.sqrt(np.mean(squares, axis=0)), posinf=0.0)
                 own = np.nan_to_num(np.abs(e.astype(np.float64) - truth[i]), posinf=0.0)
-            found.append(Sensitivity(moved * max(1.0, _ratio(own, moved)), own))
+            found.append(KnownSensitivity(moved * max(1.0, _ratio(own, moved)), own))
         return tuple(found)
 
     @cached_property

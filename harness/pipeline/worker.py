@@ -41,7 +41,6 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
     gc.freeze()
     # An export makes graphs of many small objects; searching them for garbage again and again costs more than early
     # collection saves. So many take some two hundred megabytes, and most workers are replaced before.
-    # is found early. So many take some two hundred megabytes, and most workers are replaced before.
     gc.set_threshold(2_000_000, 5, 5)
     return WorkerProcess(send, announce).serve
 

@@ -109,7 +109,8 @@ def test_rule_3_pytorchs_error_beside_the_case() -> None:
     assert oracle.truth[0] is not None
     assert oracle.sensitivity is not None
     assert oracle.sensitivity[0] is not None
-    (true,), (own,) = oracle.truth[0], oracle.sensitivity[0].own_error
+    *_, (own,) = oracle.sensitivity[0].own_errors()
+    (true,) = oracle.truth[0]
     assert 1e-9 < own < 1e-6
     assert compare(CLOSE, oracle, [np.array([true + 1.9 * own], np.float32)]).problem is None
     assert compare(CLOSE, oracle, [np.array([true + 20 * own], np.float32)]).problem == "values"

@@ -13,7 +13,7 @@ from harness.blame.witness import Turn, witness
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
-from harness.convert.torch_private import decomposition_table
+from harness.convert.fast.fast_export import quick_decompositions
 from harness.core.dtypes import Array
 from harness.core.tensors import build_tensors
 from harness.core.text import first_line
@@ -76,9 +76,9 @@ def _ask_own_program(
     request = context.structure.request(context.route)
 
     def own() -> torch.nn.Module:
-        with quiet_call():
+        with quiet_call(), quick_decompositions() as decompositions:
             captured = request.model_call.captured()
-            module: torch.nn.Module = captured.run_decompositions(dict(decomposition_table())).module()
+            module: torch.nn.Module = captured.run_decompositions(decompositions).module()
             return module
 
     try:

@@ -35,6 +35,7 @@ from harness.convert.fast.passes import compiled_when_run, modules_not_traced
 from harness.convert.fast.tracing import quick_fakes
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import node_name, part, quiet
+from harness.core.control_flow import is_flow_operator
 from harness.core.tensors import BoundCall, output_tensors
 from harness.core.torch_operators import META, OpOverload, is_dispatched, python_dispatcher, pytree
 
@@ -327,9 +328,16 @@ def failing_call(calls: CapturedCalls) -> tuple[BoundCall, BaseException] | None
     return (calls.call(0), error) if error is not None else None
 
 
+#: Operators that capturing wraps constants in. Decomposing replaces them although no table names them.
+LIFTS = frozenset(("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fresh_copy.default"))
+
+
 def can_be_direct(request: ExportRequest) -> bool:
-    """Whether calls of a request may be captured here: dynamic shapes are left to `torch.export`."""
-    return request.dynamic_dims is None and isinstance(request.program, OperatorCalls)
+    """Whether calls of a request may be captured here: dynamic shapes, functions as arguments and the operators that
+    capturing itself uses are left to `torch.export`."""
+    if request.dynamic_dims is not None or not isinstance(request.program, OperatorCalls):
+        return False
+    return not any(is_flow_operator(name) or name in LIFTS for name in request.program.overloads)
 
 
 class CapturedCalls:

@@ -16,6 +16,7 @@ confirms it with public exports.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -32,16 +33,38 @@ from harness.convert.fast.direct_program import (
     captured_directly,
     failing_call,
 )
-from harness.convert.fast.exporter_caches import OnlyDecomposed, cached_constants, decompositions_at
+from harness.convert.fast.exporter_caches import (
+    OnlyDecomposed,
+    cached_composites,
+    cached_constants,
+    decompositions_at,
+    first_decompositions,
+)
 from harness.convert.fast.exporter_check import exporter_check
 from harness.convert.fast.partial_export import KnownFailures, PartialExport
 from harness.convert.fast.trust import Trust
 from harness.convert.operator_calls import OperatorCalls
-from harness.convert.torch_private import part, quiet
-from harness.core.control_flow import is_flow_operator
+from harness.convert.torch_private import decomposition_table, part, quiet
 from harness.core.recent import Recent
 from harness.core.tensors import BoundCall
 from harness.core.text import error_chain, first_line
+
+
+@contextmanager
+def quick_decompositions() -> Iterator[dict[Any, Callable[..., Any]]]:
+    """Let `ExportedProgram.run_decompositions` in the block reuse constants of the process, which changes no result.
+
+    It has no effect if PyTorch differs from what the harness knows.
+
+    Yields:
+        The table of decompositions that the exporter uses.
+    """
+    if exporter_check().differences:
+        yield dict(decomposition_table())
+        return
+    known = first_decompositions()
+    with cached_composites():
+        yield dict(decomposition_table() if known is None else known.table)
 
 
 class Export(Protocol):
@@ -87,10 +110,7 @@ class FastExport:
         # A user's model is exported as its user does.
         if request.call is not None:
             return False
-        overloads = _overloads(request)
-        # Functions are traced by PyTorch alone.
-        if any(map(is_flow_operator, overloads)):
-            return False
+        overloads = request.program.overloads if isinstance(request.program, OperatorCalls) else ()
         return not exporter_check().differences and all(map(self.trust.covers, overloads))
 
     def program(self, request: ExportRequest, export: Export) -> torch.onnx.ONNXProgram | None:
@@ -239,11 +259,6 @@ def _innermost(frame: TracebackType | None) -> TracebackType | None:
             found = frame
         frame = frame.tb_next
     return found
-
-
-def _overloads(request: ExportRequest) -> set[str]:
-    calls = request.program.calls if isinstance(request.program, OperatorCalls) else ()
-    return {str(call.call.target) for call in calls}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 
 import harness
 from harness.compare.judge import Judge, anything
-from harness.compare.nearness import SCALES
+from harness.compare.nearness import SCALES, KnownSensitivity
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter, onnx_converter
@@ -283,11 +283,12 @@ def make_golden(invocation: Invocation) -> Golden | None:
     ]
     sensitive = [n and str(a.dtype) not in judge.tolerances for n, a in zip(near, reference.expected, strict=True)]
     sensitivity = reference.sensitivity if any(sensitive) else None
+    measured = None if sensitivity is None else [None if s is None else KnownSensitivity.of(s) for s in sensitivity]
     summed = judge.accumulates and judge.terms is None
     marked = _chosen(reference.marked, near) if summed else None
     finite = [None if a is None else np.where(np.isfinite(a), 1.0, np.nan) for a in marked or ()]
     conditions, errors = (
-        None if sensitivity is None else [None if s is None else getattr(s, name) for s in sensitivity]
+        None if measured is None else [None if s is None else getattr(s, name) for s in measured]
         for name in ("condition", "own_error")
     )
     flushed = reference.flushed if any(near) or judge.exact else None

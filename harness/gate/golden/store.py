@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from onnx import numpy_helper
 
 from harness.compare.judge import Judge
-from harness.compare.nearness import Sensitivity
+from harness.compare.nearness import KnownSensitivity
 from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import parse_data, parse_json, to_json
 from harness.core.dtypes import Array
@@ -130,12 +130,12 @@ class Golden:
         return self.invocation.arguments_with(self.inputs)
 
     @cached_property
-    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+    def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
         """See `harness.compare.nearness.Oracle`."""
         if self.condition is None or self.own_error is None:
             return None
         return tuple(
-            None if c is None or e is None else Sensitivity(c, e)
+            None if c is None or e is None else KnownSensitivity(c, e)
             for c, e in zip(self.condition, self.own_error, strict=True)
         )
 

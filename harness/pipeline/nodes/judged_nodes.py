@@ -15,7 +15,7 @@ import numpy as np
 
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
-from harness.compare.nearness import Sensitivity, largest_finite, tolerance_of, ulp
+from harness.compare.nearness import KnownSensitivity, largest_finite, tolerance_of, ulp
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.nodes.definition import Definition
 
@@ -169,13 +169,13 @@ class NodeOracle:
         return _cast_float64(found[0]), _cast_float64(found[1])
 
     @cached_property
-    def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
+    def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
         """Return how much results move if inputs move by their last place."""
         truth = self._definition.truth
         if truth is None or self._strict:
             return None
         moved = [self._moved(seed) for seed in range(_NEIGHBOURS)]
-        found: list[Sensitivity | None] = []
+        found: list[KnownSensitivity | None] = []
         for i, o in enumerate(truth):
             others = [m[i] for m in moved if m is not None]
             if o is None or not others or any(a is None or a.shape != o.shape for a in others):
@@ -184,7 +184,7 @@ class NodeOracle:
             with np.errstate(all="ignore"):
                 steps = [np.abs(a - o).astype(np.float64) for a in others if a is not None]
                 far = np.max([np.where(np.isfinite(s), s, 0.0) for s in steps], axis=0)
-            found.append(Sensitivity(far, np.zeros(o.shape)))
+            found.append(KnownSensitivity(far, np.zeros(o.shape)))
         return tuple(found)
 
     def _moved(self, seed: int) -> Sequence[Array | None] | None:
