@@ -85,7 +85,9 @@ class Verdict:
     overload: Annotated[str, "dotted name, such as aten.celu.default; model.NAME for a whole model"]
     dtype: Annotated[str, "the invocation's main dtype"]
     shape_mode: Annotated[str, "static or dynamic"]
-    source: Annotated[str, "where the invocation comes from: generated, programs, opinfo, use, corpus, replay or model"]
+    source: Annotated[
+        str, "where the invocation comes from: generated, redrawn, programs, opinfo, use, corpus, replay or model"
+    ]
     converter: Annotated[str, "name of the converter"]
     converter_version: Annotated[str, "its version"]
     opset: Annotated[int | None, "opset of the model; null where there was none before it was checked"]

@@ -325,6 +325,48 @@ def near(raw: Raw, dtype: str, limits: Limits, *given: Number) -> Values:
     return values
 
 
+#: Small multiples of it are exact in float64, in which they are computed.
+_LARGEST_DIVISOR = 2**40
+
+
+def multiples(raw: Raw, dtype: str, limits: Limits, role: int, *given: Number) -> Values:
+    """Divisors (0), or multiples of them and adjacent numbers (1), where quotients and remainders jump.
+
+    The divisors are the `given` numbers; without any, tenths, or integers of one digit. In tensors of one seed each
+    multiple has its divisor at its place.
+    """
+    is_floating = is_float(dtype)
+    usable = [n for n in given if n and (is_floating or float(n).is_integer()) and abs(n) <= _LARGEST_DIVISOR]
+    digits = below(raw >> np.uint64(40), 39 if is_floating else 9) + 1
+    divisors = (
+        np.resize(np.array(usable, dtype=np.float64), len(raw)) if usable else digits / (10 if is_floating else 1)
+    )
+    values = divisors
+    if role:
+        aside = (below(raw >> np.uint64(20), 4) % 3) - 1
+        times = below(raw >> np.uint64(10), 17) - (8 if is_floating or INT_RANGE.get(dtype, (0,))[0] else 0)
+        values = divisors * times
+        values = values * (1.0 + aside * 2.0 ** (1 - PRECISION[dtype])) if is_floating else values + aside
+    if not is_floating:
+        values = np.clip(values, *INT_RANGE.get(dtype, (0, 1)))
+    return (values if limits is None else np.clip(values, *limits)).astype(_kind(dtype))
+
+
+def large(raw: Raw, dtype: str, limits: Limits, which: int) -> Values:
+    """Odd integers just above 2²⁴ (0), 2⁵³ (1) or 2³¹ (2), which narrower floats round and narrower integers wrap.
+
+    A dtype that does not hold so many has those up to its last power of two that is followed by odd integers.
+    """
+    if dtype == "bool":
+        return _ordinary(raw, dtype, limits)
+    most = PRECISION[dtype] - 1 if is_float(dtype) else INT_RANGE[dtype][1].bit_length() - 1
+    start = 2 ** min((24, 53, 31)[which % 3], most)
+    values: Values = (2 * below(raw >> np.uint64(20), 16) + 1 + start).astype(_kind(dtype))
+    if is_float(dtype) or INT_RANGE[dtype][0]:
+        values = np.where(raw & np.uint64(1), -values, values)
+    return values if limits is None else np.clip(values, *limits).astype(_kind(dtype))
+
+
 def _with(given: tuple[Number, ...], others: Values, dtype: str, limits: Limits) -> Values:
     return np.concatenate([*(_near(repr(number), dtype, limits) for number in given), others])
 
@@ -381,7 +423,8 @@ def _number(text: str) -> Number:
 
 #: Name → planned style; called with the raw words, dtype, limits and the style's parameters.
 PLANNED: dict[str, Callable[..., Values]] = {
-    style.__name__: style for style in (facing, every, alone, equal, row, ordered, hot, alternating, near)
+    style.__name__: style
+    for style in (facing, every, alone, equal, row, ordered, hot, alternating, near, multiples, large)
 }
 
 

@@ -165,7 +165,7 @@ class Draw:
         beyond = self.choose(False, True, False)
         self.about = about
         if beyond:
-            return self.choose(*shapes.beyond(self.dtype))
+            return self.choose(*shapes.beyond(self.dtype) * 2, *shapes.outside(self.dtype))
         return self.choose(*shapes.numbers(edges=edges))
 
     def float(self, *, edges: bool = False) -> Float:

@@ -22,6 +22,7 @@ from harness.generate.pairs.table import structure_conditions
 from harness.generate.promotion import promoted
 from harness.generate.shapes import respelled
 from harness.generate.value_draws import ValueDraws
+from harness.generate.variations import Transplants, smallest_calls
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def draw_cases(
         draws = _ordinary_first(
             _few_refused(case, _draws(case, seed, structures * 4 + _ORDINARY * _LOOK, dtypes, by_use=True))
         )
-    for drawn in draws:
+    for drawn in _with_smallest(draws) if by_use else draws:
         if drawn.structure_id not in found:
             found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, values))
         if len(found) == structures:
@@ -216,12 +217,13 @@ def _draws(
     name = f"{seed}/{case.overload}"
     about = _dtypes_by_use(allowed, case, name) if by_use else _dtypes_in_turn(allowed, case.rare, name, case.gaps)
 
+    transplants = Transplants(name, case.overload)
     # The plainest call first. Hypothesis, which shrinks these calls, would draw five times as slowly.
     with provider.stream(name) as stream:
         for turn in range(count):
             dtype = next(about)
             stream.begin(dtype)
-            yield draw_invocation(Draw(stream.below if turn else _plainest, dtype), case)
+            yield transplants.vary(draw_invocation(Draw(stream.below if turn else _plainest, dtype), case))
 
 
 #: How the names of conditions of the main dtype begin.
@@ -242,6 +244,18 @@ def _few_refused(case: OperatorCase, draws: Iterator[Invocation]) -> Iterator[In
             refused += 1
         kept += 1
         yield drawn
+
+
+#: Draws after which smallest calls come that are not among them.
+_BEFORE_SMALLEST = 16
+
+
+def _with_smallest(draws: Iterator[Invocation]) -> Iterator[Invocation]:
+    """Add calls of 0-d tensors, without elements and of one element to the draws if the first of them have none."""
+    first = list(islice(draws, _BEFORE_SMALLEST))
+    yield from first
+    yield from smallest_calls(first)
+    yield from draws
 
 
 #: Ordinary calls that come first, each followed by any other; draws among which the next is looked for.

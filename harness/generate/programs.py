@@ -21,6 +21,9 @@ from math import prod
 from random import Random
 from typing import Any, TypeVar
 
+import torch
+
+from harness.core.control_flow import is_flow_operator
 from harness.core.invocation import (
     PROGRAM,
     Argument,
@@ -36,8 +39,10 @@ from harness.core.invocation import (
 )
 from harness.core.program import Program, Returned, share_inputs, weights_of
 from harness.core.size_operators import is_size_operator
-from harness.core.tensors import argument_names, draws_at_random
-from harness.generate.draw import ANY, OMIT, Domain
+from harness.core.tensors import argument_names, draws_at_random, overload
+from harness.generate.case_library import load_cases
+from harness.generate.draw import ANY, OMIT, Domain, Draw
+from harness.generate.draws import draw_invocation
 
 T = TypeVar("T")
 
@@ -121,6 +126,13 @@ class ProgramDraw:
         given = not self._holds_all and self.choose(True, False)
         return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)
 
+    def any_call(self) -> Invocation:
+        """Draw a call of some operator, mostly of one that models call; `call` adds it, or a change of it."""
+        used, others = _plain_operators()
+        case = load_cases()[self._random.choice(used if self.below(4) else others)]
+        dtype = self.dtype if self.dtype in case.dtypes else self._random.choice(case.dtypes)
+        return draw_invocation(Draw(self.below, dtype), case)
+
     def call(self, name: str, /, **arguments: Any) -> Result:
         """Add a call of an overload, and return its result, or its first result.
 
@@ -134,6 +146,24 @@ class ProgramDraw:
             raise LookupError(f"{name} has no argument {sorted(unknown)[0]!r}")
         self.calls.append(Invocation(name, tuple((n, given[n]) for n in schema if n in given)))
         return Result(len(self.calls) - 1)
+
+
+@cache
+def _plain_operators() -> tuple[Sequence[str], Sequence[str]]:
+    """Return the operators whose results can be judged within a program: those that models call, and the others.
+
+    A program is judged by what roundings may change, without the rules of single operators.
+    """
+    names: tuple[list[str], list[str]] = ([], [])
+    for name, case in sorted(load_cases().items()):
+        judge = case.judge
+        has_rules = judge.rules or judge.undefined or judge.unsettled or judge.exact_reals or judge.unused_outputs
+        if case.converted and not has_rules and not is_flow_operator(name):
+            schema = overload(name)._schema
+            is_random = torch.Tag.nondeterministic_seeded in overload(name).tags
+            if not schema.is_mutable and not is_random and str(schema.returns[0].type) == "Tensor":
+                names[not case.used].append(name)
+    return names
 
 
 def _argument(value: Any) -> Argument:

@@ -48,6 +48,27 @@ def beyond(dtype: str, kind: type = object) -> tuple[int | float | complex, ...]
     return tuple(number for number in _BEYOND.get(dtype, ()) if isinstance(number, kind)) or (1, 0.5)
 
 
+#: Numbers that the dtype does not hold: out of its range, negative, or a fraction.
+_OUTSIDE: dict[str, tuple[int | float, ...]] = {
+    "float64": (2**53 + 1,),
+    "float32": (1e39, 1e-46, 16777217),
+    "float16": (70000.0, 1e-8, 1e300),
+    "bfloat16": (1e39, 1e-46, 257),
+    "int64": (0.5, 2.0**63),
+    "int32": (2**31, -2.5, 2**40),
+    "int16": (32768, 0.5, 100000),
+    "int8": (128, -129, 0.5, 300),
+    "uint8": (256, -1, 0.5, -200),
+    "bool": (2, -1, 0.5),
+}
+
+
+@cache
+def outside(dtype: str) -> tuple[int | float, ...]:
+    """Return Scalars that `dtype` does not hold; empty for a dtype without any."""
+    return _OUTSIDE.get(dtype, ())
+
+
 def floats(*, edges: bool = False) -> tuple[float, ...]:
     """Python floats; with `edges` also NaN, infinities and magnitudes that float32 does not hold."""
     return _FLOATS * 2 + _EDGE_FLOATS if edges else _FLOATS

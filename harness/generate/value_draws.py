@@ -28,13 +28,13 @@ Weights: TypeAlias = Mapping[str, int]
 _CLASSES: tuple[Weights, ...] = (
     Counter({"facing": 5, "chance": 2, "structured": 1}),
     Counter({"alone": 4, "ordinary": 1}),
-    Counter({"structured": 5, "same": 1}),
+    Counter({"structured": 5, "same": 1, "multiples": 1}),
 )
 #: Where the call has Scalars, which elements may equal.
 _BESIDE_SCALARS: tuple[Weights, ...] = (
     _CLASSES[0],
-    Counter({"alone": 3, "near": 1}),
-    Counter({"near": 1, "structured": 1}),
+    Counter({"alone": 2, "near": 1}),
+    Counter({"near": 3, "structured": 2, "multiples": 1}),
 )
 #: Instead of the first where no other tensor holds data.
 _ON_ITS_OWN = Counter({"facing": 3, "equal": 3, "chance": 1})
@@ -48,11 +48,11 @@ _PATTERNS = (
     *("equal 0", "equal 0", *("equal special",) * 10, "row", "tied"),
     *("ordered 1", "ordered -1", "alternating 0", "hot 1", "plain"),
 )
-_FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", "halves", "decimals"))
+_FLOATS = Counter((*_PATTERNS, "wide", "wide", "saturating", "saturating", *("large",) * 3, "halves", "decimals"))
 _ORDINARY_INTS = Counter({"plain": 2, "tied": 1, "equal 0": 1, "wide": 4})
 #: Sums and products of large integers are where a detour through floating point shows.
-_INTS = Counter((*_PATTERNS, *("wide",) * 9, "mixed", "mixed"))
-_MASKS = Counter({"plain": 2, "equal 1": 1, "equal 2": 1, "hot 1": 1, "hot 0": 1, "alternating 0": 1})
+_INTS = Counter((*_PATTERNS, *("wide",) * 8, *("large",) * 5, "mixed", "mixed"))
+_MASKS = Counter({"plain": 2, "equal 1": 1, "equal 2": 1, "hot 1": 1, "hot 0": 1, "alternating 0": 1, "row": 2})
 _PLACES = Counter(
     (
         *("plain", "mixed", "plain", "mixed", "equal 0", "equal 1", "equal 2", "equal 3", "ordered 1"),
@@ -129,7 +129,8 @@ class _FurtherDraw:
         styles = {i: self._beside(i, spec, points) for i, spec in enumerate(specs) if i not in data}
         styles |= self._data_styles(kind, {i: specs[i] for i in data}, scalars, points)
         seed = self._stream.random.getrandbits(32)
-        step = 0 if kind == "same" else 1
+        # Multiples have their divisors in the same places.
+        step = 0 if kind in ("same", "multiples") else 1
         supply = iter([(styles[i], seed + i * step) for i in range(len(specs))])
 
         def values(spec: TensorSpec) -> Recipe | Literal:
@@ -157,9 +158,12 @@ class _FurtherDraw:
                 weights = Counter({f"near {scalars}": 2, "plain": 1})
                 styles = {i: self._choose(("near", i), weights, points) for i in specs}
                 return styles | {next(iter(specs)): f"near {scalars}"}
+            case "multiples" if scalars or len(specs) > 1:
+                first = next(iter(specs))
+                return {i: f"multiples {int(i == first)} {scalars}".rstrip() for i in specs}
             case "same" if len(specs) > 1:
                 return dict.fromkeys(specs, self._choose("same", _SAME, points))
-            case "structured" | "same":
+            case "structured" | "same" | "multiples":
                 return {i: self._structured(i, spec, points) for i, spec in specs.items()}
         if kind == "chance":
             return {i: self._choose(("chance", i), _CHANCE, points) for i in specs}
@@ -190,7 +194,7 @@ class _FurtherDraw:
     def _free_style(self, i: int, spec: TensorSpec, scalars: str, points: Sequence[Hashable]) -> str:
         """Choose special values for a tensor that faces no other one: as many as it holds."""
         if spec.dtype == "bool":
-            return self._choose(("mask", i), _MASKS, points)
+            return self._mask(("mask", i), spec, points)
         if spec.numel >= _MANY or (is_integer(spec.dtype) and self._below("every", 2)):
             return f"every {self._below('shift', _MANY)} {scalars}".rstrip()
         return f"facing 1 {self._number('shift', _KINDS, points)} 0 {scalars}".rstrip()
@@ -199,19 +203,25 @@ class _FurtherDraw:
         place = list(specs)[self._number("which", len(specs), points)]
         styles = self._ordinary(specs, points)
         if specs[place].dtype == "bool":
-            return styles | {place: self._choose(("mask", place), _MASKS, points)}
+            return styles | {place: self._mask(("mask", place), specs[place], points)}
         which, ties = self._number("alone", 8, points), self._number("ties", 2, points)
         return styles | {place: f"alone {which} {self._below('where', 3)} {ties}"}
 
     def _structured(self, i: int, spec: TensorSpec, points: Sequence[Hashable]) -> str:
         if spec.dtype == "bool":
-            return self._choose(("mask", i), _MASKS, points)
+            return self._mask(("mask", i), spec, points)
         style = self._choose(("structured", i), _INTS if is_integer(spec.dtype) else _FLOATS, points)
         if style == "equal special":
             return self._equal(i, points)
         if style == "row":
-            return f"row {self._number(('row', i), 8, points)} {spec.shape[-1] if spec.shape else 1}"
+            return f"row {self._number(('row', i), 8, points)} {_row_length(spec)}"
+        if style == "large":
+            return f"large {self._number(('large', i), 3, points)}"
         return style
+
+    def _mask(self, place: Hashable, spec: TensorSpec, points: Sequence[Hashable]) -> str:
+        style = self._choose(place, _MASKS, points)
+        return f"row {self._number(('row', place), 2, points)} {_row_length(spec)}" if style == "row" else style
 
     def _equal(self, i: int, points: Sequence[Hashable]) -> str:
         return f"equal {1 + self._number(('equal', i), _KINDS, points)}"
@@ -225,7 +235,9 @@ class _FurtherDraw:
             return self._choose(("order", i), _ORDERS, points)
         if domain in ("signs", "offsets"):
             return self._choose((domain, i), _SIGNS if domain == "signs" else _OFFSETS, points)
-        return self._choose(("beside", i), _MASKS if spec.dtype == "bool" else _OTHER, points)
+        if spec.dtype == "bool":
+            return self._mask(("beside", i), spec, points)
+        return self._choose(("beside", i), _OTHER, points)
 
     def _choose(self, place: Hashable, weights: Weights, points: Sequence[Hashable]) -> str:
         return self._covering.choose(place, weights, points)
@@ -255,6 +267,10 @@ _OPERANDS = 3
 @cache
 def _numbers(bound: int) -> Weights:
     return {str(number): 1 for number in range(bound)}
+
+
+def _row_length(spec: TensorSpec) -> int:
+    return spec.shape[-1] if spec.shape else 1
 
 
 def _domain(spec: TensorSpec) -> str:

@@ -216,9 +216,6 @@ class BatchRunner:
             # All members fail in the same way.
             more["raised_by"] = self._raised_by(found.members[0].group.exported, failure)
         keys = keys_of(found.members)
-        if found.converted is not None and len(found.members) == 1:
-            # Witnesses look into the rejected model.
-            self._keep_model(found.converted, found.members[0])
         known_results = [
             self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
         ]
@@ -532,14 +529,10 @@ class BatchRunner:
 
     def _kept_kind(self, converted: Converted, member: Accepted) -> str:
         """Keep the model of a failing structure for the witnesses, and return the kind of its graph."""
-        return converted.kind(member) if self._keep_model(converted, member) else ""
-
-    def _keep_model(self, converted: Converted, member: Accepted) -> bool:
-        """Keep the model of a failing structure for the witnesses, and return whether any will look at it."""
-        looked_at = self._settings.blame and converted.graph is not None and self._task.model is None
-        if looked_at:
-            self._worker.kept.keep(converted, member)
-        return looked_at
+        if not self._settings.blame or converted.graph is None or self._task.model is not None:
+            return ""
+        self._worker.kept.keep(converted, member)
+        return converted.kind(member)
 
     def _report(self, keys: Iterable[MemberKey], *same: Any, **more: Any) -> None:
         """Send the same result for some cases; see `_result`."""

@@ -28,13 +28,14 @@ from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord
-from harness.generate.sources.source import Notice, Request, Source, SourceFinding
+from harness.generate.sources.source import Notice, Request, Source, SourceFinding, Structure
 from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Settings, Task
+from harness.plan.second_draw import SOURCE as SECOND_DRAW, Reached
 
 #: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
@@ -204,9 +205,25 @@ def run_unit(
     if unit.model is not None:
         yield from _run_model(unit, unit.model, supervisor, hold)
         return
+    reached = Reached.nothing()
+    parts = find_groups(unit, supervisor, notice)
     # One source at a time, so that earlier failures are finished before the rest begins.
-    for name, groups in find_groups(unit, supervisor, notice):
-        yield from run_part(unit, supervisor, name, groups, hold=hold)
+    for name, groups in parts:
+        for verdicts in run_part(unit, supervisor, name, groups, hold=hold):
+            if name == Generated.name and not unit.route.dynamic:
+                reached.note(verdicts)
+            yield verdicts
+    again = reached.draw(unit.seed, unit.overload, unit.examples)
+    redrawn = _groups(again, start=sum(len(groups) for _, groups in parts))
+    if redrawn:
+        yield from run_part(unit, supervisor, SECOND_DRAW, redrawn, hold=hold)
+
+
+def _groups(structures: Sequence[Structure], start: int) -> tuple[Group, ...]:
+    return tuple(
+        Group(index, structure.exported, tuple(enumerate(structure.invocations)))
+        for index, structure in enumerate(structures, start)
+    )
 
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:

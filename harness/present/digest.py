@@ -6,7 +6,7 @@ A digest as Markdown, as a chat message and as JSON.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -16,6 +16,7 @@ from typing import Any
 from harness.causes import groups as failures, known_issues
 from harness.causes.groups import FailureGroup
 from harness.causes.real_use import RealUse, real_use
+from harness.causes.richness import CausesOfRuns, causes_of_runs
 from harness.causes.rows import fill_ordinary
 from harness.compare.verdict import SPEC
 from harness.core.route import route_label
@@ -89,6 +90,7 @@ class Digest:
         fallbacks: Cases that did not run on the backends' devices.
         use: The results of real models' calls, by converter and backend.
         reach: The ONNX operators that each backend computed.
+        causes: The root causes of this run and of earlier ones; None if no other run was named.
     """
 
     info: RunInfo
@@ -100,6 +102,7 @@ class Digest:
     fallbacks: tuple[Fallback, ...] = ()
     use: tuple[RealUse, ...] = ()
     reach: tuple[OnnxReach, ...] = ()
+    causes: CausesOfRuns | None = None
 
     @property
     def worse(self) -> int:
@@ -150,8 +153,13 @@ class Digest:
         return changes.summary(self.found) if isinstance(self.found, Diff) else ""
 
 
-def digest(run: Path, against: str | None = None) -> Digest:
+def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) -> Digest:
     """Sum up a run, compared with a run, a baseline or a git revision, as `conformance diff` takes it.
+
+    Args:
+        run: The run.
+        against: What it is compared with.
+        earlier: Other runs, whose root causes are counted along with its own.
 
     Raises:
         ResultsError: one of them cannot be read.
@@ -165,18 +173,20 @@ def digest(run: Path, against: str | None = None) -> Digest:
         read_minimal(run),
         known_issues.read_known_issues(),
     )
+    defects = tuple(group for group in groups if group.blame != SPEC)
     own = Side(run.name, run=run)
     side = find_side(against, own) if against is not None else None
     return Digest(
         info=read_run_info(run),
         there=there,
         columns=tuple(_columns(matrix.matrix(rows), weighted, set(there.unfinished))),
-        groups=tuple(group for group in groups if group.blame != SPEC),
+        groups=defects,
         against=side.name if side else "",
         found=compare_as_fits(side, own) if side else None,
         fallbacks=tuple(fallbacks(run)),
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
+        causes=causes_of_runs(defects, earlier) if earlier else None,
     )
 
 
@@ -246,6 +256,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
     for reach in found.reach:
         yield f"\n{markdown_cell(reach.sentence)}.\n"
+    if found.causes is not None:
+        yield f"\n{_causes_sentence(found.causes)}\n"
     if found.fallbacks:
         yield "\nNot all ran on the backend's device:\n"
         yield from (f"- {markdown_cell(fallback.sentence)}" for fallback in found.fallbacks)
@@ -254,6 +266,16 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     elif isinstance(found.found, Diff):
         yield "\n" + reports.markdown(changes.report(found.found, f"Conformance: {found.against} → this run"), _ROWS)
     yield from _failures(found)
+
+
+def _causes_sentence(causes: CausesOfRuns) -> str:
+    words = (
+        f"Root causes: {causes.each[0]:,} in this run, {causes.new:,} of them in no other; "
+        f"{causes.together:,} in the last {causes.runs:,} runs together."
+    )
+    if causes.estimated is not None:
+        words += f" There are at least about {causes.estimated:,} (Chao2 estimate)."
+    return words
 
 
 def _parts(found: Digest) -> Iterator[str]:
@@ -359,6 +381,7 @@ def digest_data(found: Digest) -> dict[str, Any]:
         "failures": len(found.groups),
         "onnx_operators": [reach.to_data() for reach in found.reach],
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
+        "causes": None if found.causes is None else asdict(found.causes),
         "real_use": [asdict(use) for use in found.use],
         "against": found.against,
         "worse": found.worse,

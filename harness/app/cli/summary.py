@@ -28,22 +28,37 @@ SECTION = "look"
     metavar="BASELINE_OR_RUN",
     help="Compare with a baseline, a run or a git revision, as `conformance diff` does.",
 )
+@click.option(
+    "--earlier",
+    metavar="RUN",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Count the root causes of this run and of RUN together, and estimate how many there are; repeatable.",
+)
 @click.option("--chat", is_flag=True, help="Print a chat message, as the JSON that webhooks expect.")
 @file_option("--chat-out", "Also write the chat message to FILE.")
 @click.option("--link", default="", metavar="URL", help="Link of the dashboard, for the message.")
 @json_option
-def command(run: Path, against: str | None, chat: bool, chat_out: Path | None, link: str, as_json: bool) -> None:
+def command(
+    run: Path,
+    against: str | None,
+    earlier: tuple[Path, ...],
+    chat: bool,
+    chat_out: Path | None,
+    link: str,
+    as_json: bool,
+) -> None:
     """Sum up a run in Markdown: the passing, missing and worse results, and the worst failures.
 
     A run is red if something is worse than --against, or if verdicts are missing. Without --against, failures
     alone do not make it red.
 
     With --json: headline, red, run_id, started, complete, missing, shards, columns, failures, fallbacks,
-    against, worse, differences.
+    causes, against, worse, differences.
     """
     from harness.present import digest
 
-    found = digest.digest(run, against)
+    found = digest.digest(run, against, earlier)
     if chat_out is not None:
         with layout.replacing(chat_out) as temporary:
             temporary.write_text(json_text(digest.chat(found, link)) + "\n", encoding="utf-8")

@@ -1,0 +1,84 @@
+"""How many root causes there are, estimated from those that some runs found.
+
+Runs with other seeds find other root causes. How many more there are follows from those that only one run or exactly
+two runs found, as the number of species in a forest does from those seen on one or two visits: the bias-corrected Chao2
+estimate (A. Chao, "Estimating the population size for capture-recapture data with unequal catchability", Biometrics
+43, 1987; A. Chao and C.-H. Chiu, "Species richness: estimation and comparison", Wiley StatsRef, 2016, eq. 9). It is a
+lower bound: what no draw can reach is not counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.causes.cause import RootCause
+from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.compare.verdict import SPEC
+from harness.record import store
+from harness.record.json_lines import read_minimal
+
+
+@dataclass(frozen=True)
+class CausesOfRuns:
+    """The root causes that several runs found.
+
+    Attributes:
+        runs: The number of runs.
+        each: The root causes of each run, the run in question first.
+        together: Those of all runs.
+        new: Those that only the run in question found.
+        estimated: How many there are, at least; None of fewer than two runs.
+    """
+
+    runs: int
+    each: tuple[int, ...]
+    together: int
+    new: int
+    estimated: int | None
+
+
+def causes_of_runs(groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> CausesOfRuns:
+    """Compare the root causes of a run with those of earlier ones.
+
+    Args:
+        groups: The failures of the run.
+        earlier: The directories of the other runs.
+
+    Raises:
+        harness.record.layout.ResultsError: a run cannot be read.
+    """
+    found = [_causes(groups), *(_causes(_groups(run)) for run in earlier)]
+    others = frozenset[RootCause]().union(*found[1:])
+    return CausesOfRuns(
+        runs=len(found),
+        each=tuple(map(len, found)),
+        together=len(found[0] | others),
+        new=len(found[0] - others),
+        estimated=estimate_causes(found),
+    )
+
+
+def estimate_causes(found: Sequence[Collection[RootCause]]) -> int | None:
+    """Return the bias-corrected Chao2 estimate of the number of root causes; None of fewer than two runs.
+
+    S + (m - 1) / m · q₁(q₁ - 1) / (2(q₂ + 1)), where m runs found S of them, q₁ of them in one run only and q₂ in
+    exactly two.
+    """
+    runs = len(found)
+    if runs < 2:
+        return None
+    times = Counter(Counter(cause for causes in found for cause in set(causes)).values())
+    unseen = (runs - 1) / runs * times[1] * (times[1] - 1) / (2 * (times[2] + 1))
+    return round(times.total() + unseen)
+
+
+def _groups(run: Path) -> Iterator[FailureGroup]:
+    yield from failure_groups(store.read(run, COLUMNS, FAILED, encoded=True), read_minimal(run))
+
+
+def _causes(groups: Sequence[FailureGroup] | Iterator[FailureGroup]) -> frozenset[RootCause]:
+    """Return the root causes of failures, without those that a specification leaves open."""
+    return frozenset(cause for group in groups if group.blame != SPEC for cause in group.causes)

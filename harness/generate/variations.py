@@ -1,0 +1,137 @@
+"""Vary drawn calls where an operator case would not: by arguments that never meet in it, and by smallest shapes.
+
+A case draws an argument in one of its branches only, as the weight of a mask that comes with one reduction; or it never
+draws a shape without elements. A converter has code for these all the same. So some calls of a collection get an
+argument that another call of it has, and each collection gets a call of 0-d tensors, an empty one and one of a single
+element, as far as PyTorch takes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache, partial
+
+from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.tensors import overload
+from harness.generate.provider import ChoiceStream
+
+#: One call in so many gets an argument of another call.
+_EVERY = 6
+#: Types of arguments that fit any shape, as the schema writes them.
+_SHAPELESS = (
+    "bool",
+    "Optional[bool]",
+    "number",
+    "Optional[number]",
+    "float",
+    "Optional[float]",
+    "str",
+    "Optional[str]",
+)
+#: Domains whose parameters do not speak of shapes.
+_ANY_SHAPE = ("any", "finite", "at_least", "nonzero", "range")
+
+
+class Transplants:
+    """Adds to calls an optional argument that they omit, with a value that another call of the collection gives it.
+
+    Only omitted arguments change: a given one may be what other arguments were drawn for.
+
+    Args:
+        name: Name of the collection; the same name and calls give the same changes on every machine.
+        operator: The overload of the calls.
+    """
+
+    def __init__(self, name: str, operator: str) -> None:
+        # A stream of its own, so that the calls are drawn as they are without it.
+        self._stream = ChoiceStream(f"{name}/transplants")
+        self._seen: dict[str, dict[str, Argument]] = {argument: {} for argument in _optional(operator)}
+        self._order = _order(operator)
+        self._calls = 0
+
+    def vary(self, call: Invocation) -> Invocation:
+        """Return the call, or the call with another argument."""
+        given = dict(call.arguments)
+        for name, value in call.arguments:
+            if name in self._seen:
+                self._note(name, value)
+        self._calls += 1
+        lacking = [name for name, values in self._seen.items() if values and name not in given]
+        if not lacking or self._calls % _EVERY:
+            return call
+        name = self._choose("name", lacking)
+        value = self._seen[name][self._choose(name, list(self._seen[name]))]
+        arguments = {**given, name: value}
+        return replace(call, arguments=tuple((n, arguments[n]) for n in self._order if n in arguments))
+
+    def _note(self, name: str, value: Argument) -> None:
+        values = self._seen[name]
+        values.setdefault(repr(value), value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            values.setdefault(repr(-value), -value)
+
+    def _choose(self, place: str, options: Sequence[str]) -> str:
+        self._stream.place, self._stream.options = (place, len(options)), options
+        return options[self._stream.below(len(options))]
+
+
+@cache
+def _optional(operator: str) -> tuple[str, ...]:
+    arguments = overload(operator)._schema.arguments
+    return tuple(a.name for a in arguments if a.has_default_value() and str(a.type) in _SHAPELESS)
+
+
+@cache
+def _order(operator: str) -> tuple[str, ...]:
+    return tuple(a.name for a in overload(operator)._schema.arguments)
+
+
+def smallest_calls(calls: Sequence[Invocation]) -> Iterator[Invocation]:
+    """Yield calls of 0-d tensors, without elements and of one element, for each of these that no call of a collection
+    is."""
+    for is_so, shape_of in _SMALLEST:
+        if any(map(is_so, calls)):
+            continue
+        base = next((call for call in calls if _can_be_reshaped(call)), None)
+        if base is not None:
+            yield base.map_tensors(partial(_reshaped, shape_of=shape_of))
+
+
+def _first_shape(call: Invocation) -> tuple[int, ...] | None:
+    spec = next(call.tensors(), None)
+    return None if spec is None else spec.shape
+
+
+def _is_scalar(call: Invocation) -> bool:
+    return _first_shape(call) == ()
+
+
+def _is_empty(call: Invocation) -> bool:
+    return 0 in (_first_shape(call) or ())
+
+
+def _is_of_one(call: Invocation) -> bool:
+    shape = _first_shape(call)
+    return bool(shape) and set(shape or ()) == {1}
+
+
+#: Whether a call is of a kind, and the shape of its tensors that makes it one.
+_SMALLEST: tuple[tuple[Callable[[Invocation], bool], Callable[[tuple[int, ...]], tuple[int, ...]]], ...] = (
+    (_is_scalar, lambda shape: ()),
+    (_is_empty, lambda shape: (0, *shape[1:])),
+    (_is_of_one, lambda shape: (1,) * len(shape)),
+)
+
+
+def _can_be_reshaped(call: Invocation) -> bool:
+    """Whether nothing but the operator itself speaks of the shapes of a call's tensors."""
+    specs = list(call.tensors())
+    return bool(specs and specs[0].shape) and all(
+        isinstance(spec.values, Recipe) and spec.values.domain[0] in _ANY_SHAPE for spec in specs
+    )
+
+
+def _reshaped(spec: TensorSpec, shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> TensorSpec:
+    shape = shape_of(spec.shape)
+    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)
