@@ -22,8 +22,6 @@ from harness.generate.pairs.table import structure_conditions
 from harness.generate.sources.source import Structure
 from harness.generate.value_draws import ValueDraws
 
-#: The record's source of the calls.
-SOURCE = "redrawn"
 #: One structure is drawn again for so many cases of an operator, at most.
 _CASES_PER_STRUCTURE = 12
 #: Compared calls that an argument is tried in.
@@ -67,7 +65,7 @@ class Reached:
         refused = OPERATOR_CASES[overload].refused
         calls = (c for c in self._calls(refused) if c.structure_id not in known)
         distinct = {call.structure_id: call for call in islice(calls, most)}
-        values = ValueDraws(f"{seed}/{overload}/{SOURCE}")
+        values = ValueDraws(f"{seed}/{overload}/redrawn")
         return tuple(Structure(call, values.of(call, _VALUES)) for call in distinct.values())
 
     def _calls(self, refused: Collection[str]) -> Iterator[Invocation]:

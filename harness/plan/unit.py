@@ -28,6 +28,7 @@ from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord
+from harness.generate.sources.redrawn import Redrawn
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding, Structure
 from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.model_listing import list_runs
@@ -35,7 +36,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Settings, Task
-from harness.plan.second_draw import SOURCE as SECOND_DRAW, Reached
+from harness.plan.second_draw import Reached
 
 #: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
@@ -213,10 +214,12 @@ def run_unit(
             if name == Generated.name and not unit.route.dynamic:
                 reached.note(verdicts)
             yield verdicts
+    if not any(source.name == Redrawn.name for source in unit.sources):
+        return
     again = reached.draw(unit.seed, unit.overload, unit.examples)
     redrawn = _groups(again, start=sum(len(groups) for _, groups in parts))
     if redrawn:
-        yield from run_part(unit, supervisor, SECOND_DRAW, redrawn, hold=hold)
+        yield from run_part(unit, supervisor, Redrawn.name, redrawn, hold=hold)
 
 
 def _groups(structures: Sequence[Structure], start: int) -> tuple[Group, ...]:

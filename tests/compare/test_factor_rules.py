@@ -16,6 +16,7 @@ from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, Ten
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.torch_call import CallRejected
 
 SHAPE = (2, 5, 3)
 
@@ -190,7 +191,10 @@ def test_the_bound_of_a_transform_is_never_below_its_result() -> None:
         case = load_cases()[name]
         assert case.judge.terms is not None
         for drawn in draw_cases(case, seed=5, structures=12, values=1):
-            made = run_reference(drawn.invocations[0])
+            try:
+                made = run_reference(drawn.invocations[0])
+            except CallRejected:
+                continue
             truth = made.truth
             assert truth is not None
             if truth[0] is None:

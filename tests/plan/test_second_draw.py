@@ -10,6 +10,8 @@ from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.generate.draw import Draw
 from harness.generate.operator_case import OPERATOR_CASES, Arguments, OperatorCase
+from harness.generate.sources.generated import Generated
+from harness.generate.sources.redrawn import Redrawn
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
 
@@ -29,7 +31,13 @@ def verdicts() -> list[Verdict]:
             overload=SOFTMAX, family="t", dtypes=("float32", "bfloat16"), arguments=last_dim_in_bfloat16
         )
         patch.setitem(OPERATOR_CASES, SOFTMAX, case)
-        unit = Unit(overload=SOFTMAX, route=Route(converter="dynamo"), backends=("ort-cpu",), examples=48)
+        unit = Unit(
+            overload=SOFTMAX,
+            route=Route(converter="dynamo"),
+            backends=("ort-cpu",),
+            examples=48,
+            sources=(Generated(), Redrawn()),
+        )
         return [verdict for found in run_unit(unit, supervisor) for verdict in found]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.core.plugins import Unavailable, UnknownName
-from harness.generate.sources import corpus, generated, opinfo, programs, use
+from harness.generate.sources import corpus, generated, opinfo, programs, redrawn, use
 from harness.generate.sources.source import Source
 
 
@@ -38,6 +38,7 @@ _ENTRIES = (
     SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
     SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
     SourceEntry(name="generated", create=lambda argument: generated.Generated(), default="generated"),
+    SourceEntry(name="redrawn", create=lambda argument: redrawn.Redrawn(), default="redrawn"),
     SourceEntry(name="programs", create=programs.create, argument="OPERATOR"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )
