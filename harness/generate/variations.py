@@ -29,6 +29,8 @@ _SHAPELESS = (
     "str",
     "Optional[str]",
 )
+#: Tensors of a call that is made smallest, at most: the shapes of more depend on each other.
+_MOST_TENSORS = 3
 #: Domains whose parameters do not speak of shapes.
 _ANY_SHAPE = ("any", "finite", "at_least", "nonzero", "range")
 
@@ -127,8 +129,10 @@ _SMALLEST: tuple[tuple[Callable[[Invocation], bool], Callable[[tuple[int, ...]],
 def _can_be_reshaped(call: Invocation) -> bool:
     """Whether nothing but the operator itself speaks of the shapes of a call's tensors."""
     specs = list(call.tensors())
-    return bool(specs and specs[0].shape) and all(
-        isinstance(spec.values, Recipe) and spec.values.domain[0] in _ANY_SHAPE for spec in specs
+    return (
+        0 < len(specs) <= _MOST_TENSORS
+        and bool(specs[0].shape)
+        and all(isinstance(spec.values, Recipe) and spec.values.domain[0] in _ANY_SHAPE for spec in specs)
     )
 
 

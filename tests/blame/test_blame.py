@@ -98,7 +98,7 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     operators = [f"aten.{name}" if "." in name else f"aten.{name}.default" for name in KERNELS]
     assert len(operators) == 19
-    few = ("--dtype", "float32", "--examples", "48")
+    few = ("--dtype", "float32", "--examples", "32")
     honest = record(tmp_path / "honest", operators, METADATA, *few, "--no-blame")
     passed = {row["case_id"] for row in honest if row["outcome"] == "pass"}
     found = defaultdict(list)
