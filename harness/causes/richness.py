@@ -1,4 +1,4 @@
-"""How many root causes there are, estimated from those that some runs found.
+"""Count the root causes of several runs, and estimate how many there are.
 
 Runs with other seeds find other root causes. How many more there are follows from those that only one run or exactly
 two runs found, as the number of species in a forest does from those seen on one or two visits: the bias-corrected Chao2
@@ -27,10 +27,10 @@ class CausesOfRuns:
 
     Attributes:
         runs: The number of runs.
-        each: The root causes of each run, the run in question first.
-        together: Those of all runs.
-        new: Those that only the run in question found.
-        estimated: How many there are, at least; None of fewer than two runs.
+        each: The number of root causes of each run, the latest run first.
+        together: The number of root causes of all runs.
+        new: The number of root causes that only the latest run found.
+        estimated: The estimated number of root causes that exist, a lower bound; None for a single run.
     """
 
     runs: int
@@ -62,7 +62,7 @@ def causes_of_runs(groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> C
 
 
 def estimate_causes(found: Sequence[Collection[RootCause]]) -> int | None:
-    """Return the bias-corrected Chao2 estimate of the number of root causes; None of fewer than two runs.
+    """Return the bias-corrected Chao2 estimate of the number of root causes; None for a single run.
 
     S + (m - 1) / m · q₁(q₁ - 1) / (2(q₂ + 1)), where m runs found S of them, q₁ of them in one run only and q₂ in
     exactly two.

@@ -102,12 +102,16 @@ class Sensitivity(Protocol):
     """
 
     def own_errors(self) -> Iterator[Array]:
-        """Yield PyTorch's largest error at these inputs (rule 3), in the output's unit and shape: lower bounds that
-        grow, the last of which is exact."""
+        """Yield growing lower bounds of PyTorch's largest error at these inputs (rule 3); the last one is exact.
+
+        Each has the output's unit and shape.
+        """
 
     def movements(self) -> Iterator[tuple[Array, Array | float]]:
-        """Yield D and C of rule 6, in the output's unit and shape, C as an array or 0: lower bounds that grow, the last
-        of which are exact."""
+        """Yield growing lower bounds of D and C of rule 6; the last ones are exact.
+
+        Each has the output's unit and shape; C may be 0.
+        """
 
 
 @dataclass(frozen=True)

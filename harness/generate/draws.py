@@ -173,7 +173,7 @@ def draw_cases(
         draws = _ordinary_first(
             _few_refused(case, _draws(case, seed, structures * 4 + _ORDINARY * _LOOK, dtypes, by_use=True))
         )
-    for drawn in _with_smallest(draws) if by_use else draws:
+    for drawn in _add_smallest(draws) if by_use else draws:
         if drawn.structure_id not in found:
             found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, values))
         if len(found) == structures:
@@ -250,7 +250,7 @@ def _few_refused(case: OperatorCase, draws: Iterator[Invocation]) -> Iterator[In
 _BEFORE_SMALLEST = 16
 
 
-def _with_smallest(draws: Iterator[Invocation]) -> Iterator[Invocation]:
+def _add_smallest(draws: Iterator[Invocation]) -> Iterator[Invocation]:
     """Add calls of 0-d tensors, without elements and of one element to the draws if the first of them have none."""
     first = list(islice(draws, _BEFORE_SMALLEST))
     yield from first

@@ -1,9 +1,9 @@
-"""Vary drawn calls where an operator case would not: by arguments that never meet in it, and by smallest shapes.
+"""Vary drawn calls beyond their operator case: combine arguments that it draws apart, and use the smallest shapes.
 
-A case draws an argument in one of its branches only, as the weight of a mask that comes with one reduction; or it never
-draws a shape without elements. A converter has code for these all the same. So some calls of a collection get an
-argument that another call of it has, and each collection gets a call of 0-d tensors, an empty one and one of a single
-element, as far as PyTorch takes them.
+An operator case may draw an argument in only one of its branches, or never draw an empty tensor, although converters
+have code for both. So some calls of a collection get an argument that another call has. Each collection also gets a
+call of 0-d tensors, an empty one and one of a single element, unless its first calls include these. PyTorch may reject
+them.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class DoubleCheck:
             if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
                 confirmed += members
                 continue
-            members, known = self._without_known_calls(members, signature)
+            members, known = self._split_known(members, signature)
             confirmed += known
             if not members:
                 continue
@@ -85,9 +85,7 @@ class DoubleCheck:
         if confirmed:
             yield replace(result, members=tuple(confirmed))
 
-    def _without_known_calls(
-        self, members: Sequence[Accepted], signature: str
-    ) -> tuple[list[Accepted], list[Accepted]]:
+    def _split_known(self, members: Sequence[Accepted], signature: str) -> tuple[list[Accepted], list[Accepted]]:
         """Return the members whose failure is new, and the programs that have a call which is known to fail so."""
         assert self._trust is not None
         new: list[Accepted] = []

@@ -81,10 +81,10 @@ class Reference:
         """Return the sensitivity to inputs in the neighbourhood; None if float64 has no answer."""
         coordinates = judge_of(self.invocation).coordinates
         dtypes = [str(a.dtype) for a in self.expected]
-        return perturbation.sensitivity(self.invocation, self._in_float64, dtypes, coordinates)
+        return perturbation.sensitivity(self.invocation, self._float64_outputs, dtypes, coordinates)
 
     @cached_property
-    def _in_float64(self) -> tuple[Array | None, ...] | None:
+    def _float64_outputs(self) -> tuple[Array | None, ...] | None:
         return _run_wide(self.invocation)
 
     @cached_property
@@ -100,7 +100,7 @@ class Reference:
         A sum of products that has an infinity among its factors is decided by their signs, of which float64
         loses sight where other products overflow on the way.
         """
-        found = self._in_float64
+        found = self._float64_outputs
         judge = judge_of(self.invocation)
         if found is None or not judge.accumulates or judge.terms or all(map(_is_finite, found)):
             return found

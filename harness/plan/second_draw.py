@@ -1,9 +1,9 @@
-"""Draw arguments again that never reached a comparison, in calls that do.
+"""Draw arguments again that never reached a comparison.
 
-A case ends at the first stage that fails: an attribute that comes with an unsupported dtype says nothing about the
-numbers that it leads to. After the drawn cases of an operator have run, each condition on an argument that some call
-has, but none that was compared, is drawn again in two ways: the call in a dtype that was compared, and a compared call
-with the argument. What is drawn depends on what failed, and so on the installed versions.
+A case ends at the first stage that fails: an attribute that comes with an unsupported dtype is never compared. After
+the drawn cases of an operator have run, each condition on an argument that only failing calls met is drawn again in two
+ways: its call in a dtype that was compared, and a compared call with its argument. The result depends on what failed,
+and so on the installed versions.
 """
 
 from __future__ import annotations
@@ -28,36 +28,34 @@ _CASES_PER_STRUCTURE = 12
 _BASES = 2
 #: Value draws of each structure.
 _VALUES = 2
-#: A dtype that fails is a verdict by itself, and a value may be spelled in any call.
-_ALONE = (ConditionKind.DTYPE, ConditionKind.PROMOTION)
+#: Conditions that are not drawn again: a dtype that fails is a verdict by itself.
+_DTYPES = (ConditionKind.DTYPE, ConditionKind.PROMOTION)
 
 
 @dataclass
-class Reached:
-    """The structures of an operator that have run, and which of them were compared."""
+class DrawnStructures:
+    """The drawn structures of an operator that have run: those that were compared, and the others."""
 
     _compared: dict[str, Invocation]
     _others: dict[str, Invocation]
 
     @classmethod
-    def nothing(cls) -> Reached:
-        """Return the state before any case has run."""
+    def none(cls) -> DrawnStructures:
+        """Return the structures before any case has run."""
         return cls({}, {})
 
-    def note(self, verdicts: Iterable[Verdict]) -> None:
-        """Take note of some verdicts on drawn cases."""
+    def add(self, verdicts: Iterable[Verdict]) -> None:
+        """Add the structures of some verdicts. One counts as compared if an element of one of its cases was."""
         for verdict in verdicts:
-            if verdict.structure_id in self._compared:
+            structure = verdict.structure_id
+            is_compared = verdict.stage is Stage.COMPARE and verdict.total_elements > 0
+            if structure in self._compared or (structure in self._others and not is_compared):
                 continue
-            call = Invocation.from_json(verdict.invocation)
-            if verdict.stage == Stage.COMPARE and (verdict.total_elements or 0) > 0:
-                self._compared[verdict.structure_id] = call
-                self._others.pop(verdict.structure_id, None)
-            else:
-                self._others[verdict.structure_id] = call
+            call = self._others.pop(structure, None) or Invocation.from_json(verdict.invocation)
+            (self._compared if is_compared else self._others)[structure] = call
 
     def draw(self, seed: int, overload: str, examples: int) -> tuple[Structure, ...]:
-        """Return calls with the arguments that no compared call has, a few for the `examples` that were drawn."""
+        """Return calls with arguments that no compared call has, one for every few of the `examples` that were drawn."""
         most = examples // _CASES_PER_STRUCTURE
         if not self._compared or not most:
             return ()
@@ -73,11 +71,11 @@ class Reached:
         reached = frozenset().union(*(names for _, names in compared))
         dtypes = Counter(call.dtype for call, _ in compared)
         for condition, call in _unreached(self._others.values(), reached | frozenset(refused)).items():
-            yield from (_in_dtype(call, dtype) for dtype, _ in dtypes.most_common(1) if dtype != call.dtype)
+            yield from (_cast(call, dtype) for dtype, _ in dtypes.most_common(1) if dtype != call.dtype)
             value = dict(call.arguments).get(condition.subject)
             if value is not None and not isinstance(value, TensorSpec):
                 bases = [base for base, _ in compared if _ranks(base) == _ranks(call)] or [b for b, _ in compared]
-                yield from (_with_argument(base, condition.subject, value) for base in bases[:_BASES])
+                yield from (_give_argument(base, condition.subject, value) for base in bases[:_BASES])
 
 
 def _unreached(calls: Iterable[Invocation], reached: Collection[str]) -> Mapping[Condition, Invocation]:
@@ -85,18 +83,18 @@ def _unreached(calls: Iterable[Invocation], reached: Collection[str]) -> Mapping
     found: dict[Condition, Invocation] = {}
     for call in calls:
         for condition in structure_conditions(call):
-            if condition.subject and condition.kind not in _ALONE and condition.name not in reached:
+            if condition.subject and condition.kind not in _DTYPES and condition.name not in reached:
                 found.setdefault(condition, call)
     return found
 
 
-def _in_dtype(call: Invocation, dtype: str) -> Invocation:
-    """Return a call with tensors of its main dtype in another one."""
+def _cast(call: Invocation, dtype: str) -> Invocation:
+    """Return a call with another dtype in place of its main one."""
     main = call.dtype
     return call.map_tensors(lambda spec: replace(spec, dtype=dtype) if spec.dtype == main else spec)
 
 
-def _with_argument(call: Invocation, name: str, value: Argument) -> Invocation:
+def _give_argument(call: Invocation, name: str, value: Argument) -> Invocation:
     given = {**dict(call.arguments), name: value}
     return replace(call, arguments=tuple((n, given[n]) for n in argument_names(call.overload) if n in given))
 

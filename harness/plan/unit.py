@@ -36,7 +36,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Settings, Task
-from harness.plan.second_draw import Reached
+from harness.plan.second_draw import DrawnStructures
 
 #: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
@@ -206,18 +206,20 @@ def run_unit(
     if unit.model is not None:
         yield from _run_model(unit, unit.model, supervisor, hold)
         return
-    reached = Reached.nothing()
+    redraws = not unit.route.dynamic and any(source.name == Redrawn.name for source in unit.sources)
+    drawn = DrawnStructures.none()
     parts = find_groups(unit, supervisor, notice)
     # One source at a time, so that earlier failures are finished before the rest begins.
     for name, groups in parts:
         for verdicts in run_part(unit, supervisor, name, groups, hold=hold):
-            if name == Generated.name and not unit.route.dynamic:
-                reached.note(verdicts)
+            if redraws and name == Generated.name:
+                drawn.add(verdicts)
             yield verdicts
-    if not any(source.name == Redrawn.name for source in unit.sources):
+    if not redraws:
         return
-    again = reached.draw(unit.seed, unit.overload, unit.examples)
-    redrawn = _groups(again, start=sum(len(groups) for _, groups in parts))
+    redrawn = _groups(
+        drawn.draw(unit.seed, unit.overload, unit.examples), start=sum(len(groups) for _, groups in parts)
+    )
     if redrawn:
         yield from run_part(unit, supervisor, Redrawn.name, redrawn, hold=hold)
 
