@@ -55,7 +55,7 @@ class DrawnStructures:
             (self._compared if is_compared else self._others)[structure] = call
 
     def draw(self, seed: int, overload: str, examples: int) -> tuple[Structure, ...]:
-        """Return calls with arguments that no compared call has, one for every few of the `examples` that were drawn."""
+        """Return calls with arguments that no compared call has, one for several of the `examples` drawn."""
         most = examples // _CASES_PER_STRUCTURE
         if not self._compared or not most:
             return ()
