@@ -82,7 +82,7 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
     operators = [operator for defects in BACKENDS.values() for operator in defects]
     assert len(operators) == 21
     chosen = [word for name in ("ort-cpu", *BACKENDS) for word in ("--backend", name)]
-    record_ = record(tmp_path / "run", operators, METADATA, *chosen, "--examples", "24")
+    record_ = record(tmp_path / "run", operators, METADATA, *chosen, "--examples", "16")
     passed = {r["case_id"] for r in record_ if r["backend"] == "ort-cpu" and r["outcome"] == "pass"}
     found = defaultdict(list)
     for row in record_:
@@ -98,7 +98,7 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     operators = [f"aten.{name}" if "." in name else f"aten.{name}.default" for name in KERNELS]
     assert len(operators) == 19
-    few = ("--dtype", "float32", "--examples", "32")
+    few = ("--dtype", "float32", "--examples", "24")
     honest = record(tmp_path / "honest", operators, METADATA, *few, "--no-blame")
     passed = {row["case_id"] for row in honest if row["outcome"] == "pass"}
     found = defaultdict(list)
