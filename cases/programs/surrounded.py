@@ -28,8 +28,8 @@ def _is_free(argument: Argument) -> bool:
     return argument.is_contiguous and not argument.offset and argument.values.domain[0] in _FREE
 
 
-def _other(spec: TensorSpec, shape: tuple[int, ...], dtype: str = "") -> TensorSpec:
-    """The same numbers in another form."""
+def _reform(spec: TensorSpec, shape: tuple[int, ...], dtype: str = "") -> TensorSpec:
+    """Return a row-major tensor of another shape or dtype, with values from the same recipe."""
     return replace(spec, shape=shape, strides=contiguous_strides(shape), dtype=dtype or spec.dtype)
 
 
@@ -39,7 +39,7 @@ def _add(p: ProgramDraw, call: Invocation, **changed: Any) -> Result:
 
 
 def _call_with_free_tensor(p: ProgramDraw, dtypes: Collection[str] = ()) -> tuple[Invocation, str, TensorSpec]:
-    """Draw a call, and choose one of its tensors that may be made in another way: the call, its argument and that."""
+    """Draw a call that has a tensor that may be made in another way; return it, the argument and the tensor."""
     while True:
         call = p.any_call()
         free = [(name, spec) for name, spec in call.arguments if isinstance(spec, TensorSpec) and _is_free(spec)]
@@ -48,8 +48,8 @@ def _call_with_free_tensor(p: ProgramDraw, dtypes: Collection[str] = ()) -> tupl
             return (call, *p.choose(*free))
 
 
-def _after(p: ProgramDraw, y: Result) -> list[Result]:
-    """The result as it is, or moved or cast once more."""
+def _pass_on(p: ProgramDraw, y: Result) -> list[Result]:
+    """Return a result, or a reshape, a cast or a copy of it."""
     kind = p.choose("nothing", "nothing", "reshape", "cast", "clone")
     if kind == "reshape":
         return [p.call("aten.reshape.default", self=y, shape=[-1])]
@@ -66,11 +66,11 @@ def cast_before(p: ProgramDraw) -> list[Result]:
     call, name, spec = _call_with_free_tensor(p, _WIDTHS)
     others = _WIDTHS[spec.dtype]
     first = p.choose(spec.dtype, spec.dtype, *others[:3])
-    y: object = _other(spec, spec.shape, first)
+    y: object = _reform(spec, spec.shape, first)
     if first == spec.dtype or p.sometimes():
         y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(p.choose(*others)))
     y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(spec.dtype))
-    return _after(p, _add(p, call, **{name: y}))
+    return _pass_on(p, _add(p, call, **{name: y}))
 
 
 @pattern("move-before", source="onnxruntime reshape_fusion.cc, transpose_optimizer; onnxscript rules reshape, squeeze")
@@ -81,24 +81,24 @@ def move_before(p: ProgramDraw) -> list[Result]:
     kind = p.choose("reshape", "reshape", "unsqueeze", "permute", "slice", "cat", "expand")
     if kind == "reshape" or not rank or not spec.numel:
         flat = p.choose((spec.numel,), (1, spec.numel), (spec.numel, 1))
-        y = p.call("aten.reshape.default", self=_other(spec, flat), shape=list(shape))
+        y = p.call("aten.reshape.default", self=_reform(spec, flat), shape=list(shape))
     elif kind == "unsqueeze":
-        whole = _other(spec, (1, *shape))
+        whole = _reform(spec, (1, *shape))
         y = p.call("aten.squeeze.dim", self=whole, dim=0)
     elif kind == "permute":
-        turned = _other(spec, shape[::-1])
+        turned = _reform(spec, shape[::-1])
         y = p.call("aten.permute.default", self=turned, dims=[*range(rank)][::-1])
     elif kind == "slice":
-        longer = _other(spec, (shape[0] + 1, *shape[1:]))
+        longer = _reform(spec, (shape[0] + 1, *shape[1:]))
         y = p.call("aten.slice.Tensor", self=longer, dim=0, start=p.choose(1, 0), end=OMIT)
         y = p.call("aten.slice.Tensor", self=y, dim=0, start=0, end=shape[0])
     elif kind == "cat":
         cut = p.integer(0, shape[0])
-        parts = [_other(spec, (n, *shape[1:])) for n in (cut, shape[0] - cut)]
+        parts = [_reform(spec, (n, *shape[1:])) for n in (cut, shape[0] - cut)]
         y = p.call("aten.cat.default", tensors=parts, dim=0)
     else:
-        y = p.call("aten.expand.default", self=_other(spec, (1, *shape[1:])), size=list(shape))
-    return _after(p, _add(p, call, **{name: y}))
+        y = p.call("aten.expand.default", self=_reform(spec, (1, *shape[1:])), size=list(shape))
+    return _pass_on(p, _add(p, call, **{name: y}))
 
 
 @pattern("constant-inputs", source="onnxscript constant folding; onnxruntime constant_folding.cc")
@@ -109,5 +109,5 @@ def constant_inputs(p: ProgramDraw) -> list[Result]:
     held = {name: Weight(value) for name, value in tensors.items() if p.choose(True, False)}
     if len(tensors) < 2 or len(held) == len(tensors):
         # All of it may be folded; a program has an input.
-        return [*_after(p, _add(p, call, **held)), p.call("aten.neg.default", self=p.input((2,)))]
-    return _after(p, _add(p, call, **held))
+        return [*_pass_on(p, _add(p, call, **held)), p.call("aten.neg.default", self=p.input((2,)))]
+    return _pass_on(p, _add(p, call, **held))

@@ -10,7 +10,7 @@ lower bound: what no draw can reach is not counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,14 +26,12 @@ class CausesOfRuns:
     """The root causes that several runs found.
 
     Attributes:
-        runs: The number of runs.
         each: The number of root causes of each run, the latest run first.
         together: The number of root causes of all runs.
         new: The number of root causes that only the latest run found.
         estimated: The estimated number of root causes that exist, a lower bound; None for a single run.
     """
 
-    runs: int
     each: tuple[int, ...]
     together: int
     new: int
@@ -50,10 +48,9 @@ def causes_of_runs(groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> C
     Raises:
         harness.record.layout.ResultsError: a run cannot be read.
     """
-    found = [_causes(groups), *(_causes(_groups(run)) for run in earlier)]
+    found = [_causes(groups), *map(_causes_of_run, earlier)]
     others = frozenset[RootCause]().union(*found[1:])
     return CausesOfRuns(
-        runs=len(found),
         each=tuple(map(len, found)),
         together=len(found[0] | others),
         new=len(found[0] - others),
@@ -75,10 +72,10 @@ def estimate_causes(found: Sequence[Collection[RootCause]]) -> int | None:
     return round(times.total() + unseen)
 
 
-def _groups(run: Path) -> Iterator[FailureGroup]:
-    yield from failure_groups(store.read(run, COLUMNS, FAILED, encoded=True), read_minimal(run))
+def _causes_of_run(run: Path) -> frozenset[RootCause]:
+    return _causes(failure_groups(store.read(run, COLUMNS, FAILED, encoded=True), read_minimal(run)))
 
 
-def _causes(groups: Sequence[FailureGroup] | Iterator[FailureGroup]) -> frozenset[RootCause]:
+def _causes(groups: Sequence[FailureGroup]) -> frozenset[RootCause]:
     """Return the root causes of failures, without those that a specification leaves open."""
     return frozenset(cause for group in groups if group.blame != SPEC for cause in group.causes)

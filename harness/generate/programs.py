@@ -21,8 +21,6 @@ from math import prod
 from random import Random
 from typing import Any, TypeVar
 
-import torch
-
 from harness.core.control_flow import is_flow_operator
 from harness.core.invocation import (
     PROGRAM,
@@ -160,7 +158,7 @@ def _plain_operators() -> tuple[Sequence[str], Sequence[str]]:
         has_rules = judge.rules or judge.undefined or judge.unsettled or judge.exact_reals or judge.unused_outputs
         if case.converted and not has_rules and not is_flow_operator(name):
             schema = overload(name)._schema
-            is_random = torch.Tag.nondeterministic_seeded in overload(name).tags
+            is_random = draws_at_random(Invocation(name, ()))
             if not schema.is_mutable and not is_random and str(schema.returns[0].type) == "Tensor":
                 names[not case.used].append(name)
     return names

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec, contiguous_strides
-from harness.core.tensors import overload
+from harness.core.tensors import argument_names, overload
 from harness.generate.provider import ChoiceStream
 
 #: One call in so many gets an argument of another call.
@@ -49,7 +49,6 @@ class Transplants:
         # A stream of its own, so that the calls are drawn as they are without it.
         self._stream = ChoiceStream(f"{name}/transplants")
         self._seen: dict[str, dict[str, Argument]] = {argument: {} for argument in _optional(operator)}
-        self._order = _order(operator)
         self._calls = 0
 
     def vary(self, call: Invocation) -> Invocation:
@@ -64,8 +63,7 @@ class Transplants:
             return call
         name = self._choose("name", lacking)
         value = self._seen[name][self._choose(name, list(self._seen[name]))]
-        arguments = {**given, name: value}
-        return replace(call, arguments=tuple((n, arguments[n]) for n in self._order if n in arguments))
+        return give_argument(call, name, value)
 
     def _note(self, name: str, value: Argument) -> None:
         values = self._seen[name]
@@ -84,14 +82,14 @@ def _optional(operator: str) -> tuple[str, ...]:
     return tuple(a.name for a in arguments if a.has_default_value() and str(a.type) in _SHAPELESS)
 
 
-@cache
-def _order(operator: str) -> tuple[str, ...]:
-    return tuple(a.name for a in overload(operator)._schema.arguments)
+def give_argument(call: Invocation, name: str, value: Argument) -> Invocation:
+    """Return a call with one argument set to another value, in the order of the schema."""
+    given = {**dict(call.arguments), name: value}
+    return replace(call, arguments=tuple((n, given[n]) for n in argument_names(call.overload) if n in given))
 
 
 def smallest_calls(calls: Sequence[Invocation]) -> Iterator[Invocation]:
-    """Yield calls of 0-d tensors, without elements and of one element, for each of these that no call of a collection
-    is."""
+    """Yield a 0-d call, an empty one and one of a single element, except those that a collection already has."""
     for is_so, shape_of in _SMALLEST:
         if any(map(is_so, calls)):
             continue

@@ -1,8 +1,7 @@
 """Confirm the results of a fast export by public exports. Runs in the worker process.
 
 1. A failure before the model is loaded that is new for its operator (by its signature) is exported once more, alone and
-   by the plain public call. The same failure confirms it for all cases that fail in this way. A program's failure is
-   known if one of its calls is known to fail in this way.
+   by the plain public call. The same failure confirms it for all cases that fail in this way.
 2. A share of the successful exports is exported once more in the same way, and the graphs are compared.
 3. If the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
    and the cases at hand are exported again: every verdict is that of the public export.
@@ -18,7 +17,6 @@ import onnx
 from harness.compare.signatures import normalise
 from harness.convert.converter import Converter, HasFastLane
 from harness.convert.graph_lines import graph_lines
-from harness.core.program import calls_of
 from harness.core.text import count, describe_error, plain
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
 
@@ -69,10 +67,6 @@ class DoubleCheck:
             if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
                 confirmed += members
                 continue
-            members, known = self._split_known(members, signature)
-            confirmed += known
-            if not members:
-                continue
             (public, *_) = self._public.export(members[:1])
             if isinstance(public, NotConverted) and _signature(public) == signature:
                 self._trust.confirm(overload, signature)
@@ -84,17 +78,6 @@ class DoubleCheck:
             yield from self._public.export(members[1:])
         if confirmed:
             yield replace(result, members=tuple(confirmed))
-
-    def _split_known(self, members: Sequence[Accepted], signature: str) -> tuple[list[Accepted], list[Accepted]]:
-        """Return the members whose failure is new, and the programs that have a call which is known to fail so."""
-        assert self._trust is not None
-        new: list[Accepted] = []
-        known: list[Accepted] = []
-        for member in members:
-            calls = calls_of(member.group.exported)
-            is_known = any(self._trust.is_confirmed(call, signature) for call in calls)
-            (known if is_known else new).append(member)
-        return new, known
 
     def _succeeded(self, result: Converted) -> Iterator[Converted | NotConverted]:
         if self._trust is None or self._public is None:

@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from harness.compare.verdict import Stage, Verdict
-from harness.core.invocation import Argument, Invocation, TensorSpec
-from harness.core.tensors import argument_names
+from harness.core.invocation import Invocation, TensorSpec
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.pairs.conditions import Condition, ConditionKind
 from harness.generate.pairs.table import structure_conditions
 from harness.generate.sources.source import Structure
 from harness.generate.value_draws import ValueDraws
+from harness.generate.variations import give_argument
 
 #: One structure is drawn again for so many cases of an operator, at most.
 _CASES_PER_STRUCTURE = 12
@@ -75,7 +75,7 @@ class DrawnStructures:
             value = dict(call.arguments).get(condition.subject)
             if value is not None and not isinstance(value, TensorSpec):
                 bases = [base for base, _ in compared if _ranks(base) == _ranks(call)] or [b for b, _ in compared]
-                yield from (_give_argument(base, condition.subject, value) for base in bases[:_BASES])
+                yield from (give_argument(base, condition.subject, value) for base in bases[:_BASES])
 
 
 def _unreached(calls: Iterable[Invocation], reached: Collection[str]) -> Mapping[Condition, Invocation]:
@@ -92,11 +92,6 @@ def _cast(call: Invocation, dtype: str) -> Invocation:
     """Return a call with another dtype in place of its main one."""
     main = call.dtype
     return call.map_tensors(lambda spec: replace(spec, dtype=dtype) if spec.dtype == main else spec)
-
-
-def _give_argument(call: Invocation, name: str, value: Argument) -> Invocation:
-    given = {**dict(call.arguments), name: value}
-    return replace(call, arguments=tuple((n, given[n]) for n in argument_names(call.overload) if n in given))
 
 
 def _ranks(call: Invocation) -> Sequence[int]:

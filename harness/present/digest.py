@@ -271,7 +271,7 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
 def _causes_sentence(causes: CausesOfRuns) -> str:
     words = (
         f"Root causes: {causes.each[0]:,} in this run, {causes.new:,} of them in no other; "
-        f"{causes.together:,} in the last {causes.runs:,} runs together."
+        f"{causes.together:,} in the last {len(causes.each):,} runs together."
     )
     if causes.estimated is not None:
         words += f" There are at least about {causes.estimated:,} (Chao2 estimate)."

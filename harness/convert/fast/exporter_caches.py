@@ -167,8 +167,6 @@ def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = 
         "from_torchlib": classmethod(_registry_copied if adding else _pristine_registry),
         "decompositions": _decomposition_table,
         "decompose": export.decompose,
-        "composites": _composites,
-        "overrides": _overridden,
         "fake_dispatch": fake_result,
         "infer_node": infer_node,
         "evaluate": evaluate,
@@ -179,6 +177,7 @@ def cached_constants(*, fallbacks: bool = True, parts: str = "", adding: bool = 
     with ExitStack() as stack:
         for name, replacement in replacements.items():
             stack.enter_context(replaceable(name).replaced_by(replacement))
+        stack.enter_context(cached_composites())
         # PyTorch takes longer to remember the results of a call than to make it.
         stack.enter_context(part("tracing_settings")(fake_tensor_cache_enabled=False))
         yield export
