@@ -77,8 +77,7 @@ def build_tensor(spec: TensorSpec) -> torch.Tensor:
     if isinstance(spec.values, Literal):
         storage = _literal_storage(spec.values, spec.dtype)
     else:
-        # Calls may change their tensors.
-        storage = _recipe_storage(spec.values, spec.dtype, spec.storage_size).clone()
+        storage = _recipe_storage(spec.values, spec.dtype, spec.storage_size)
     if spec.offset == 0 and spec.is_contiguous:
         return storage[: spec.numel].reshape(spec.shape)
     return storage.as_strided(spec.shape, spec.strides, spec.offset)
@@ -90,9 +89,24 @@ def _literal_storage(literal: Literal, dtype: str) -> torch.Tensor:
     return _same_nan(torch.tensor(literal.values, dtype=kind).to(own))
 
 
+#: Elements of a storage that is kept, at most: 512 of them take 64 MB.
+_LARGEST_KEPT = 2**13
+
+
+def _recipe_storage(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+    if count > _LARGEST_KEPT:
+        return _compute_storage(recipe, dtype, count)
+    # By text, since 0.0 equals -0.0. Calls may change their tensors, so each gets its own.
+    return _kept_storage(recipe, repr(recipe.domain), dtype, count).clone()
+
+
 # The reference, float64, the export and the witnesses build the same tensors one after the other.
 @lru_cache(maxsize=512)
-def _recipe_storage(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
+def _kept_storage(recipe: Recipe, domain: str, dtype: str, count: int) -> torch.Tensor:
+    return _compute_storage(recipe, dtype, count)
+
+
+def _compute_storage(recipe: Recipe, dtype: str, count: int) -> torch.Tensor:
     own = getattr(torch, dtype)
     if not count:
         # NumPy gives an empty array, and hence a tensor made from it, other strides than PyTorch does.
