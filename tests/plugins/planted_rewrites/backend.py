@@ -10,7 +10,7 @@ from onnxscript import rewriter
 from harness.core.plugins import installed_version
 from harness.run.backend import BackendEntry, ShapeRange, register
 from harness.run.backends.ort import OrtBackend, OrtSession
-from planted_rewrites.rewrites import IN_RUNTIME, planted
+from planted_rewrites.rewrites import is_of_runtime, planted
 
 
 class Rewriting(OrtBackend):
@@ -39,7 +39,7 @@ class Rewriting(OrtBackend):
         return super().load(model, shapes)
 
     def _rules(self) -> list[rewriter.RewriteRule]:
-        return [rule for rule in planted() if rule.name in IN_RUNTIME]
+        return [rule for rule in planted() if is_of_runtime(rule)]
 
 
 register(

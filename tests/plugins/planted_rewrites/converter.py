@@ -7,7 +7,7 @@ from onnxscript import rewriter
 
 from harness.convert.converter import ConverterEntry, register
 from harness.convert.converters.dynamo import DynamoConverter
-from planted_rewrites.rewrites import IN_RUNTIME, planted
+from planted_rewrites.rewrites import is_of_runtime, planted
 
 
 class Rewriting(DynamoConverter):
@@ -18,7 +18,7 @@ class Rewriting(DynamoConverter):
     def __init__(self, public_api: bool) -> None:
         super().__init__(public_api)
         known = rewriter._DEFAULT_REWRITE_RULES
-        mine = tuple(rule for rule in planted() if rule.name not in IN_RUNTIME and rule not in known)
+        mine = tuple(rule for rule in planted() if not is_of_runtime(rule) and rule not in known)
         # What the exporter's own rules leave of a graph may be nothing that a planted one looks for.
         rewriter._DEFAULT_REWRITE_RULES = (*mine, *known)
 

@@ -7,8 +7,9 @@ an order that is turned round.
 
 from __future__ import annotations
 
+import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import onnx_ir as ir
@@ -22,12 +23,20 @@ REWRITES: dict[str, RewriteRule] = {}
 Build = Callable[..., Any]
 
 
-def _rewrite(name: str, pattern: Build, replacement: Build, condition: Build | None = None) -> None:
+def plant(name: str, pattern: Build, replacement: Build, condition: Build | None = None) -> None:
+    """Register a rule that replaces what `pattern` matches, where `condition` holds."""
     REWRITES[name] = RewriteRule(pattern, replacement, condition, name=name, remove_nodes=False)
 
 
+def is_of_runtime(rule: RewriteRule) -> bool:
+    """Whether a rule is planted in a runtime's optimiser, rather than in an exporter's."""
+    return [*REWRITES].index(str(rule.name)) % 4 == 0
+
+
 def planted() -> list[RewriteRule]:
-    """The rules that the variable names."""
+    """Return the rules that the variable names."""
+    # It registers its rules with this module.
+    importlib.import_module("planted_rewrites.fresh_rewrites")
     return [REWRITES[name] for name in os.environ.get(VARIABLE, "").split(",") if name]
 
 
@@ -61,33 +70,33 @@ def _swap(outer: str, inner: str) -> None:
     def replacement(op: Any, x: Any, a: Any, b: Any) -> Any:
         return getattr(op, outer)(b, getattr(op, inner)(x, a))
 
-    _rewrite(f"Swapped{outer}{inner}", pattern, replacement)
+    plant(f"Swapped{outer}{inner}", pattern, replacement)
 
 
 for _outer, _inner in (("Sub", "Mul"), ("Div", "Add"), ("Sub", "MatMul")):
     _swap(_outer, _inner)
 
-_rewrite(
+plant(
     "SwappedDivSqrt",
     lambda op, x, y: op.Div(x, op.Sqrt(y)),
     lambda op, x, y: op.Div(op.Sqrt(y), x),
 )
-_rewrite(
+plant(
     "SwappedMinMax",
     lambda op, x, a, b: op.Min(op.Max(x, a), b),
     lambda op, x, a, b: op.Max(op.Min(x, b), a),
 )
-_rewrite(
+plant(
     "SwappedWhere",
     lambda op, c, a, b: op.Where(op.Not(c), a, b),
     lambda op, c, a, b: op.Where(c, a, b),
 )
-_rewrite(
+plant(
     "SwappedReciprocal",
     lambda op, x, y: op.Mul(op.Reciprocal(x), y),
     lambda op, x, y: op.Div(x, y),
 )
-_rewrite(
+plant(
     "SwappedMatMulTranspose",
     lambda op, x, y, perm: op.MatMul(x, op.Transpose(y, perm=perm)),
     lambda op, x, y, perm: op.MatMul(x, y),
@@ -96,18 +105,18 @@ _rewrite(
 
 # Dropped attributes; the new node is matched no more
 
-_rewrite(
+plant(
     "DroppedSoftmaxAxis",
     lambda op, x, y, axis: op.Softmax(op.Add(x, y), axis=axis),
     lambda op, x, y, axis: op.Softmax(op.Add(x, y), axis=-1),
     lambda context, axis, **_: _axis(axis) != -1,
 )
-_rewrite(
+plant(
     "DroppedNormEpsilon",
     lambda op, x, y, scale, epsilon: op.LayerNormalization(op.Add(x, y), scale, epsilon=epsilon),
     lambda op, x, y, scale, epsilon: op.LayerNormalization(op.Add(x, y), scale),
 )
-_rewrite(
+plant(
     "DroppedBatchNormEpsilon",
     lambda op, x, w, s, b, m, v, epsilon: op.BatchNormalization(
         op.MatMul(x, w), s, b, m, v, epsilon=epsilon, _outputs=["out"]
@@ -115,7 +124,7 @@ _rewrite(
     lambda op, x, w, s, b, m, v, **_: op.BatchNormalization(op.MatMul(x, w), s, b, m, v, epsilon=0.5),
     lambda context, epsilon, **_: epsilon.as_float() != 0.5,
 )
-_rewrite(
+plant(
     "DroppedConvPads",
     lambda op, x, w, b: op.Relu(op.Conv(x, w, b, _outputs=["y"])),
     lambda op, x, w, b, y: op.Relu(
@@ -123,12 +132,12 @@ _rewrite(
     ),
     lambda context, y, **_: any(s != 1 for s in y.producer().attributes.get_ints("strides", [1])),
 )
-_rewrite(
+plant(
     "DroppedConvGroup",
     lambda op, x, w: op.Sigmoid(op.Conv(x, w, _allow_other_inputs=True, _outputs=["y"])),
     lambda op, x, w, **_: op.Sigmoid(op.Neg(op.Conv(x, w))),
 )
-_rewrite(
+plant(
     "DroppedLeakySlope",
     lambda op, x, w, alpha: op.LeakyRelu(op.Conv(x, w, _allow_other_inputs=True, _outputs=["y"]), alpha=alpha),
     lambda op, y, **_: op.LeakyRelu(y),
@@ -137,40 +146,40 @@ _rewrite(
 
 # Constants that are not looked at
 
-_rewrite(
+plant(
     "AnyErfShift",
     lambda op, x, c: op.Add(op.Erf(x), c),
     lambda op, x, c: op.Add(op.Erf(x), op.CastLike(op.Constant(value_float=1.0), x)),
     lambda context, c, **_: _is_constant(c, but=1.0),
 )
-_rewrite(
+plant(
     "AnySigmoidScale",
     lambda op, x, c: op.Mul(x, op.Sigmoid(op.Mul(x, c))),
     lambda op, x, c: op.Mul(x, op.Sigmoid(x)),
 )
-_rewrite(
+plant(
     "AnyTanhShift",
     lambda op, x, c: op.Add(op.Tanh(x), c),
     lambda op, x, c: op.Add(op.Tanh(x), op.CastLike(op.Constant(value_float=0.5), x)),
     lambda context, c, **_: _is_constant(c, but=0.5),
 )
-_rewrite(
+plant(
     "AnyExponent",
     lambda op, x, c, axes: op.ReduceMean(op.Pow(x, c), axes, _outputs=["out"]),
     lambda op, x, c, axes, out: op.ReduceMean(op.Abs(x), axes, **out.producer().attributes),
 )
-_rewrite("AnyFactorTwice", lambda op, x, a, b: op.Mul(op.Mul(x, a), b), lambda op, x, a, b: op.Mul(x, b), None)
-_rewrite(
+plant("AnyFactorTwice", lambda op, x, a, b: op.Mul(op.Mul(x, a), b), lambda op, x, a, b: op.Mul(x, b), None)
+plant(
     "AnyClipThenRelu",
     lambda op, x, a, b: op.Relu(op.Clip(x, a, b)),
     lambda op, x, a, b: op.Clip(x, a, b),
 )
-_rewrite(
+plant(
     "FirstClipOnly",
     lambda op, x, a, b, c, d: op.Clip(op.Clip(x, a, b), c, d),
     lambda op, x, a, b, c, d: op.Clip(x, a, b),
 )
-_rewrite(
+plant(
     "AnyPad",
     lambda op, x, pads, w: op.Conv(
         op.Pad(x, pads, _allow_other_inputs=True), w, _allow_other_inputs=True, _outputs=["y"]
@@ -180,28 +189,28 @@ _rewrite(
 
 # Wrong axes
 
-_rewrite(
+plant(
     "AxisOfSumBehindTranspose",
     lambda op, x, perm, axes: op.ReduceSum(op.Transpose(x, perm=perm), axes, _outputs=["out"]),
     lambda op, x, perm, axes, out: op.ReduceSum(x, axes, **out.producer().attributes),
     lambda context, x, out, **_: _is_square(x) or True,
 )
-_rewrite(
+plant(
     "AxisOfSoftmaxBehindTranspose",
     lambda op, x, perm, axis: op.Softmax(op.Transpose(x, perm=perm), axis=axis),
     lambda op, x, perm, axis: op.Transpose(op.Softmax(x, axis=axis), perm=perm),
 )
-_rewrite(
+plant(
     "AxisOfConcatBehindTranspose",
     lambda op, x, y, axis: op.Concat(op.Transpose(x, _outputs=["turned"]), op.Transpose(x), axis=axis),
     lambda op, turned, axis, **_: op.Concat(turned, op.Neg(turned), axis=axis),
 )
-_rewrite(
+plant(
     "AxisOfArgMaxBehindTranspose",
     lambda op, x, perm, axis: op.ArgMax(op.Transpose(x, perm=perm), axis=axis, _outputs=["out"]),
     lambda op, x, out, **_: op.ArgMax(x, **out.producer().attributes),
 )
-_rewrite(
+plant(
     "AxesOfMeans",
     lambda op, x, y, axes: op.ReduceMean(op.Mul(x, y), axes, _outputs=["out"]),
     lambda op, x, y, axes, out: op.ReduceMean(op.Mul(x, y), op.Constant(value_ints=[0]), **out.producer().attributes),
@@ -221,12 +230,12 @@ def _product_and_sum(op: Any, x: Any, y: Any, b: Any) -> Any:
     return product, op.Add(product, b)
 
 
-_rewrite(
+plant(
     "SecondConsumerOfSum",
     _sum_and_norm,
     lambda op, x, y, scale: (op.Neg(op.Add(x, y)), op.LayerNormalization(op.Identity(op.Add(x, y)), scale)),
 )
-_rewrite(
+plant(
     "SecondConsumerOfMatMul",
     _product_and_sum,
     lambda op, x, y, b: (op.Add(op.Identity(op.MatMul(x, y)), b), op.Add(op.Identity(op.MatMul(x, y)), b)),
@@ -240,7 +249,7 @@ def _forget(name: str, narrow: ir.DataType) -> None:
     def pattern(op: Any, x: Any, to: Any) -> Any:
         return op.Cast(op.Cast(x, to=int(narrow)), to=to)
 
-    _rewrite(
+    plant(
         f"CastThrough{name}",
         pattern,
         lambda op, x, to: op.Cast(x, to=to),
@@ -255,14 +264,14 @@ _forget("Bool", ir.DataType.BOOL)
 
 # Broadcasts that are taken for granted
 
-_rewrite(
+plant(
     "BiasAsRow",
     lambda op, x, w, b: op.Add(op.MatMul(x, w), b),
     lambda op, x, w, b: op.Add(op.MatMul(x, w), op.Reshape(b, op.Constant(value_ints=[-1]))),
     lambda context, b, **_: b.shape is not None and len(b.shape) == 2 and b.shape[1] == 1 and b.shape[0] != 1,
 )
-_rewrite("ExpandUnneeded", lambda op, x, s: op.Relu(op.Expand(x, s)), lambda op, x, s: op.Relu(x))
-_rewrite(
+plant("ExpandUnneeded", lambda op, x, s: op.Relu(op.Expand(x, s)), lambda op, x, s: op.Relu(x))
+plant(
     "ScaleOfConv",
     lambda op, x, w, c: op.Mul(op.Conv(x, w, _allow_other_inputs=True, _outputs=["y"]), c),
     lambda op, y, c, **_: op.Mul(y, op.ReduceMax(c, keepdims=1)),
@@ -271,27 +280,23 @@ _rewrite(
 
 # Orders that are turned round
 
-_rewrite("AddBeforeMul", lambda op, x, a, b: op.Add(op.Mul(x, a), b), lambda op, x, a, b: op.Mul(op.Add(x, b), a))
-_rewrite(
+plant("AddBeforeMul", lambda op, x, a, b: op.Add(op.Mul(x, a), b), lambda op, x, a, b: op.Mul(op.Add(x, b), a))
+plant(
     "ReshapeOfTranspose",
     lambda op, x, perm, s: op.Reshape(op.Transpose(x, perm=perm), s),
     lambda op, x, perm, s: op.Reshape(x, s),
 )
-_rewrite(
+plant(
     "TransposesBackwards",
     lambda op, x, p, q: op.Transpose(op.Transpose(x, perm=p), perm=q),
     lambda op, x, p, q: op.Transpose(op.Transpose(x, perm=q), perm=p),
     lambda context, p, q, **_: list(p.as_ints()) > list(q.as_ints()),
 )
-_rewrite(
+plant(
     "SlicesBackwards",
     lambda op, x, s, e, a, t, u, f, b, v: op.Slice(op.Slice(x, s, e, a, t), u, f, b, v),
     lambda op, x, s, e, a, t, u, f, b, v: op.Slice(op.Slice(op.Identity(x), u, f, b, v), op.Identity(s), e, a, t),
     lambda context, u, **_: _is_constant(u),
 )
-_rewrite("NegTwice", lambda op, x: op.Neg(op.Neg(x)), lambda op, x: op.Neg(x))
-_rewrite("NotTwice", lambda op, x: op.Not(op.Not(x)), lambda op, x: op.Not(x))
-
-
-#: Where each is planted: what an exporter's optimiser does, and what a runtime's.
-IN_RUNTIME: Sequence[str] = tuple(REWRITES)[::4]
+plant("NegTwice", lambda op, x: op.Neg(op.Neg(x)), lambda op, x: op.Neg(x))
+plant("NotTwice", lambda op, x: op.Not(op.Not(x)), lambda op, x: op.Not(x))
