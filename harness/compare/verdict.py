@@ -131,6 +131,8 @@ class Verdict:
     elements: Annotated[int, "tensor elements of the call"] = 0
     onnx_operators: Annotated[str, "ONNX operators of the graph, with blanks between; empty without one"] = ""
     conditions: Annotated[str, "what else is special about the call, with blanks between"] = ""
+    exporter_passes: Annotated[str, "of a program: exporter's rules that changed the graph, with commas between"] = ""
+    backend_passes: Annotated[str, "of a program: backend's optimisations that changed it, with commas between"] = ""
     model_run: Annotated[str, "of a model: change of inputs, growth of errors, tracing, first divergence; JSON"] = ""
 
     @property

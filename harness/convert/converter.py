@@ -208,6 +208,19 @@ class KeepsApart(Protocol):
         """Whether a call with such inputs is converted by itself."""
 
 
+@dataclass(frozen=True)
+class Change:
+    """A change that an optimiser made to a graph.
+
+    Attributes:
+        name: The pass, or the rewrite rule.
+        outputs: Of a rewrite, the graph outputs that depend on the rewritten nodes; empty for a pass.
+    """
+
+    name: str
+    outputs: frozenset[str] = frozenset()
+
+
 @runtime_checkable
 class HasUnoptimised(Protocol):
     """A converter whose optimiser can be left out, to distinguish a wrong optimiser from a wrong conversion."""
@@ -220,12 +233,12 @@ class HasUnoptimised(Protocol):
 class HasExporterPasses(HasUnoptimised, Protocol):
     """A converter whose optimiser can be stopped on its way, to find its wrong change."""
 
-    def stopped_after(self, limit: int | None, changes: list[str]) -> Converter:
+    def stopped_after(self, limit: int | None, changes: list[Change]) -> Converter:
         """Return the same converter with an optimiser that makes at most `limit` changes.
 
         Args:
             limit: None for any number.
-            changes: Receives the name of each change of an export, in order; of one that raises the last.
+            changes: Receives the changes of each export, in order. If a pass or rule raises, it is the last.
         """
 
 

@@ -1,4 +1,6 @@
-"""Stops the exporter's optimiser after a number of changes, which tells the change that breaks a graph.
+"""Notes the changes that the exporter's optimiser makes, and stops it after a number of them.
+
+The notes tell which rules a program reaches; stopping tells the change that breaks a graph.
 
 A change is one application of a rewrite rule, or one run of another pass that modifies the graph. A pass goes by the
 name of its class, a rule by its own name, or by its replacement's function and the operators of its pattern.
@@ -6,7 +8,7 @@ name of its class, a rule by its own name, or by its replacement's function and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,17 +16,20 @@ import onnx_ir
 import torch
 from onnxscript import rewriter
 
+from harness.convert.converter import Change
+
 
 class OptimiserLimit:
     """The changes that an optimiser may still make, as the limit of LLVM's ``-opt-bisect-limit``.
 
     Args:
         limit: The number of changes that it may make; None for any number.
-        changes: Receives the name of each change, in order. If the optimiser raises, the last name is that of the
-            pass that raised.
+        changes: Receives each change, in order. If the optimiser raises, the last one is the pass that raised.
+        output_names: The names that the export gives the graph outputs, in order; they have others until then.
     """
 
-    def __init__(self, limit: int | None, changes: list[str]) -> None:
+    def __init__(self, limit: int | None, changes: list[Change], output_names: Sequence[str]) -> None:
+        self._names = output_names
         self._limit = limit
         self._changes = changes
         self._raised: Exception | None = None
@@ -62,30 +67,45 @@ class OptimiserLimit:
             # The changes of its parts are counted already.
             is_own = len(self._changes) == before and not isinstance(graph_pass, onnx_ir.passes.Sequential)
             if result.modified and is_own:
-                self._changes.append(name)
+                self._changes.append(Change(name))
             return result
 
         return call
 
     def _limited_rule(self) -> Any:
-        def try_rewrite(rule: Any, *args: Any, **kwargs: Any) -> Any:
+        def try_rewrite(rule: Any, model: Any, graph: Any, node: Any, **options: Any) -> Any:
             if self._is_reached:
                 return None
             try:
-                replacement = self._rule(rule, *args, **kwargs)
+                replacement = self._rule(rule, model, graph, node, **options)
             except Exception as error:
                 self._note_raising(_rule_name(rule), error)
                 raise
             if replacement is not None:
-                self._changes.append(_rule_name(rule))
+                self._changes.append(Change(_rule_name(rule), self._outputs_behind(model, node)))
             return replacement
 
         return try_rewrite
 
+    def _outputs_behind(self, model: Any, node: Any) -> frozenset[str]:
+        """Return the names of the outputs that depend on a node, also through the node that holds its subgraph."""
+        names = {id(value): name for value, name in zip(model.graph.outputs, self._names, strict=False)}
+        behind: set[str] = set()
+        seen, left = {node}, [node]
+        while left:
+            current = left.pop()
+            behind.update(names[id(value)] for value in current.outputs if id(value) in names)
+            readers = {user for value in current.outputs for user, _ in value.uses()}
+            holder = getattr(current.graph, "parent_node", None)
+            new = {*readers, *([] if holder is None else [holder])} - seen
+            seen |= new
+            left += new
+        return frozenset(behind)
+
     def _note_raising(self, name: str, error: Exception) -> None:
         """Add the innermost pass that raises an exception; it passes through the others on its way."""
         if error is not self._raised and error.__cause__ is not self._raised:
-            self._changes.append(name)
+            self._changes.append(Change(name))
         self._raised = error
 
 

@@ -11,7 +11,14 @@ from functools import cached_property
 import onnx
 
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, KeepsApart, UnsupportedOperator, supports_partial
+from harness.convert.converter import (
+    Change,
+    Converter,
+    ExportRequest,
+    KeepsApart,
+    UnsupportedOperator,
+    supports_partial,
+)
 from harness.convert.rules.rule import RuleBook
 from harness.core.route import FILE, Route
 from harness.pipeline.case_run import MemberKey
@@ -76,6 +83,7 @@ class Converted:
         rule: The user's rules that took part in every member; "" for none.
         is_shared: Whether the exporter has made it of several groups in one piece, so that one group's export may be
             wrong because of the others.
+        changes: What the exporter's optimiser changed in the export that it is of; empty if nobody asked.
     """
 
     model: AnyModel
@@ -83,6 +91,7 @@ class Converted:
     convert_ms: float
     rule: str = ""
     is_shared: bool = False
+    changes: tuple[Change, ...] = ()
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
     _kinds: dict[int, str] = field(default_factory=dict, compare=False)
 
@@ -98,6 +107,11 @@ class Converted:
             )
             for member in self.members
         }
+
+    def rewrites(self, member: Accepted) -> tuple[str, ...]:
+        """Return the rewrite rules of the exporter that changed the graph of `member`, each once."""
+        outputs = set(member.structure.outputs_in(self.model))
+        return tuple(dict.fromkeys(change.name for change in self.changes if outputs & change.outputs))
 
     @property
     def graph(self) -> onnx.ModelProto | None:
@@ -127,7 +141,7 @@ class Converted:
         if len(members) == len(self.members):
             return self
         model = self.model if self.graph is None else only(self.graph, members)
-        return Converted(model, tuple(members), self.convert_ms, self.rule, self.is_shared)
+        return Converted(model, tuple(members), self.convert_ms, self.rule, self.is_shared, self.changes)
 
 
 @dataclass(frozen=True)
@@ -174,6 +188,7 @@ class BatchExport:
         book: The user's rules that the converter was started with.
         announce: Takes each `Step` before the step is taken.
         batch_size: The number of structures to an export.
+        changes: The list that the converter was started to note its optimiser's changes in.
     """
 
     def __init__(
@@ -183,7 +198,9 @@ class BatchExport:
         book: RuleBook | None = None,
         announce: Callable[[Step], None] = lambda step: None,
         batch_size: int = 64,
+        changes: list[Change] | None = None,
     ) -> None:
+        self._changes = [] if changes is None else changes
         self._route = route
         self._batch_size = batch_size
         self.converter = converter
@@ -192,7 +209,7 @@ class BatchExport:
 
     def alone_with(self, converter: Converter) -> BatchExport:
         """Return the same exports through another converter, one structure at a time."""
-        return BatchExport(self._route, converter, self._book, self._announce, batch_size=1)
+        return BatchExport(self._route, converter, self._book, self._announce, batch_size=1, changes=self._changes)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export all groups, as many at a time as the batch size says."""
@@ -226,6 +243,7 @@ class BatchExport:
         parts = None
         converter = supports_partial(self.converter)
         if len(members) > 1 and converter is not None:
+            self._changes.clear()
             parts = converter.convert_parts(
                 self._request(members),
                 lambda calls: self._announce(Step(Stage.CONVERT, None, keys_of([members[i] for i in calls]))),
@@ -245,7 +263,8 @@ class BatchExport:
             elif not self._keeps_opset(part.model, some):
                 yield from self._batch(some)
             else:
-                converted = Converted(only(part.model, some), some, elapsed / len(keys_of(some)))
+                model, share = only(part.model, some), elapsed / len(keys_of(some))
+                converted = Converted(model, some, share, changes=tuple(self._changes))
                 for result in self._check(converted):
                     yield from self._single_out(result) if part.differs_alone and len(some) > 1 else [result]
             started = time.perf_counter()
@@ -290,6 +309,7 @@ class BatchExport:
             started = time.perf_counter()
             keys = keys_of(batch)
             self._announce(Step(Stage.CONVERT, None, keys))
+            self._changes.clear()
             try:
                 model = self.converter.convert(self._request(batch))
                 if len(batch) > 1 and not isinstance(model, Artefact):
@@ -311,8 +331,9 @@ class BatchExport:
                 size = 1
             else:
                 elapsed = 1e3 * (time.perf_counter() - started)
+                changes, is_shared = tuple(self._changes), len(batch) > 1
                 yield from self._check(
-                    Converted(model, tuple(batch), elapsed / len(keys), self._fired(), len(batch) > 1)
+                    Converted(model, tuple(batch), elapsed / len(keys), self._fired(), is_shared, changes)
                 )
                 size = 2 * len(batch)
             start += len(batch)

@@ -42,6 +42,8 @@ class CaseRun:
         rule: The user's conversion functions that took part; "" for none.
         opset: The opset of the artefact; None if it is not an ONNX model.
         onnx_operators: Operators of the case's graph, separated by blanks; "" without an ONNX model.
+        exporter_passes: Rewrite rules of the exporter that changed a program's graph, with commas between; "" for none.
+        backend_passes: Graph optimisations of the backend that changed it further, with commas between.
         graph_kind: The kind of the graph of a failure from `LOAD` on that is to be examined, which the worker keeps; ""
             if there is no graph.
         raised_by: The part of PyTorch that raised in a failure to convert or to capture, as `raising_part` says; "" for
@@ -71,6 +73,8 @@ class CaseRun:
     rule: str = ""
     opset: int | None = None
     onnx_operators: str = ""
+    exporter_passes: str = ""
+    backend_passes: str = ""
     graph_kind: str = ""
     raised_by: str = ""
     placement: str = ""

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import onnx
+
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.repeated import Again, first_wrong
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
-from harness.convert.converter import find_converter
+from harness.convert.converter import Change, HasExporterPasses, find_converter
 from harness.convert.transform import tolerance_along
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
@@ -48,7 +50,15 @@ from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
-from harness.run.backend import REFERENCE, BackendFailure, BackendSession, InvalidModel, ShapeRange, UnsupportedModel
+from harness.run.backend import (
+    REFERENCE,
+    BackendFailure,
+    BackendSession,
+    HasPassLog,
+    InvalidModel,
+    ShapeRange,
+    UnsupportedModel,
+)
 
 
 def wrong_results(
@@ -127,7 +137,11 @@ class BatchRunner:
         #: All results of a model, for the explanation by tracing.
         self._sent: list[CaseRun] = []
         self._tolerance = tolerance_along(task.route)
-        exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size)
+        changes: list[Change] = []
+        self._notes_passes = task.model is None and any(is_program(group.exported) for group in task.groups)
+        if self._notes_passes and isinstance(converter, HasExporterPasses):
+            converter = converter.stopped_after(None, changes)
+        exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size, changes)
         self._exports = exports if task.model is not None else DoubleCheck(exports)
         #: Seconds of PyTorch's slowest call.
         self._slowest = 0.0
@@ -135,6 +149,8 @@ class BatchRunner:
         self._doubted: dict[tuple[str, int], list[int]] = {}
         #: (backend, group index) → the nodes of the loaded model that ran on the CPU instead, in words.
         self._placed: dict[tuple[str, int], str] = {}
+        #: (backend, group index) → the backend's optimisations that changed the program's graph.
+        self._passes: dict[tuple[str, int], str] = {}
 
     def execute(self) -> None:
         """Run the whole task; every case gets one `CaseRun` per backend unless the process dies."""
@@ -302,9 +318,20 @@ class BatchRunner:
         if session.runnable:
             found = placements(self._backends[name], session, converted, ranges)
             self._placed.update({(name, group): words for group, words in found.items()})
+            if self._notes_passes:
+                self._note_passes(name, converted)
             self._run(name, converted, pending, session, load_ms)
         else:
             self._report(keys, name, Stage.LOAD, Outcome.BUILT, converted, load_ms=load_ms)
+
+    def _note_passes(self, name: str, converted: Converted) -> None:
+        backend = self._backends[name]
+        if not isinstance(backend, HasPassLog) or converted.graph is None:
+            return
+        for member in converted.members:
+            key = name, member.group.index
+            if key not in self._passes:
+                self._passes[key] = ", ".join(backend.applied_passes(onnx.load_from_string(converted.alone(member))))
 
     def _run(
         self,
@@ -553,6 +580,10 @@ class BatchRunner:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
             more["onnx_operators"] = converted.onnx_operators.get(key[0], "")
+            if self._notes_passes:
+                (member,) = (m for m in converted.members if m.group.index == key[0])
+                more["exporter_passes"] = ", ".join(converted.rewrites(member))
+                more["backend_passes"] = self._passes.get((backend, key[0]), "")
         return CaseRun(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 

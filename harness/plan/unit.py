@@ -41,6 +41,7 @@ from harness.plan.second_draw import DrawnStructures
 #: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
     *("stage", "outcome", "blame", "message", "rule", "opset", "placement", "onnx_operators"),
+    *("exporter_passes", "backend_passes"),
     *("convert_ms", "load_ms", "run_ms"),
 )
 _COMPARISON_COLUMNS = (

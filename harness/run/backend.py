@@ -147,6 +147,14 @@ class HasGraphPasses(Protocol):
         """Return the same runtime on the same device without some optimisations."""
 
 
+@runtime_checkable
+class HasPassLog(Protocol):
+    """A backend that tells which of its graph optimisations change a model."""
+
+    def applied_passes(self, model: onnx.ModelProto) -> Sequence[str]:
+        """Return the names of the optimisations that change a model which the backend has loaded before."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BackendEntry:
     """A registered backend before any of it is imported or started.

@@ -1,18 +1,27 @@
-"""Names of ONNX Runtime's graph optimisations, by which a session can disable them.
+"""Names of ONNX Runtime's graph optimisations, by which a session can disable them and its log names them.
 
 ONNX Runtime does not list them anywhere. A name that the installed version does not know has no effect.
 """
 
 from __future__ import annotations
 
-#: Values for `disabled_optimizers` of `onnxruntime.InferenceSession`.
-ORT_PASSES: tuple[str, ...] = (
-    *("ConstantFolding", "CommonSubexpressionElimination", "ConstantSharing", "TransposeOptimizer"),
+import re
+
+#: Rewrite rules of single nodes; the log names only the transformer that applies them all.
+ORT_RULES: tuple[str, ...] = (
     *("EliminateIdentity", "EliminateSlice", "EliminateDropout", "NoopElimination", "ExpandElimination"),
     *("CastElimination", "CastChainElimination", "UnsqueezeElimination", "PreShapeNodeElimination"),
     *("DivMulFusion", "FuseReluClip", "GemmSumFusion", "GemmTransposeFusion", "NotWhereFusion"),
     *("ConvAddFusion", "ConvMulFusion", "ConvBNFusion", "Pad_Fusion", "MatMul_BatchNormalization_Fusion"),
-    *("LabelEncoderFusion", "ClipQuantRewrite", "ReluQuantRewrite", "ReshapeFusion", "MatMulAddFusion"),
+    *("LabelEncoderFusion", "ClipQuantRewrite", "ReluQuantRewrite"),
+)
+#: Name in the log of a transformer that applies such rules.
+RULE_TRANSFORMER = "RuleBasedTransformer"
+#: Values for `disabled_optimizers` of `onnxruntime.InferenceSession`.
+ORT_PASSES: tuple[str, ...] = (
+    *ORT_RULES,
+    *("ConstantFolding", "CommonSubexpressionElimination", "ConstantSharing", "TransposeOptimizer"),
+    *("ReshapeFusion", "MatMulAddFusion"),
     *("GeluFusionL1", "GeluFusionL2", "LayerNormFusionL1", "LayerNormFusionL2"),
     *("SimplifiedLayerNormFusion", "SkipLayerNormFusion", "BiasSkipLayerNormFusion", "FastGeluFusion"),
     *("QuickGeluFusion", "BiasGeluFusion", "BiasSoftmaxFusion", "BiasDropoutFusion", "AttentionFusion"),
@@ -23,5 +32,15 @@ ORT_PASSES: tuple[str, ...] = (
     *("DynamicQuantizeMatMulFusion", "MatMulNBitsFusion", "DQMatMulNBitsFusion", "ConstantFoldingDQ"),
     *("QDQPropagationTransformer", "QDQSelectorActionTransformer", "QDQFinalCleanupTransformer"),
     *("QDQS8ToU8Transformer", "Avx2WeightS8ToU8Transformer", "NchwcTransformer", "NhwcTransformer"),
+    *("EnsureUniqueDQForNodeUnit", "DoubleQDQPairsRemover", "WeightBiasQuantization", "WhereDummyDq"),
     *("FreeDimensionOverrideTransformer", "FuseInitializersTransformer", "RemoveDuplicateCastTransformer"),
+    *("FuseFp16InitializerToFp32NodeTransformer", "TransposeOptimizer_CPUExecutionProvider", "SwiGluFusion"),
 )
+
+#: A transformer that has changed the graph: "GraphTransformer GeluFusionL1 modified: 1 with status: OK".
+_CHANGED = re.compile(r"GraphTransformer (\S+) modified: 1\b")
+
+
+def changing_transformers(log: str) -> tuple[str, ...]:
+    """Return the transformers that a session's log at level INFO says have changed the graph, each once."""
+    return tuple(dict.fromkeys(_CHANGED.findall(log)))

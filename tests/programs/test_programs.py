@@ -429,3 +429,13 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, words: list[str], line: str) 
     done = run_harness(*words, cwd=tmp_path)
     assert done.returncode == 4
     assert line in output(done)
+
+
+def test_a_run_of_programs_records_the_passes_that_change_them(tmp_path: Path) -> None:
+    words = ("--pattern", "conv-bn", "--pattern", "gelu", "--examples", "24", "--shapes", "static", "--record-only")
+    run_harness(*words, "--no-blame", "--results-dir", tmp_path / "run")
+    recorded = rows(tmp_path / "run")
+    fused = {row["overload"] for row in recorded if "FuseBatchNormIntoConv" in row["exporter_passes"].split(", ")}
+    assert fused == {"program.conv-bn"}
+    fused = {row["overload"] for row in recorded if "GeluFusionL1" in row["backend_passes"].split(", ")}
+    assert fused == {"program.gelu"}

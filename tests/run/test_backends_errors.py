@@ -11,7 +11,7 @@ import pytest
 from backend_models import BF16, DET, DET_IO, F32, I64, info, model_of, node, start, unary
 
 from harness.run import cuda as _cuda
-from harness.run.backend import Backend, BackendFailure, DeviceLost, InvalidModel, UnsupportedModel
+from harness.run.backend import Backend, BackendFailure, DeviceLost, HasPassLog, InvalidModel, UnsupportedModel
 from harness.run.backends.ort import OrtBackend
 
 
@@ -170,3 +170,13 @@ def test_a_process_of_node_that_ends_is_a_lost_device() -> None:
     node_process.kill()
     with pytest.raises(DeviceLost, match="Node ended with status -9"):
         session.run({"x": np.ones(2, np.float32)})
+
+
+def test_onnx_runtime_tells_which_optimisations_change_a_model(ort: Backend) -> None:
+    inputs = [info("x", F32, [2]), info("low", F32, []), info("high", F32, [])]
+    fused = node("Relu", ["x"], ["y"]), node("Identity", ["y"], ["z"])
+    nodes = [*fused, node("Clip", ["z", "low", "high"], ["c"])]
+    model = model_of(nodes, inputs, [info("c", F32, [2])])
+    assert isinstance(ort, HasPassLog)
+    assert ort.applied_passes(model) == ("EliminateIdentity",)
+    assert ort.applied_passes(unary("Relu", F32, [2])) == ()

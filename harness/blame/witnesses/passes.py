@@ -12,7 +12,7 @@ from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import HasExporterPasses, HasUnoptimised
+from harness.convert.converter import Change, HasExporterPasses, HasUnoptimised
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
 from harness.pipeline.stages import check_stage
@@ -93,7 +93,7 @@ def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], boo
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasExporterPasses):
         return
-    changes: list[str] = []
+    changes: list[Change] = []
 
     @cache
     def is_right_after(limit: int) -> bool | None:
@@ -114,12 +114,12 @@ def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], boo
             break
         before, after = (limit, after) if is_right_after(limit) else (before, limit)
     if changes:
-        facts = {"converter": context.failure.converter, "passes": [changes[before]]}
+        facts = {"converter": context.failure.converter, "passes": [changes[before].name]}
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
 
 
 def _stopped_after(
-    context: FailureContext, converter: HasExporterPasses, limit: int | None, changes: list[str]
+    context: FailureContext, converter: HasExporterPasses, limit: int | None, changes: list[Change]
 ) -> onnx.ModelProto:
     return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 

@@ -10,7 +10,14 @@ from typing import Any
 import onnx
 import torch
 
-from harness.convert.converter import ConverterEntry, ExportRequest, PartialResult, UnsupportedOperator, register
+from harness.convert.converter import (
+    Change,
+    ConverterEntry,
+    ExportRequest,
+    PartialResult,
+    UnsupportedOperator,
+    register,
+)
 from harness.convert.exporter_passes import OptimiserLimit
 from harness.convert.fast.exporter_check import exporter_check, exporter_notes
 from harness.convert.fast.fast_export import FastExport
@@ -40,8 +47,8 @@ class DynamoConverter:
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
-        #: Active while the exporter runs.
-        self._passes: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+        #: Makes what is active while the exporter runs, of the names of the outputs.
+        self._passes: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]] = _unlimited
         self._fast: FastExport | None = None
         if not public_api:
             self._fast = FastExport(Trust(self.name, self.version), lambda: self._table is not None)
@@ -67,10 +74,10 @@ class DynamoConverter:
         """See `harness.convert.converter.Converter`."""
         return self.program(request).model_proto
 
-    def stopped_after(self, limit: int | None, changes: list[str]) -> DynamoConverter:
+    def stopped_after(self, limit: int | None, changes: list[Change]) -> DynamoConverter:
         """See `harness.convert.converter.HasExporterPasses`."""
         other = copy.copy(self)
-        other._passes = lambda: OptimiserLimit(limit, changes).active()
+        other._passes = lambda names: OptimiserLimit(limit, changes, names).active()
         return other
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
@@ -115,7 +122,7 @@ class DynamoConverter:
     def _export(
         self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **options: Any
     ) -> torch.onnx.ONNXProgram:
-        with self._passes():
+        with self._passes(output_names):
             exported = torch.onnx.export(
                 program,
                 inputs,
@@ -129,6 +136,10 @@ class DynamoConverter:
             )
         assert exported is not None
         return exported
+
+
+def _unlimited(output_names: Sequence[str]) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def _version() -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import importlib.util
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -32,7 +35,7 @@ from harness.run.backend import (
     register,
     try_negating,
 )
-from harness.run.ort_passes import ORT_PASSES
+from harness.run.ort_passes import ORT_PASSES, ORT_RULES, RULE_TRANSFORMER, changing_transformers
 
 #: Element types that ONNX Runtime does not exchange as NumPy arrays: they are passed as raw bytes in OrtValues.
 _RAW_TYPES = frozenset(
@@ -197,6 +200,40 @@ class OrtBackend:
         other._left_out = tuple(passes)
         return other
 
+    def applied_passes(self, model: onnx.ModelProto) -> Sequence[str]:
+        """See `harness.run.backend.HasPassLog`; read from the log of a session that is made for it.
+
+        A rule counts if it changes the model as the only one, since the log does not tell them apart.
+        """
+        content = model.SerializeToString()
+        changing = self._changing(content, ())
+        transformers = [name for name in changing if RULE_TRANSFORMER not in name]
+        return (*transformers, *(self._changing_rules(content, ORT_RULES) if len(transformers) < len(changing) else ()))
+
+    def _changing_rules(self, model: bytes, rules: Sequence[str]) -> list[str]:
+        """Return the rules among some that change a model while all others are left out."""
+        left_out = [rule for rule in ORT_RULES if rule not in rules]
+        if not any(RULE_TRANSFORMER in name for name in self._changing(model, left_out)):
+            return []
+        if len(rules) == 1:
+            return list(rules)
+        middle = len(rules) // 2
+        return [*self._changing_rules(model, rules[:middle]), *self._changing_rules(model, rules[middle:])]
+
+    def _changing(self, model: bytes, left_out: Sequence[str]) -> Sequence[str]:
+        import onnxruntime
+
+        options = self._session_options()
+        options.log_severity_level = 1
+        left_out = [*self._left_out, *left_out]
+        with tempfile.TemporaryFile() as log:
+            with _native_stderr(log.fileno()):
+                onnxruntime.InferenceSession(
+                    model, options, providers=self._providers, disabled_optimizers=left_out or None
+                )
+            log.seek(0)
+            return changing_transformers(log.read().decode(errors="replace"))
+
     def narrows(self, dtype: str) -> str | None:
         """Return None, since ONNX Runtime keeps every dtype."""
         return None
@@ -266,6 +303,18 @@ class OrtBackend:
             f"{self.name}: ONNX Runtime {self.version} could not load its {self._provider}, "
             f"and fell back to the CPU{remedy}"
         )
+
+
+@contextlib.contextmanager
+def _native_stderr(descriptor: int) -> Iterator[None]:
+    """Let native code in the block write to another file than stderr."""
+    stderr = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def _to_bits(array: Array) -> Array:
