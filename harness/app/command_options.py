@@ -12,6 +12,7 @@ from harness.app import model_windows
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
+from harness.generate.sources.redrawn import Redrawn
 from harness.pipeline.model_loading import load_models
 from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.record.layout import reason
@@ -217,7 +218,7 @@ def sources(given: Any) -> tuple[str, ...]:
         raise UsageProblem("--pattern names programs, and --op operators that programs contain: give one of them")
     if given.model:
         return (f"corpus:{model_windows.window_file(given)}",)
-    return tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
+    return (*(tuple(f"programs:{operator}" for operator in given.op) or ("programs",)), Redrawn.name)
 
 
 def opsets(given: Any) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ import torch
 from onnxscript import rewriter
 
 from harness.convert.converter import Change
+from harness.convert.rewrite_rules import rule_name
 
 
 class OptimiserLimit:
@@ -79,10 +80,10 @@ class OptimiserLimit:
             try:
                 replacement = self._rule(rule, model, graph, node, **options)
             except Exception as error:
-                self._note_raising(_rule_name(rule), error)
+                self._note_raising(rule_name(rule), error)
                 raise
             if replacement is not None:
-                self._changes.append(Change(_rule_name(rule), self._outputs_behind(model, node)))
+                self._changes.append(Change(rule_name(rule), self._outputs_behind(model, node)))
             return replacement
 
         return try_rewrite
@@ -117,16 +118,6 @@ def _replaced(owner: type, name: str, function: Any) -> Iterator[None]:
         yield
     finally:
         setattr(owner, name, original)
-
-
-def _rule_name(rule: Any) -> str:
-    """Return ``CastCast``; for a rule without a name ``identity of Add``, by its replacement's function and its
-    pattern."""
-    if rule.name:
-        return str(rule.name)
-    replacement = getattr(rule._replacement_pattern, "_function", None)
-    operators = "+".join(str(node.op) for node in rule._target_pattern)
-    return f"{getattr(replacement, '__name__', 'replacement')} of {operators}"
 
 
 def _unchanged(model: Any) -> Any:

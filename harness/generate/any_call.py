@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import torch
 
 from harness.core.invocation import Argument, Invocation, Result, TensorSpec, Weight
-from harness.core.program import Program, map_arguments, results_in
+from harness.core.program import Program, map_arguments, map_parts, results_in
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random
 from harness.generate.case_library import load_cases
 from harness.generate.draw import ANY, FINITE, Draw
@@ -85,6 +85,35 @@ def values_of(calls: Sequence[Invocation]) -> list[Value]:
     assert isinstance(steps, ProgramSteps)
     with torch.no_grad():
         results = steps.results(build_tensors(whole))
+    return _described(results)
+
+
+def shapes_of(calls: Sequence[Invocation]) -> list[Value]:
+    """Return the results of the calls of a program without computing them; raises PyTorch's exceptions.
+
+    A kernel may crash at a call that no operator case vouches for, so none is run. An operator without a rule for
+    shapes alone raises, and so does a result whose shape depends on values.
+    """
+
+    def given(argument: Argument) -> Argument:
+        if not isinstance(argument, Weight):
+            return argument
+        return replace(argument.spec, dtype=argument.dtype or argument.spec.dtype)
+
+    if not calls:
+        return []
+    program = Program("", tuple(calls), (Result(len(calls) - 1),))
+    whole = map_parts(program, given).invocation
+    steps = bind(whole).target
+    assert isinstance(steps, ProgramSteps)
+    return _described(
+        steps.results(
+            [torch.empty(spec.shape, dtype=getattr(torch, spec.dtype), device="meta") for spec in whole.tensors()]
+        )
+    )
+
+
+def _described(results: Sequence[Sequence[object]]) -> list[Value]:
     return [
         Value(Result(place, output), tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
         for place, outputs in enumerate(results)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from math import prod
 from random import Random
@@ -26,7 +26,6 @@ from harness.core.invocation import (
     PROGRAM,
     Argument,
     Enumerated,
-    Input,
     Invocation,
     Literal,
     Recipe,
@@ -35,8 +34,6 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, Returned, share_inputs, weights_of
-from harness.core.size_operators import is_size_operator
 from harness.core.tensors import argument_names, draws_at_random, overload
 from harness.generate.case_library import load_cases
 from harness.generate.draw import ANY, OMIT, Domain, Draw
@@ -48,7 +45,8 @@ T = TypeVar("T")
 DTYPES = ("float32", "float32", "float32", "float16", "float64")
 #: How values are chosen, the likeliest first.
 _STYLES = ("plain", "plain", "plain", "mixed", "wide")
-_SEEDS = 2**31 - 1
+#: Seeds of values are below this.
+SEEDS = 2**31 - 1
 #: How often a choice is as usual in a program that is nearly usual.
 _USUAL = 5 / 6
 
@@ -100,14 +98,14 @@ class ProgramDraw:
         """
         shape, dtype = tuple(shape), dtype or self.dtype
         style = self._random.choice(_STYLES) if domain == ANY else "plain"
-        recipe = Recipe(tuple(domain), style, self._random.randrange(_SEEDS))
+        recipe = Recipe(tuple(domain), style, self._random.randrange(SEEDS))
         found = TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)
         return found if self.shared is None else self.shared.setdefault((shape, dtype), found)
 
     def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
         """Add a weight that the program holds, of everyday numbers."""
         shape = tuple(shape)
-        recipe = Recipe(tuple(domain), "plain", self._random.randrange(_SEEDS))
+        recipe = Recipe(tuple(domain), "plain", self._random.randrange(SEEDS))
         return Weight(TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, recipe))
 
     def given(self, values: Sequence[float], shape: Sequence[int], dtype: str | None = None) -> Weight:
@@ -224,63 +222,3 @@ def load_patterns() -> Mapping[str, Pattern]:
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{HOME}.{module.name}")
     return {found.overload: found for _, found in sorted(PATTERNS.items())}
-
-
-def draw_program(found: Pattern, seed: int, index: int, dtypes: Sequence[str] = DTYPES) -> Invocation:
-    """Return the program of a pattern, a seed and an index; the same on every machine."""
-    random = Random(f"{found.name} {seed} {index}")
-    p = ProgramDraw(random, random.choice(dtypes))
-    if p.choose(False, False, False, True):
-        # Two calls of one kind on the same values: an optimiser may name or count them by these.
-        p.shared = {}
-        returns = [*found.draw(p), *found.draw(p)]
-    else:
-        returns = list(found.draw(p))
-        returns += _more_consumers(p, returns)
-    returned: list[Returned] = [*dict.fromkeys(returns), *_unchanged(p)]
-    if p.below(12) == 0 and not any(map(draws_at_random, p.calls)):
-        # A value that no call takes and the program does not return; it may have any dtype.
-        p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
-    return share_inputs(Program(found.name, tuple(p.calls), tuple(returned))).invocation
-
-
-def _more_consumers(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
-    """Sometimes return an intermediate value of the program, too, or add a call that reads it."""
-    # Random numbers are PyTorch's alone.
-    calls = [Result(i) for i, call in enumerate(p.calls) if not is_size_operator(call.overload)]
-    middle = [result for result in calls if result not in returns]
-    if any(map(draws_at_random, p.calls)):
-        return []
-    kind = p.choose("none", "none", "none", "returned", "read") if middle else "none"
-    if kind == "none":
-        return []
-    value = p.choose(*middle)
-    if kind == "returned":
-        return [value]
-    # Any dtype has these, bool too.
-    square = p.choose(True, False)
-    return [
-        p.call("aten.mul.Tensor", self=value, other=value) if square else p.call("aten.ne.Scalar", self=value, other=0)
-    ]
-
-
-def _unchanged(p: ProgramDraw) -> list[Returned]:
-    """Sometimes return an input or a weight unchanged, too."""
-    program = Program("", tuple(p.calls), ())
-    inputs = [Input(place) for place, _ in enumerate(program.invocation.tensors())]
-    kept: list[Returned] = [*inputs, *weights_of(program)]
-    seldom = p.below(12) == 0
-    if not seldom or not kept or program.changes_in_place or any(map(draws_at_random, p.calls)):
-        return []
-    return [p.choose(*kept)]
-
-
-def other_values(program: Invocation, seed: int) -> Invocation:
-    """Return the program with other values of its inputs."""
-    random = Random(f"{program.structure_id} {seed}")
-
-    def another(spec: TensorSpec) -> Recipe | Literal:
-        values = spec.values
-        return replace(values, seed=random.randrange(_SEEDS)) if isinstance(values, Recipe) else values
-
-    return program.with_values(another)

@@ -27,6 +27,7 @@ from harness.generate.call_traits import call_traits
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
+from harness.generate.sources.programs import Programs
 from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.redrawn import Redrawn
 from harness.generate.sources.source import Notice, Request, Source, SourceFinding, Structure
@@ -36,6 +37,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Group, Settings, Task
+from harness.plan.firing_programs import FiringPrograms
 from harness.plan.second_draw import DrawnStructures
 
 #: Columns that are fields of a case run, and those of its comparison.
@@ -208,12 +210,13 @@ def run_unit(
         yield from _run_model(unit, unit.model, supervisor, hold)
         return
     redraws = not unit.route.dynamic and any(source.name == Redrawn.name for source in unit.sources)
-    drawn = DrawnStructures.none()
+    is_program = unit.overload.startswith(PROGRAM)
+    drawn = FiringPrograms.none() if is_program else DrawnStructures.none()
     parts = find_groups(unit, supervisor, notice)
     # One source at a time, so that earlier failures are finished before the rest begins.
     for name, groups in parts:
         for verdicts in run_part(unit, supervisor, name, groups, hold=hold):
-            if redraws and name == Generated.name:
+            if redraws and name in (Generated.name, Programs.name):
                 drawn.add(verdicts)
             yield verdicts
     if not redraws:

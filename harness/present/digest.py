@@ -25,6 +25,7 @@ from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
 from harness.present.failures_text import kinds_text
+from harness.present.pass_reach import PassReach, pass_reach
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
 from harness.present.run_counts import Fallback, OnnxReach, fallbacks, onnx_reach
 from harness.record import store
@@ -90,6 +91,7 @@ class Digest:
         fallbacks: Cases that did not run on the backends' devices.
         use: The results of real models' calls, by converter and backend.
         reach: The ONNX operators that each backend computed.
+        passes: The optimiser passes that changed its programs.
         causes: The root causes of this run and of earlier ones; None if no other run was named.
     """
 
@@ -102,6 +104,7 @@ class Digest:
     fallbacks: tuple[Fallback, ...] = ()
     use: tuple[RealUse, ...] = ()
     reach: tuple[OnnxReach, ...] = ()
+    passes: tuple[PassReach, ...] = ()
     causes: CausesOfRuns | None = None
 
     @property
@@ -186,6 +189,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         fallbacks=tuple(fallbacks(run)),
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
+        passes=tuple(pass_reach(run)),
         causes=causes_of_runs(defects, earlier) if earlier else None,
     )
 
@@ -254,8 +258,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nWeighted by use: each operator/dtype counts once per model that uses it.\n"
     for use in found.use:
         yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
-    for reach in found.reach:
-        yield f"\n{markdown_cell(reach.sentence)}.\n"
+    for sentence in (*(reach.sentence for reach in found.reach), *(reach.sentence for reach in found.passes)):
+        yield f"\n{markdown_cell(sentence)}.\n"
     if found.causes is not None:
         yield f"\n{_causes_sentence(found.causes)}\n"
     if found.fallbacks:
@@ -380,6 +384,7 @@ def digest_data(found: Digest) -> dict[str, Any]:
         ],
         "failures": len(found.groups),
         "onnx_operators": [reach.to_data() for reach in found.reach],
+        "passes": [reach.to_data() for reach in found.passes],
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
         "causes": None if found.causes is None else asdict(found.causes),
         "real_use": [asdict(use) for use in found.use],

@@ -184,6 +184,8 @@ class BackendEntry:
             ``{"GPU": 1}``. Other names are defined by the cluster.
         adapter: Returns what it runs on, for the header, if there are several possibilities; None otherwise.
         flushes: Clause on the text that lets it flush subnormal numbers to zero: "WGSL allows"; "" if none does.
+        passes: Names of its graph optimisations, as far as they are known without starting it.
+        passes_out_of_reach: Those that can change no exported program here → the reason.
         takes: The kinds of artefact that it loads (`harness.run.artefact`).
     """
 
@@ -205,6 +207,8 @@ class BackendEntry:
     resources: Mapping[str, float] = field(default_factory=dict)
     adapter: Callable[[], str] | None = None
     flushes: str = ""
+    passes: Sequence[str] = ()
+    passes_out_of_reach: Mapping[str, str] = field(default_factory=dict)
     takes: tuple[str, ...] = (ONNX,)
 
 

@@ -6,6 +6,7 @@ ONNX Runtime does not list them anywhere. A name that the installed version does
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 #: Rewrite rules of single nodes; the log names only the transformer that applies them all.
 ORT_RULES: tuple[str, ...] = (
@@ -36,6 +37,19 @@ ORT_PASSES: tuple[str, ...] = (
     *("FreeDimensionOverrideTransformer", "FuseInitializersTransformer", "RemoveDuplicateCastTransformer"),
     *("FuseFp16InitializerToFp32NodeTransformer", "TransposeOptimizer_CPUExecutionProvider", "SwiGluFusion"),
 )
+
+_OF_CUDA = "for CUDA only"
+_BY_OPTION = "needs a session option"
+#: Passes that change no exported PyTorch program on the CPU, with the reason
+#: (onnxruntime/core/optimizer/graph_transformer_utils.cc).
+NOT_ON_CPU: Mapping[str, str] = {
+    **dict.fromkeys(("BiasDropoutFusion", "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion"), _OF_CUDA),
+    "MatMulActivationFusion": "for DirectML only",
+    **dict.fromkeys(("FreeDimensionOverrideTransformer", "Avx2WeightS8ToU8Transformer"), _BY_OPTION),
+    "LabelEncoderFusion": "for operators of ai.onnx.ml",
+    "GemmSumFusion": "looks for Sum, which exporters do not emit",
+    "EliminateDropout": "exporters emit no Dropout in evaluation mode",
+}
 
 #: A transformer that has changed the graph: "GraphTransformer GeluFusionL1 modified: 1 with status: OK".
 _CHANGED = re.compile(r"GraphTransformer (\S+) modified: 1\b")

@@ -54,6 +54,18 @@ def test_which_operators_of_onnx_were_computed(tmp_path: Path) -> None:
     assert "ort-cpu: 2 of 201 ONNX operators were compared; 1 more fails wherever it occurs: Erf." in text
 
 
+def test_which_passes_changed_a_program(tmp_path: Path) -> None:
+    passes = {"exporter_passes": "CastCast, TransposeIdentity", "backend_passes": "GeluFusionL1"}
+    run = make_run(tmp_path / "run", [row_of(unary(CELU, [float(n)]), **passes) for n in range(3)])
+    exporter, backend = json.loads(summary(run, "--json"))["passes"]
+    # They share a structure.
+    assert (exporter["component"], exporter["fired"]) == ("dynamo", {"CastCast": 1, "TransposeIdentity": 1})
+    assert (backend["component"], backend["fired"]) == ("ort-cpu", {"GeluFusionL1": 1})
+    assert "ConvBNFusion" in backend["never"]
+    assert "BiasDropoutFusion" in backend["out_of_reach"]
+    assert "BiasDropoutFusion" not in backend["never"]
+
+
 def test_a_worse_run_is_red(tmp_path: Path) -> None:
     before = make_run(tmp_path / "before", rows(CELU) + rows(ERF, failing=6))
     after = make_run(tmp_path / "after", rows(CELU, failing=2) + rows(ERF, failing=6))

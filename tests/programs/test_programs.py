@@ -35,7 +35,8 @@ from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.gate.baseline.file import baseline_of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
-from harness.generate.programs import draw_program, load_patterns, other_values
+from harness.generate.program_draws import draw_program, other_values
+from harness.generate.programs import load_patterns
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
@@ -399,7 +400,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     assert "by the composition of calls that do not fail so by themselves" in output(done)
     found = rows(run)
     assert {row["overload"] for row in found} == {"program.reshapes"}
-    assert {row["source"] for row in found} == {"programs"}
+    assert {row["source"] for row in found} == {"programs", "redrawn"}
     assert sum(row["outcome"] == "pass" for row in found) > len(found) / 2
     assert {row["family"] for row in found} == {"programs"}
     base = tmp_path / "base"
@@ -439,3 +440,15 @@ def test_a_run_of_programs_records_the_passes_that_change_them(tmp_path: Path) -
     assert fused == {"program.conv-bn"}
     fused = {row["overload"] for row in recorded if "GeluFusionL1" in row["backend_passes"].split(", ")}
     assert fused == {"program.gelu"}
+
+
+def test_programs_that_passes_change_are_drawn_again(tmp_path: Path) -> None:
+    words = ("--pattern", "conv-bn", "--examples", "48", "--shapes", "static", "--record-only", "--no-blame")
+    run_harness(*words, "--results-dir", tmp_path / "run")
+    by_source: dict[str, dict[str, str]] = {"programs": {}, "redrawn": {}}
+    for row in rows(tmp_path / "run"):
+        by_source[row["source"]][row["structure_id"]] = row["exporter_passes"]
+    drawn, redrawn = by_source["programs"], by_source["redrawn"]
+    assert not drawn.keys() & redrawn.keys()
+    assert len(redrawn) >= len(drawn) / 3
+    assert "FuseBatchNormIntoConv" in " ".join(redrawn.values())

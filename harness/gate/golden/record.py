@@ -44,7 +44,8 @@ from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
 from harness.generate.operator_case import judge_of
 from harness.generate.pairs.table import structure_conditions
-from harness.generate.programs import DTYPES, draw_program, load_patterns, other_values
+from harness.generate.program_draws import draw_program, other_values
+from harness.generate.programs import DTYPES, load_patterns
 from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.reference import Reference, run_reference

@@ -9,7 +9,8 @@ from harness.core.invocation import Invocation
 from harness.core.overloads import match
 from harness.core.program import Program
 from harness.generate.case_library import load_cases
-from harness.generate.programs import DTYPES, Pattern, draw_program, load_patterns, other_values
+from harness.generate.program_draws import draw_program, other_values
+from harness.generate.programs import DTYPES, Pattern, load_patterns
 from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
 
 #: Value draws of each program.

@@ -1,4 +1,4 @@
-"""Drawn calls whose arguments failed early, drawn again: they follow from a run's failures."""
+"""Calls and programs that follow from what a run has met: arguments that failed early, passes that fired."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from harness.generate.sources.source import Request, SourceFinding
 
 @dataclass(frozen=True)
 class Redrawn:
-    """Asks for calls that a run can only find once the drawn cases of an operator have run.
+    """Asks for cases that a run can only find once the drawn cases of an operator or a pattern have run.
 
-    `harness.plan.second_draw` finds them.
+    `harness.plan.second_draw` finds calls, and `harness.plan.firing_programs` programs.
     """
 
     name = "redrawn"
@@ -22,5 +22,5 @@ class Redrawn:
         return ()
 
     def find(self, request: Request) -> SourceFinding:
-        """Return nothing: before the run nothing has failed."""
+        """Return nothing: before the run nothing is known."""
         return SourceFinding()

@@ -35,7 +35,7 @@ from harness.run.backend import (
     register,
     try_negating,
 )
-from harness.run.ort_passes import ORT_PASSES, ORT_RULES, RULE_TRANSFORMER, changing_transformers
+from harness.run.ort_passes import NOT_ON_CPU, ORT_PASSES, ORT_RULES, RULE_TRANSFORMER, changing_transformers
 
 #: Element types that ONNX Runtime does not exchange as NumPy arrays: they are passed as raw bytes in OrtValues.
 _RAW_TYPES = frozenset(
@@ -436,6 +436,8 @@ register(
         distributions=_DISTRIBUTIONS,
         on_cpu=True,
         variables=_VARIABLES,
+        passes=ORT_PASSES,
+        passes_out_of_reach=NOT_ON_CPU,
         witness=2,
     )
 )

@@ -1,0 +1,55 @@
+"""Draw the programs of a pattern: as the pattern gives them, doubled, or with one thing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+from harness.core.invocation import Input, Invocation, Literal, Recipe, TensorSpec
+from harness.core.program import Program, Returned, share_inputs, weights_of
+from harness.core.tensors import draws_at_random
+from harness.generate.programs import DTYPES, SEEDS, Pattern, ProgramDraw
+from harness.generate.twists import twist_program
+
+
+def draw_program(pattern: Pattern, seed: int, index: int, dtypes: Sequence[str] = DTYPES) -> Invocation:
+    """Return the program of a pattern, a seed and an index; the same on every machine."""
+    random = Random(f"{pattern.name} {seed} {index}")
+    p = ProgramDraw(random, random.choice(dtypes))
+    is_doubled, is_twisted = p.choose(False, False, False, True), p.choose(True, False)
+    if is_doubled:
+        # Two calls of one kind on the same values: an optimiser may name or count them by these.
+        p.shared = {}
+    returns = [*pattern.draw(p), *(pattern.draw(p) if is_doubled else ())]
+    if p.choose(True, False) and not any(map(draws_at_random, p.calls)):
+        # Runtimes leave a fusion out if the graph returns its result. Any dtype can be unsqueezed.
+        returns = [p.call("aten.unsqueeze.default", self=value, dim=0) for value in dict.fromkeys(returns)]
+    returned: list[Returned] = [*dict.fromkeys(returns), *_unchanged(p)]
+    if p.below(12) == 0 and not any(map(draws_at_random, p.calls)):
+        # A value that no call takes and the program does not return; it may have any dtype.
+        p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
+    program = share_inputs(Program(pattern.name, tuple(p.calls), tuple(returned)))
+    return (twist_program(program, random) if is_twisted else program).invocation
+
+
+def _unchanged(p: ProgramDraw) -> list[Returned]:
+    """Sometimes return an input or a weight unchanged, too."""
+    program = Program("", tuple(p.calls), ())
+    inputs = [Input(place) for place, _ in enumerate(program.invocation.tensors())]
+    kept: list[Returned] = [*inputs, *weights_of(program)]
+    seldom = p.below(12) == 0
+    if not seldom or not kept or program.changes_in_place or any(map(draws_at_random, p.calls)):
+        return []
+    return [p.choose(*kept)]
+
+
+def other_values(program: Invocation, seed: int) -> Invocation:
+    """Return the program with other values of its inputs."""
+    random = Random(f"{program.structure_id} {seed}")
+
+    def another(spec: TensorSpec) -> Recipe | Literal:
+        values = spec.values
+        return replace(values, seed=random.randrange(SEEDS)) if isinstance(values, Recipe) else values
+
+    return program.with_values(another)

@@ -1,0 +1,85 @@
+"""Which passes of optimisers changed a program of a run, and which never did: what no program reaches is not tested."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from harness.convert.rewrite_rules import rule_names
+from harness.core.text import listed, plain
+from harness.record import store
+from harness.run.backend import BACKENDS
+
+#: Names in a sentence, at most.
+_NAMED = 40
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassReach:
+    """The passes of one converter or backend.
+
+    Attributes:
+        component: The converter or the backend.
+        fired: Pass → the number of programs that it changed, the most first.
+        never: Passes that changed no program, of those that are known by name.
+        out_of_reach: Those that cannot change one here → the reason.
+    """
+
+    component: str
+    fired: Mapping[str, int]
+    never: tuple[str, ...]
+    out_of_reach: Mapping[str, str]
+
+    @property
+    def sentence(self) -> str:
+        """Return a sentence for people, without a full stop."""
+        known = len(self.fired) + len(self.never)
+        text = f"{plain(self.component)}: {len(self.fired)} of {known} optimiser passes changed a program"
+        if self.never:
+            text += f"; never: {listed(self.never, _NAMED)}"
+        reasons = [f"{name} ({reason})" for name, reason in self.out_of_reach.items()]
+        return f"{text}; out of reach: {listed(reasons, _NAMED)}" if reasons else text
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+
+def pass_reach(run: Path) -> Iterator[PassReach]:
+    """Yield the passes of each converter and backend that a run of programs tells of; none for other runs.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    told = (pc.field("exporter_passes") != "") | (pc.field("backend_passes") != "")
+    columns = ["converter", "backend", "structure_id", "exporter_passes", "backend_passes"]
+    rows = store.read(run, columns, told).to_pylist()
+    converters = {row["converter"] for row in rows if row["exporter_passes"]}
+    for name in sorted(converters):
+        own = ((row["structure_id"], row["exporter_passes"]) for row in rows if row["converter"] == name)
+        yield _reach(name, _counted(own), rule_names(), {})
+    backends = {row["backend"] for row in rows if row["backend_passes"]}
+    for name in sorted(backends):
+        own = ((row["structure_id"], row["backend_passes"]) for row in rows if row["backend"] == name)
+        entry, _ = BACKENDS.find(name)
+        yield _reach(name, _counted(own), entry.passes, entry.passes_out_of_reach)
+
+
+def _counted(rows: Iterator[tuple[str, str]]) -> Counter[str]:
+    """Count the structures of each pass."""
+    return Counter(name for _, names in set(rows) for name in names.split(", ") if name)
+
+
+def _reach(component: str, fired: Counter[str], known: Sequence[str], out_of_reach: Mapping[str, str]) -> PassReach:
+    never = [name for name in known if name not in fired]
+    return PassReach(
+        component=component,
+        fired=dict(fired.most_common()),
+        never=tuple(name for name in never if name not in out_of_reach),
+        out_of_reach={name: reason for name, reason in out_of_reach.items() if name in never},
+    )
