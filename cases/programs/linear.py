@@ -164,7 +164,10 @@ def conv_add_mul(p: ProgramDraw) -> list[Result]:
     return [y]
 
 
-@pattern("conv-activation", source="onnxruntime conv_activation_fusion.cc, fuse_relu_clip; gemm_activation_fusion.cc")
+@pattern(
+    "conv-activation",
+    source="onnxruntime conv_activation_fusion.cc, conv_add_act_fusion.cc; fuse_relu_clip",
+)
 def conv_activation(p: ProgramDraw) -> list[Result]:
     """An activation after a convolution or a product of matrices."""
     if p.sometimes():
@@ -173,6 +176,9 @@ def conv_activation(p: ProgramDraw) -> list[Result]:
         )
     else:
         y, _, _ = _convolution(p)
+        if p.sometimes():
+            # A residual connection.
+            y = p.call("aten.add.Tensor", self=y, other=p.call("aten.neg.default", self=y))
     return [_activation(p, y)]
 
 

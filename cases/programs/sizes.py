@@ -14,7 +14,7 @@ def sizes(p: ProgramDraw) -> list[Result]:
     value = n
     for _ in range(p.choose(1, 2, 2, 3)):
         value = _computed(p, value, n)
-    kind = p.choose("new", "scale", "scale", "start", "end", "arange", "expand")
+    kind = p.choose("new", "scale", "scale", "start", "end", "arange", "gather", "expand")
     if kind == "scale":
         return [p.call("aten.mul.Scalar", self=x, other=value)]
     # A size is not negative, and nothing here is made large.
@@ -26,6 +26,10 @@ def sizes(p: ProgramDraw) -> list[Result]:
         return [p.call("aten.slice.Tensor", self=x, dim=0, start=value)]
     if kind == "end":
         return [p.call("aten.slice.Tensor", self=x, dim=0, start=0, end=value)]
+    if kind == "gather":
+        # The first rows by their indices.
+        rows = p.call("aten.arange.default", end=p.call("python.min.int", a=value, b=n))
+        return [p.call("aten.index_select.default", self=x, dim=0, index=rows)]
     if kind == "arange":
         return [p.call("aten.arange.default", end=value)]
     row = p.call("aten.select.int", self=x, dim=0, index=0)

@@ -25,8 +25,8 @@ def gelu(p: ProgramDraw) -> list[Result]:
     if p.sometimes():
         value = p.call("aten.add.Tensor", self=value, other=p.operand(p.usually((4,), (1,), (1, 4))))
     scaled = (
-        p.call("aten.div.Tensor", self=value, other=p.weight((), domain=("range", 1.4142, 1.4143)))
-        if p.sometimes()
+        p.call("aten.div.Scalar", self=value, other=_scalar(p, math.sqrt(2)))
+        if p.choose(True, False)
         else p.call("aten.mul.Scalar", self=value, other=_scalar(p, 1 / math.sqrt(2)))
     )
     inner = p.call("aten.erf.default", self=scaled)
@@ -103,13 +103,14 @@ def rms_norm(p: ProgramDraw) -> list[Result]:
     return [p.call("aten.mul.Tensor", self=weight, other=scaled)]
 
 
-@pattern("skip-layer-norm", source="onnxruntime skip_layer_norm_fusion.cc")
+@pattern("skip-layer-norm", source="onnxruntime skip_layer_norm_fusion.cc, bias_skip_layer_norm_fusion.cc")
 def skip_layer_norm(p: ProgramDraw) -> list[Result]:
     """A layer norm of a sum, the sum used again or not."""
     shape = (p.integer(1, 2), p.integer(1, 3), 4)
     left: TensorSpec | Result = p.input(shape)
     if p.sometimes():
-        left = p.call("aten.add.Tensor", self=left, other=p.operand((4,)))
+        product = p.call("aten.matmul.default", self=left, other=p.operand((4, 4)))
+        left = p.call("aten.add.Tensor", self=product, other=p.operand((4,)))
     right = p.input(p.usually(shape, (1, *shape[1:]), shape[1:]))
     both = p.call("aten.add.Tensor", self=left, other=right, alpha=p.usually(OMIT, 2))
     y = p.call(

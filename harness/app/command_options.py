@@ -218,7 +218,18 @@ def sources(given: Any) -> tuple[str, ...]:
         raise UsageProblem("--pattern names programs, and --op operators that programs contain: give one of them")
     if given.model:
         return (f"corpus:{model_windows.window_file(given)}",)
-    return (*(tuple(f"programs:{operator}" for operator in given.op) or ("programs",)), Redrawn.name)
+    drawn = tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
+    # What a baseline expects does not depend on the installed optimisers.
+    return drawn if given.baseline else (*drawn, Redrawn.name)
+
+
+def converters(given: Any) -> tuple[str, ...]:
+    """Return the converters that the user asks for; none for the default ones. Runs of all patterns have more."""
+    named = tuple(given.converter or ())
+    if named or not given.programs or given.backend or given.rules:
+        return named
+    entries = [entry for entry in CONVERTERS.entries() if entry.default or entry.default_for_programs]
+    return tuple(entry.name for entry in entries if entry.probe() is None)
 
 
 def opsets(given: Any) -> tuple[int, ...]:

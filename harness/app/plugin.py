@@ -117,7 +117,7 @@ def _options(given: Any) -> Options:
     given.opset = opsets[0] if len(opsets) == 1 else None
     return Options(
         ops=command_options.operators(given),
-        converters=tuple(given.converter or ()),
+        converters=command_options.converters(given),
         backends=tuple(given.backend or ()),
         dtypes=tuple(given.dtype),
         examples=given.examples,

@@ -272,6 +272,7 @@ class ConverterEntry:
         create: Starts it. ``public_api=True`` asks for the plain public call with nothing kept
             between exports; a converter without such a difference ignores it.
         default: Whether it is the converter of a plain ``pytest harness``.
+        default_for_programs: Whether ``pytest harness --programs`` uses it, too.
         create_with_rules: Starts it with the user's conversion functions; None if it takes none. The started
             converter calls `RuleBook.start` at the beginning of each export.
         snippet: Code that exports without the harness, for scripts that reproduce a defect; None if there is no
@@ -298,6 +299,7 @@ class ConverterEntry:
     create: Callable[[bool], Converter]
     version: Callable[[], str]
     default: bool = False
+    default_for_programs: bool = False
     summary: str = ""
     create_with_rules: Callable[[bool, RuleBook], Converter] | None = None
     snippet: Callable[[ExportWanted], ExportSnippet] | None = None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from harness.generate.sources.recorded import Replayed
 
-#: Cases of each pattern of programs, without those that are drawn again; a run takes some five minutes on two cores.
-PROGRAM_EXAMPLES = 216
+#: Cases of each pattern of programs, without those that are drawn again; a run takes some eight minutes on two cores.
+PROGRAM_EXAMPLES = 200
 
 
 class UsageProblem(Exception):

@@ -258,8 +258,10 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nWeighted by use: each operator/dtype counts once per model that uses it.\n"
     for use in found.use:
         yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
-    for sentence in (*(reach.sentence for reach in found.reach), *(reach.sentence for reach in found.passes)):
-        yield f"\n{markdown_cell(sentence)}.\n"
+    for reach in found.reach:
+        yield f"\n{markdown_cell(reach.sentence)}.\n"
+    for passes in found.passes:
+        yield f"\n{passes.sentence}.\n"
     if found.causes is not None:
         yield f"\n{_causes_sentence(found.causes)}\n"
     if found.fallbacks:

@@ -11,12 +11,9 @@ from typing import Any
 import pyarrow.compute as pc
 
 from harness.convert.rewrite_rules import rule_names
-from harness.core.text import listed, plain
+from harness.core.text import plain
 from harness.record import store
 from harness.run.backend import BACKENDS
-
-#: Names in a sentence, at most.
-_NAMED = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +38,9 @@ class PassReach:
         known = len(self.fired) + len(self.never)
         text = f"{plain(self.component)}: {len(self.fired)} of {known} optimiser passes changed a program"
         if self.never:
-            text += f"; never: {listed(self.never, _NAMED)}"
+            text += f"; never: {', '.join(self.never)}"
         reasons = [f"{name} ({reason})" for name, reason in self.out_of_reach.items()]
-        return f"{text}; out of reach: {listed(reasons, _NAMED)}" if reasons else text
+        return f"{text}; out of reach: {', '.join(reasons)}" if reasons else text
 
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data."""

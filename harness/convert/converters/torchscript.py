@@ -192,6 +192,7 @@ def _conversions(name: str) -> tuple[str, ...]:
 register(
     ConverterEntry(
         name="torchscript",
+        default_for_programs=True,
         probe=_probe,
         create=TorchScriptConverter,
         create_with_rules=TorchScriptConverter,
