@@ -214,7 +214,7 @@ class Change:
 
     Attributes:
         name: The pass, or the rewrite rule.
-        outputs: Of a rewrite, the graph outputs that depend on the rewritten nodes; empty for a pass.
+        outputs: The graph outputs that depend on the rewritten nodes; empty for a pass.
     """
 
     name: str

@@ -83,7 +83,7 @@ class Converted:
         rule: The user's rules that took part in every member; "" for none.
         is_shared: Whether the exporter has made it of several groups in one piece, so that one group's export may be
             wrong because of the others.
-        changes: What the exporter's optimiser changed in the export that it is of; empty if nobody asked.
+        changes: The changes that the exporter's optimiser made during the export; empty unless they were noted.
     """
 
     model: AnyModel

@@ -1,4 +1,7 @@
-"""Which passes of optimisers changed a program of a run, and which never did: what no program reaches is not tested."""
+"""Count the programs of a run that each optimiser pass changed, and list the passes that never changed one.
+
+A pass that no program reaches is not tested.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,6 @@ import pyarrow.compute as pc
 from harness.convert.rewrite_rules import rule_names
 from harness.core.text import plain
 from harness.record import store
-from harness.run.backend import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class PassReach:
         component: The converter or the backend.
         fired: Pass → the number of programs that it changed, the most first.
         never: Passes that changed no program, of those that are known by name.
-        out_of_reach: Those that cannot change one here → the reason.
+        out_of_reach: Pass that cannot change a program here → the reason.
     """
 
     component: str
@@ -62,6 +64,9 @@ def pass_reach(run: Path) -> Iterator[PassReach]:
         yield _reach(name, _counted(own), rule_names(), {})
     backends = {row["backend"] for row in rows if row["backend_passes"]}
     for name in sorted(backends):
+        # It imports onnx, which only runs of programs need.
+        from harness.run.backend import BACKENDS
+
         own = ((row["structure_id"], row["backend_passes"]) for row in rows if row["backend"] == name)
         entry, _ = BACKENDS.find(name)
         yield _reach(name, _counted(own), entry.passes, entry.passes_out_of_reach)

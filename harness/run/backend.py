@@ -185,7 +185,7 @@ class BackendEntry:
         adapter: Returns what it runs on, for the header, if there are several possibilities; None otherwise.
         flushes: Clause on the text that lets it flush subnormal numbers to zero: "WGSL allows"; "" if none does.
         passes: Names of its graph optimisations, as far as they are known without starting it.
-        passes_out_of_reach: Those that can change no exported program here → the reason.
+        passes_out_of_reach: Pass that cannot change an exported program here → the reason.
         takes: The kinds of artefact that it loads (`harness.run.artefact`).
     """
 
