@@ -6,10 +6,9 @@ Constant folding and the elimination of casts and reshapes look at single calls,
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
-from harness.core.invocation import Argument, Invocation, Recipe, Result, TensorSpec, Weight, contiguous_strides
+from harness.core.invocation import Argument, Invocation, Recipe, Result, TensorSpec, Weight
 from harness.generate.draw import OMIT
 from harness.generate.programs import ProgramDraw, dtype_of, pattern
 
@@ -26,11 +25,6 @@ def _is_free(argument: Argument) -> bool:
     if not isinstance(argument, TensorSpec) or not isinstance(argument.values, Recipe):
         return False
     return argument.is_contiguous and not argument.offset and argument.values.domain[0] in _FREE
-
-
-def _reform(spec: TensorSpec, shape: tuple[int, ...], dtype: str = "") -> TensorSpec:
-    """Return a row-major tensor of another shape or dtype, with values from the same recipe."""
-    return replace(spec, shape=shape, strides=contiguous_strides(shape), dtype=dtype or spec.dtype)
 
 
 def _add(p: ProgramDraw, call: Invocation, **changed: Any) -> Result:
@@ -66,7 +60,7 @@ def cast_before(p: ProgramDraw) -> list[Result]:
     call, name, spec = _call_with_free_tensor(p, _WIDTHS)
     others = _WIDTHS[spec.dtype]
     first = p.choose(spec.dtype, spec.dtype, *others[:3])
-    y: object = _reform(spec, spec.shape, first)
+    y: object = spec.reshaped(spec.shape, first)
     if first == spec.dtype or p.sometimes():
         y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(p.choose(*others)))
     y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(spec.dtype))
@@ -81,23 +75,23 @@ def move_before(p: ProgramDraw) -> list[Result]:
     kind = p.choose("reshape", "reshape", "unsqueeze", "permute", "slice", "cat", "expand")
     if kind == "reshape" or not rank or not spec.numel:
         flat = p.choose((spec.numel,), (1, spec.numel), (spec.numel, 1))
-        y = p.call("aten.reshape.default", self=_reform(spec, flat), shape=list(shape))
+        y = p.call("aten.reshape.default", self=spec.reshaped(flat), shape=list(shape))
     elif kind == "unsqueeze":
-        whole = _reform(spec, (1, *shape))
+        whole = spec.reshaped((1, *shape))
         y = p.call("aten.squeeze.dim", self=whole, dim=0)
     elif kind == "permute":
-        turned = _reform(spec, shape[::-1])
+        turned = spec.reshaped(shape[::-1])
         y = p.call("aten.permute.default", self=turned, dims=[*range(rank)][::-1])
     elif kind == "slice":
-        longer = _reform(spec, (shape[0] + 1, *shape[1:]))
+        longer = spec.reshaped((shape[0] + 1, *shape[1:]))
         y = p.call("aten.slice.Tensor", self=longer, dim=0, start=p.choose(1, 0), end=OMIT)
         y = p.call("aten.slice.Tensor", self=y, dim=0, start=0, end=shape[0])
     elif kind == "cat":
         cut = p.integer(0, shape[0])
-        parts = [_reform(spec, (n, *shape[1:])) for n in (cut, shape[0] - cut)]
+        parts = [spec.reshaped((n, *shape[1:])) for n in (cut, shape[0] - cut)]
         y = p.call("aten.cat.default", tensors=parts, dim=0)
     else:
-        y = p.call("aten.expand.default", self=_reform(spec, (1, *shape[1:])), size=list(shape))
+        y = p.call("aten.expand.default", self=spec.reshaped((1, *shape[1:])), size=list(shape))
     return _pass_on(p, _add(p, call, **{name: y}))
 
 

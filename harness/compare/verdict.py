@@ -69,6 +69,11 @@ RUNS_AT = {
 FAILURES = (Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT, Outcome.ERROR, Outcome.UNSUPPORTED)
 
 
+def split_passes(text: str) -> list[str]:
+    """Return the names in a column of passes (`Verdict.exporter_passes`, `Verdict.backend_passes`)."""
+    return text.split(", ") if text else []
+
+
 def is_judged(outcome: Outcome, blame: str) -> bool:
     """Whether shares count a case: it passes, or it fails and the specification does not allow that."""
     return outcome is Outcome.PASS or (outcome.is_failure and blame != SPEC)

@@ -96,6 +96,16 @@ class TensorSpec:
                 expected *= size
         return True
 
+    def reshaped(self, shape: tuple[int, ...], dtype: str = "") -> TensorSpec:
+        """Return a row-major tensor of another shape, and of another dtype if one is named, with the same values.
+
+        A recipe makes as many values as the shape asks for; those of a literal are repeated or cut off.
+        """
+        values, count = self.values, math.prod(shape)
+        if isinstance(values, Literal) and values.values:
+            values = Literal((values.values * count)[:count])
+        return TensorSpec(shape, dtype or self.dtype, contiguous_strides(shape), 0, values)
+
 
 @dataclass(frozen=True, slots=True)
 class Enumerated:

@@ -79,25 +79,31 @@ class TwistDraw:
 
     def give(self, index: int, name: str, value: Argument) -> Program:
         """Return the program with another value of an argument."""
-        calls = list(self.program.calls)
-        calls[index] = give_argument(calls[index], name, value)
-        return replace(self.program, calls=tuple(calls))
+        return _replace_call(self.program, index, give_argument(self.program.calls[index], name, value))
 
     def value(self, result: Result) -> Value | None:
         """Return a result as a value; None if it is not a tensor."""
         return next((value for value in self.values if value.result == result), None)
 
 
-Twist = Callable[[TwistDraw], "Program | None"]
+Twist: TypeAlias = Callable[[TwistDraw], "Program | None"]
 #: Filled at import by `twist`.
 TWISTS: dict[str, Twist] = {}
+#: Twist → how often it is chosen, compared with the others.
+_WEIGHTS: dict[str, int] = {}
 
 
-def twist(name: str) -> Callable[[Twist], Twist]:
-    """Register the decorated function as a twist; it returns None for a program that it cannot change."""
+def twist(name: str, weight: int = 1) -> Callable[[Twist], Twist]:
+    """Register the decorated function as a twist; it returns None for a program that it cannot change.
+
+    Raises:
+        ValueError: Another twist has this name.
+    """
 
     def register(function: Twist) -> Twist:
-        TWISTS[name] = function
+        if name in TWISTS and TWISTS[name].__qualname__ != function.__qualname__:
+            raise ValueError(f"twist {name!r} is registered twice")
+        TWISTS[name], _WEIGHTS[name] = function, weight
         return function
 
     return register
@@ -115,7 +121,8 @@ def twist_program(program: Program, random: Random) -> Program:
         # PyTorch rejects it as it is, or cannot say without computing values.
         return program
     for _ in range(_ATTEMPTS):
-        twisted = TWISTS[random.choice([*TWISTS])](draw)
+        (name,) = random.choices([*_WEIGHTS], [*_WEIGHTS.values()])
+        twisted = TWISTS[name](draw)
         if twisted is not None and twisted != plain and _is_accepted(twisted):
             return share_inputs(twisted)
     return program
@@ -135,7 +142,7 @@ def _is_accepted(program: Program) -> bool:
 
 @twist("number")
 def _change_number(draw: TwistDraw) -> Program | None:
-    """Another number."""
+    """Change a number: to one that rules treat apart, or to one near it."""
     place = draw.choose([*draw.places(float), *draw.places(int)])
     if place is None:
         return None
@@ -147,7 +154,7 @@ def _change_number(draw: TwistDraw) -> Program | None:
 
 @twist("number-as-tensor")
 def _hold_number(draw: TwistDraw) -> Program | None:
-    """A number as a constant tensor: of rank 0, of a higher rank, or a row whose first number it is."""
+    """Make a number a constant tensor: of rank 0, of a higher rank, or a row that begins with it."""
     numbers = [
         (i, float(number))
         for i, call in enumerate(draw.program.calls)
@@ -167,12 +174,12 @@ def _hold_number(draw: TwistDraw) -> Program | None:
     name = call.overload.removesuffix(".Scalar") + ".Tensor"
     if not _exists(name):
         return None
-    return _with_call(draw.program, index, replace(give_argument(call, "other", held), overload=name))
+    return _replace_call(draw.program, index, replace(give_argument(call, "other", held), overload=name))
 
 
 @twist("weight")
 def _change_weight(draw: TwistDraw) -> Program | None:
-    """Another rank, dtype or number of a constant tensor, or an input in its place."""
+    """Change the rank, dtype or numbers of a constant tensor, or make it an input."""
     place = draw.choose(draw.places(Weight))
     if place is None:
         return None
@@ -182,17 +189,17 @@ def _change_weight(draw: TwistDraw) -> Program | None:
     if kind == "input":
         return draw.give(index, name, spec)
     if kind == "dtype":
-        changed = _with_shape(spec, spec.shape, random.choice(_OTHERS))
+        changed = spec.reshaped(spec.shape, random.choice(_OTHERS))
     elif kind == "rank":
         shape = random.choice(((1, *spec.shape), (*spec.shape, 1), (1,) * len(spec.shape), (1, 1, *spec.shape)))
-        changed = _with_shape(spec, shape)
+        changed = spec.reshaped(shape)
     elif kind == "row":
-        changed = _with_shape(spec, (random.randint(2, 4), *spec.shape[1:]) if spec.shape else (2,))
+        changed = spec.reshaped((random.randint(2, 4), *spec.shape[1:]) if spec.shape else (2,))
     else:
         numbers = [random.choice(_NUMBERS)] * spec.numel
         if kind == "special" and spec.numel > 1:
             numbers[1:] = [1.0] * (spec.numel - 1)
-        changed = replace(_with_shape(spec, spec.shape), values=Literal(tuple(numbers)))
+        changed = replace(spec.reshaped(spec.shape), values=Literal(tuple(numbers)))
     return draw.give(index, name, replace(weight, spec=changed))
 
 
@@ -204,9 +211,9 @@ def _step(name: str, /, **arguments: Argument) -> _Step:
 
 
 def _insert(draw: TwistDraw, steps: Callable[[Value], Sequence[_Step]]) -> Program | None:
-    """Return the program with steps between a call and one of its readers; the last step is what it reads.
+    """Return the program with steps between a value and a call that reads it; None if no call reads a tensor.
 
-    A step that names no `self` takes the value that the edge carries, or the last step's result.
+    The first step takes the value, each further step the result of the one before, and the call the last result.
     """
     edges = [(i, r) for i, call in enumerate(draw.program.calls) for r in dict.fromkeys(results_in(call))]
     edge = draw.choose([(i, value) for i, r in edges if (value := draw.value(r)) is not None])
@@ -217,11 +224,11 @@ def _insert(draw: TwistDraw, steps: Callable[[Value], Sequence[_Step]]) -> Progr
     for name, arguments in steps(value):
         source = value.result if not added else Result(reader + len(added) - 1)
         added.append(Invocation(name, (("self", source), *arguments.items())))
-    return _spliced(draw.program, reader, added, value.result) if added else None
+    return _splice(draw.program, reader, added, value.result) if added else None
 
 
-def _spliced(program: Program, reader: int, added: Sequence[Invocation], read: Result) -> Program:
-    """Return the program with calls before `reader`, which takes the last one's result where it took `read`."""
+def _splice(program: Program, reader: int, added: Sequence[Invocation], read: Result) -> Program:
+    """Return the program with calls inserted before call `reader`, which takes their last result in place of `read`."""
 
     def moved(argument: Argument) -> Argument:
         if isinstance(argument, Result) and argument.call >= reader:
@@ -239,7 +246,7 @@ def _spliced(program: Program, reader: int, added: Sequence[Invocation], read: R
 
 @twist("cast-between")
 def _cast_between(draw: TwistDraw) -> Program | None:
-    """A cast to another dtype and back, or only there."""
+    """Cast a value to another dtype, and usually back, before a call reads it."""
 
     def steps(value: Value) -> Sequence[_Step]:
         names = draw.random.choice(_OTHERS), value.dtype
@@ -251,7 +258,7 @@ def _cast_between(draw: TwistDraw) -> Program | None:
 
 @twist("move-between")
 def _move_between(draw: TwistDraw) -> Program | None:
-    """A permutation, reshape, padding, tiling or cut, undone again or not."""
+    """Permute, reshape, pad, tile or cut a value before a call reads it, and perhaps undo that."""
 
     def steps(value: Value) -> Sequence[_Step]:
         shape, rank = value.shape, len(value.shape)
@@ -272,14 +279,14 @@ def _move_between(draw: TwistDraw) -> Program | None:
 
 @twist("arithmetic-between")
 def _compute_between(draw: TwistDraw) -> Program | None:
-    """An operator of one operand."""
+    """Apply an operator of one operand to a value before a call reads it."""
     names = ("neg", "relu", "abs", "sigmoid", "clone", "exp", "contiguous", "alias", "detach", "square")
     return _insert(draw, lambda value: [_step(f"aten.{draw.random.choice(names)}.default")])
 
 
 @twist("call-between")
 def _splice_call(draw: TwistDraw) -> Program | None:
-    """A drawn call of any operator, on values of the program."""
+    """Let a call read the result of a drawn call of any operator, which takes values of the program."""
     reader = draw.random.randrange(len(draw.program.calls))
     call = draw.program.calls[reader]
     read = draw.choose([r for r in results_in(call) if draw.value(r) is not None])
@@ -292,12 +299,13 @@ def _splice_call(draw: TwistDraw) -> Program | None:
     except Exception:
         # PyTorch rejects the values of the calls before it.
         return None
-    return None if added is None else _spliced(draw.program, reader, [p.calls[-1]], read)
+    return None if added is None else _splice(draw.program, reader, [p.calls[-1]], read)
 
 
-@twist("second-reader")
+# Fusions drop the values between their nodes, so this is their commonest fault.
+@twist("second-reader", weight=4)
 def _read_again(draw: TwistDraw) -> Program | None:
-    """A value that is returned, too, or read by a further call."""
+    """Return an intermediate value, or add a call that reads it."""
     returned = set(draw.program.returns)
     middle = [value for value in draw.values if value.result not in returned]
     value = draw.choose(middle)
@@ -319,7 +327,7 @@ def _read_again(draw: TwistDraw) -> Program | None:
 
 @twist("in-place")
 def _compute_in_place(draw: TwistDraw) -> Program | None:
-    """A call that changes its first operand, which is returned, too."""
+    """Make a call change its first operand in place, and return that operand."""
     places = [
         (i, f"{packet}_.{name}", first)
         for i, call in enumerate(draw.program.calls)
@@ -331,7 +339,7 @@ def _compute_in_place(draw: TwistDraw) -> Program | None:
     if place is None:
         return None
     index, name, first = place
-    changed = _with_call(draw.program, index, replace(draw.program.calls[index], overload=name))
+    changed = _replace_call(draw.program, index, replace(draw.program.calls[index], overload=name))
     return changed if first in changed.returns else replace(changed, returns=(*changed.returns, first))
 
 
@@ -340,7 +348,7 @@ def _compute_in_place(draw: TwistDraw) -> Program | None:
 
 @twist("attribute")
 def _change_attribute(draw: TwistDraw) -> Program | None:
-    """Another value of an argument that is no tensor, from the operator's own case."""
+    """Give an argument other than a tensor a value that the operator's case draws."""
     index = draw.random.randrange(len(draw.program.calls))
     call = draw.program.calls[index]
     case = load_cases().get(call.overload)
@@ -358,7 +366,7 @@ def _change_attribute(draw: TwistDraw) -> Program | None:
 
 @twist("dimensions")
 def _change_dimensions(draw: TwistDraw) -> Program | None:
-    """One number of a sequence of numbers, their order, or one fewer."""
+    """Change a sequence of integers: one of them, their order, or their number."""
     sequences: list[tuple[int, str, tuple[int, ...]]] = [
         (i, n, v) for i, n, v in draw.places(tuple) if v and all(type(x) is int for x in v)
     ]
@@ -374,7 +382,7 @@ def _change_dimensions(draw: TwistDraw) -> Program | None:
 
 @twist("flag")
 def _turn_flag(draw: TwistDraw) -> Program | None:
-    """The other value of a flag, given or left at its default."""
+    """Turn a flag, whether it is given or left at its default."""
     index = draw.random.randrange(len(draw.program.calls))
     call = draw.program.calls[index]
     if is_size_operator(call.overload):
@@ -387,14 +395,14 @@ def _turn_flag(draw: TwistDraw) -> Program | None:
 
 @twist("operands")
 def _swap_operands(draw: TwistDraw) -> Program | None:
-    """The two operands of a call, exchanged."""
+    """Exchange the two operands of a call."""
     places = [(i, dict(c.arguments)) for i, c in enumerate(draw.program.calls)]
     place = draw.choose([(i, a) for i, a in places if _has_tensor(a.get("self")) and _has_tensor(a.get("other"))])
     if place is None:
         return None
     index, arguments = place
     call = give_argument(draw.program.calls[index], "self", arguments["other"])
-    return _with_call(draw.program, index, give_argument(call, "other", arguments["self"]))
+    return _replace_call(draw.program, index, give_argument(call, "other", arguments["self"]))
 
 
 # Inputs
@@ -402,7 +410,7 @@ def _swap_operands(draw: TwistDraw) -> Program | None:
 
 @twist("input")
 def _change_input(draw: TwistDraw) -> Program | None:
-    """Another shape of an input, at all its places: a dimension of one, a further one, or all equal; or no elements."""
+    """Change the shape of an input at all its places: a size, the rank, the order of the sizes, or to no elements."""
     specs = list(dict.fromkeys(spec for _, _, spec in draw.places(TensorSpec)))
     spec = draw.choose([spec for spec in specs if isinstance(spec.values, Recipe)])
     if spec is None:
@@ -413,13 +421,13 @@ def _change_input(draw: TwistDraw) -> Program | None:
     if shape:
         shapes += [(*shape[:at], 1, *shape[at + 1 :]), (max(shape),) * len(shape), shape[1:], shape[::-1]]
         shapes += [(*shape[:at], shape[at] + 1, *shape[at + 1 :]), (0, *shape[1:])]
-    changed = _with_shape(spec, random.choice(shapes))
+    changed = spec.reshaped(random.choice(shapes))
     return map_parts(draw.program, lambda part: changed if part == spec else part)
 
 
 @twist("equal-sizes")
 def _make_sizes_equal(draw: TwistDraw) -> Program | None:
-    """All sizes of inputs and constants the same, so that a wrong order of dimensions fits."""
+    """Make all sizes of inputs and constants equal, so that a wrong order of dimensions goes unnoticed."""
     specs = [spec for _, _, spec in draw.places(TensorSpec)] + [held.spec for _, _, held in draw.places(Weight)]
     size = draw.choose([n for spec in specs for n in spec.shape if n > 1])
     if size is None:
@@ -431,7 +439,7 @@ def _make_sizes_equal(draw: TwistDraw) -> Program | None:
         return _equal(part) if isinstance(part, TensorSpec) else part
 
     def _equal(spec: TensorSpec) -> TensorSpec:
-        return _with_shape(spec, tuple(size if n > 1 else n for n in spec.shape))
+        return spec.reshaped(tuple(size if n > 1 else n for n in spec.shape))
 
     return map_parts(draw.program, equal)
 
@@ -444,20 +452,10 @@ def _has_tensor(argument: Any) -> bool:
     return any(isinstance(part, TensorSpec | Weight | Result) for part in parts)
 
 
-def _with_call(program: Program, index: int, call: Invocation) -> Program:
+def _replace_call(program: Program, index: int, call: Invocation) -> Program:
     calls = list(program.calls)
     calls[index] = call
     return replace(program, calls=tuple(calls))
-
-
-def _with_shape(spec: TensorSpec, shape: tuple[int, ...], dtype: str = "") -> TensorSpec:
-    """Return a row-major tensor of another shape or dtype; given numbers are repeated, or cut off."""
-    values = spec.values
-    if isinstance(values, Literal) and values.values:
-        count = prod(shape)
-        values = Literal((values.values * count)[:count])
-    strides = contiguous_strides(shape)
-    return replace(spec, shape=shape, strides=strides, offset=0, dtype=dtype or spec.dtype, values=values)
 
 
 def _exists(name: str) -> bool:

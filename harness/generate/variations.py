@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
-from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec
 from harness.core.tensors import argument_names, overload
 from harness.generate.provider import ChoiceStream
 
@@ -135,5 +135,4 @@ def _can_be_reshaped(call: Invocation) -> bool:
 
 
 def _reshaped(spec: TensorSpec, shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> TensorSpec:
-    shape = shape_of(spec.shape)
-    return replace(spec, shape=shape, strides=contiguous_strides(shape), offset=0)
+    return spec.reshaped(shape_of(spec.shape))

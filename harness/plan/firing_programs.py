@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import cycle
 from random import Random
 
-from harness.compare.verdict import Verdict
+from harness.compare.verdict import Verdict, split_passes
 from harness.core.invocation import Invocation
 from harness.core.program import Program
 from harness.generate.program_draws import other_values
@@ -52,7 +52,7 @@ class FiringPrograms:
             if verdict.structure_id in self.seen:
                 continue
             self.seen.add(verdict.structure_id)
-            for name in passes_of(verdict):
+            for name in (*split_passes(verdict.exporter_passes), *split_passes(verdict.backend_passes)):
                 self.counts[name] = self.counts.get(name, 0) + 1
                 programs = self.by_pass.setdefault(name, {})
                 if len(programs) < _PROGRAMS:
@@ -74,8 +74,3 @@ class FiringPrograms:
         for _, name in zip(range(count if names else 0), cycle(names), strict=False):
             program = random.choice([*self.by_pass[name].values()])
             yield twist_program(Program.of(program), random).invocation
-
-
-def passes_of(verdict: Verdict) -> list[str]:
-    """Return the passes of exporter and backend that changed the program of a verdict."""
-    return [name for text in (verdict.exporter_passes, verdict.backend_passes) for name in text.split(", ") if name]

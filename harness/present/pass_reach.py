@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from harness.compare.verdict import split_passes
 from harness.convert.rewrite_rules import rule_names
 from harness.core.text import plain
 from harness.record import store
@@ -74,7 +75,7 @@ def pass_reach(run: Path) -> Iterator[PassReach]:
 
 def _counted(rows: Iterator[tuple[str, str]]) -> Counter[str]:
     """Count the structures of each pass."""
-    return Counter(name for _, names in set(rows) for name in names.split(", ") if name)
+    return Counter(name for _, names in set(rows) for name in split_passes(names))
 
 
 def _reach(component: str, fired: Counter[str], known: Sequence[str], out_of_reach: Mapping[str, str]) -> PassReach:

@@ -452,3 +452,17 @@ def test_programs_that_passes_change_are_drawn_again(tmp_path: Path) -> None:
     assert not drawn.keys() & redrawn.keys()
     assert len(redrawn) >= len(drawn) / 3
     assert "FuseBatchNormIntoConv" in " ".join(redrawn.values())
+
+
+@pytest.mark.parametrize(
+    ("words", "converters"),
+    [
+        (["--programs"], {"dynamo", "torchscript"}),
+        (["--programs", "--converter", "dynamo"], {"dynamo"}),
+        (["--pattern", "gelu"], {"dynamo"}),
+    ],
+    ids=["all", "one converter", "one pattern"],
+)
+def test_a_run_of_all_programs_uses_both_exporters(words: list[str], converters: set[str]) -> None:
+    collected = run_harness(*words, "--collect-only", "-q").stdout
+    assert {name for name in ("dynamo", "torchscript") if f"[program.gelu-{name}]" in collected} == converters
