@@ -35,8 +35,9 @@ def is_of_runtime(rule: RewriteRule) -> bool:
 
 def planted() -> list[RewriteRule]:
     """Return the rules that the variable names."""
-    # It registers its rules with this module.
-    importlib.import_module("planted_rewrites.fresh_rewrites")
+    # They register their rules with this module.
+    for further in ("fresh_rewrites", "sampled_rewrites"):
+        importlib.import_module(f"planted_rewrites.{further}")
     return [REWRITES[name] for name in os.environ.get(VARIABLE, "").split(",") if name]
 
 
