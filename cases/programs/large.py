@@ -27,7 +27,7 @@ def large_weights(p: ProgramDraw) -> list[Result]:
         held = p.call("aten.slice.Tensor", self=larger, dim=0, start=p.choose(0, 2), end=p.choose(rows, -2))
     elif kind == "cast":
         wide = p.weight((rows, columns), "float64", ("range", -1.0, 1.0))
-        held = p.call("aten._to_copy.default", self=wide, dtype=dtype_of(p.dtype))
+        held = p.call("aten.to.dtype", self=wide, dtype=dtype_of(p.dtype))
     else:
         row = p.weight((1, columns), domain=("range", -1.0, 1.0))
         held = p.call("aten.expand.default", self=row, size=[rows, -1])

@@ -51,7 +51,7 @@ def casts(p: ProgramDraw) -> list[Result]:
     names = ("float32", "float16", "float64", "int64", "int32", "int8", "uint8", "bool")
     y: object = p.input((2, 3), dtype=p.choose("float32", "float64", "int64", "int32"), domain=("range", 0.0, 200.0))
     for _ in range(p.choose(2, 2, 3)):
-        y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(p.choose(*names)))
+        y = p.call("aten.to.dtype", self=y, dtype=dtype_of(p.choose(*names)))
         if p.sometimes():
             y = p.call(p.choose("aten.abs.default", "aten.clone.default"), self=y)
     return [y]  # type: ignore[list-item]

@@ -48,7 +48,7 @@ def _pass_on(p: ProgramDraw, y: Result) -> list[Result]:
     if kind == "reshape":
         return [p.call("aten.reshape.default", self=y, shape=[-1])]
     if kind == "cast":
-        return [p.call("aten._to_copy.default", self=y, dtype=dtype_of(p.choose("float32", "float64")))]
+        return [p.call("aten.to.dtype", self=y, dtype=dtype_of(p.choose("float32", "float64")))]
     return [p.call("aten.clone.default", self=y)] if kind == "clone" else [y]
 
 
@@ -62,8 +62,8 @@ def cast_before(p: ProgramDraw) -> list[Result]:
     first = p.choose(spec.dtype, spec.dtype, *others[:3])
     y: object = spec.reshaped(spec.shape, first)
     if first == spec.dtype or p.sometimes():
-        y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(p.choose(*others)))
-    y = p.call("aten._to_copy.default", self=y, dtype=dtype_of(spec.dtype))
+        y = p.call("aten.to.dtype", self=y, dtype=dtype_of(p.choose(*others)))
+    y = p.call("aten.to.dtype", self=y, dtype=dtype_of(spec.dtype))
     return _pass_on(p, _add(p, call, **{name: y}))
 
 

@@ -84,7 +84,7 @@ def rms_norm(p: ProgramDraw) -> list[Result]:
     shape = _shape(p)
     x = p.input(shape)
     wide = p.dtype == "float16" and p.choose(True, False)
-    value = p.call("aten._to_copy.default", self=x, dtype=dtype_of("float32")) if wide else x
+    value = p.call("aten.to.dtype", self=x, dtype=dtype_of("float32")) if wide else x
     square = (
         p.call("aten.pow.Tensor_Scalar", self=value, exponent=2)
         if p.choose(True, False)
@@ -98,7 +98,7 @@ def rms_norm(p: ProgramDraw) -> list[Result]:
         else p.call("aten.div.Tensor", self=value, other=p.call("aten.sqrt.default", self=shifted))
     )
     if wide:
-        scaled = p.call("aten._to_copy.default", self=scaled, dtype=dtype_of(p.dtype))
+        scaled = p.call("aten.to.dtype", self=scaled, dtype=dtype_of(p.dtype))
     weight = p.operand(p.usually(shape[-1:], (1,), (shape[-2], 1)))
     return [p.call("aten.mul.Tensor", self=weight, other=scaled)]
 
@@ -150,6 +150,6 @@ def div_mul(p: ProgramDraw) -> list[Result]:
         inverse = p.call("aten.reciprocal.default", self=p.input(shape))
     other: TensorSpec | Result = p.input(p.usually(shape, (1, 3), (2, 1, 3)))
     if p.sometimes():
-        other = p.call("aten._to_copy.default", self=other, dtype=dtype_of(p.dtype))
+        other = p.call("aten.to.dtype", self=other, dtype=dtype_of(p.dtype))
     left, right = p.choose((inverse, other), (other, inverse))
     return [p.call("aten.mul.Tensor", self=left, other=right)]

@@ -250,7 +250,7 @@ def _cast_between(draw: TwistDraw) -> Program | None:
 
     def steps(value: Value) -> Sequence[_Step]:
         names = draw.random.choice(_OTHERS), value.dtype
-        both = [_step("aten._to_copy.default", dtype=Enumerated("dtype", name)) for name in names]
+        both = [_step("aten.to.dtype", dtype=Enumerated("dtype", name)) for name in names]
         return both[: draw.random.choice((1, 2, 2, 2))]
 
     return _insert(draw, steps)
