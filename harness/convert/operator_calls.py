@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -15,24 +15,37 @@ class OperatorCall:
     """One call of a program.
 
     Attributes:
-        tensors: How many it takes.
+        tensors: How many it takes from outside.
         results: How many tensors it returns.
+        buffers: Place among the tensors of `call` → name and tensor of a buffer of the module.
     """
 
     call: BoundCall
     tensors: int
     results: int
+    buffers: Mapping[int, tuple[str, torch.Tensor]] = field(default_factory=dict)
 
 
 class OperatorCalls(torch.nn.Module):
     """Makes every call once, side by side; nothing flows from one to another.
 
     The program takes the tensors of all calls in their order, and returns all that the calls return.
+
+    Raises:
+        KeyError: Two buffers have one name, or a buffer has that of a member of modules.
     """
 
     def __init__(self, calls: Sequence[OperatorCall]) -> None:
         super().__init__()
         self.calls = tuple(calls)
+        for call in calls:
+            for name, tensor in call.buffers.values():
+                self.register_buffer(name, tensor)
+
+    @property
+    def has_buffers(self) -> bool:
+        """Whether the module holds buffers, which exporters name after it."""
+        return any(call.buffers for call in self.calls)
 
     @property
     def overloads(self) -> frozenset[str]:
@@ -44,6 +57,9 @@ class OperatorCalls(torch.nn.Module):
         outputs: list[torch.Tensor] = []
         start = 0
         for call in self.calls:
-            outputs.extend(output_tensors(call.call(tensors[start : start + call.tensors])))
+            given = [*tensors[start : start + call.tensors]]
+            for place, (name, _) in sorted(call.buffers.items()):
+                given.insert(place, getattr(self, name))
+            outputs.extend(output_tensors(call.call(given)))
             start += call.tensors
         return tuple(outputs)

@@ -130,10 +130,12 @@ class Weight:
     Attributes:
         spec: The tensor.
         dtype: The dtype that it is converted to; "" keeps its own.
+        name: The name of the module's buffer; "" leaves it to the exporter to name a constant.
     """
 
     spec: TensorSpec
     dtype: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +304,7 @@ def describe(argument: Argument) -> str:
     if isinstance(argument, Enumerated):
         return argument.name if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, Weight):
-        return f"weight:{describe(argument.spec)}"
+        return f"weight{argument.name and ' '}{argument.name}:{describe(argument.spec)}"
     if isinstance(argument, Result):
         return f"%{argument.call}" + (f".{argument.output}" if argument.output else "")
     if isinstance(argument, Input):
@@ -368,7 +370,7 @@ def _encode(argument: Argument) -> Any:
             data["values"] = [_encode_number(v) for v in argument.values.values]
         return {"tensor": data}
     if isinstance(argument, Weight):
-        return {"weight": [_encode(argument.spec), argument.dtype]}
+        return {"weight": [_encode(argument.spec), argument.dtype, *([argument.name] if argument.name else [])]}
     if isinstance(argument, Result):
         return {"result": [argument.call, argument.output]}
     if isinstance(argument, Input):
@@ -405,10 +407,10 @@ def _decode(data: Any, where: str) -> Argument:
             return Result(*value)
         if kind == "input" and type(value) is int:
             return Input(value)
-        if kind == "weight" and isinstance(value, list) and len(value) == 2:
-            spec = _decode(value[0], where)
-            if isinstance(spec, TensorSpec) and isinstance(value[1], str):
-                return Weight(spec, value[1])
+        if kind == "weight" and isinstance(value, list) and len(value) in (2, 3):
+            spec, words = _decode(value[0], where), value[1:]
+            if isinstance(spec, TensorSpec) and all(isinstance(word, str) for word in words):
+                return Weight(spec, *words)
     raise InvalidInvocation(f"{where}: {json.dumps(data)[:80]} is not an argument")
 
 

@@ -7,7 +7,7 @@ invocation a program has canonical JSON and a content hash, and flows through al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -136,6 +136,42 @@ def map_parts(program: Program, change: Callable[[Argument], Argument]) -> Progr
 def weights_of(program: Program) -> Sequence[Weight]:
     """Return the weights, in order, one for each place that takes one."""
     return [part for part in _parts(program) if isinstance(part, Weight)]
+
+
+def open_named_weights(program: Program) -> tuple[Program, Mapping[int, Weight]]:
+    """Return the program with an input in place of each weight that has a name, and input → weight.
+
+    Of several weights of one name only the first is opened, as a module holds one, and none that is only returned.
+    """
+    places: dict[Weight, int] = {}
+    #: The index of each input of the program → its index among all inputs.
+    moved: list[int] = []
+
+    def opened(argument: Argument) -> Argument:
+        if isinstance(argument, Input):
+            return Input(moved[argument.place])
+        if isinstance(argument, TensorSpec):
+            moved.append(len(moved) + len(places))
+            return argument
+        if not isinstance(argument, Weight) or not argument.name:
+            return argument
+        if argument in places:
+            return Input(places[argument])
+        if any(held.name == argument.name for held in places):
+            return argument
+        places[argument] = len(moved) + len(places)
+        return replace(argument.spec, dtype=argument.dtype or argument.spec.dtype)
+
+    calls = tuple(map_arguments(call, opened) for call in program.calls)
+    returns = tuple(
+        Input(places[value])
+        if isinstance(value, Weight) and value in places
+        else Input(moved[value.place])
+        if isinstance(value, Input)
+        else value
+        for value in program.returns
+    )
+    return replace(program, calls=calls, returns=returns), {place: weight for weight, place in places.items()}
 
 
 def share_inputs(program: Program) -> Program:

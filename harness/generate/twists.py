@@ -13,6 +13,8 @@ from math import prod
 from random import Random
 from typing import Any, TypeAlias, TypeVar
 
+import torch
+
 from harness.core.invocation import (
     Argument,
     Enumerated,
@@ -201,6 +203,24 @@ def _change_weight(draw: TwistDraw) -> Program | None:
             numbers[1:] = [1.0] * (spec.numel - 1)
         changed = replace(spec.reshaped(spec.shape), values=Literal(tuple(numbers)))
     return draw.give(index, name, replace(weight, spec=changed))
+
+
+@twist("names")
+def _name_weights(draw: TwistDraw) -> Program | None:
+    """Hold all constant tensors as buffers, under names that exporters give to values of their own."""
+    weights = [weight for _, _, weight in draw.places(Weight)]
+    packets = [call.overload.split(".")[1] for call in draw.program.calls]
+    # `val_0` is a value of a conversion function, `add` that of a call, and optimisers add the endings.
+    ends = ("", "_1", "_min", "_max", "_bias", "_scaled")
+    names = {f"val_{i}" for i in range(6)} | {f"{name}{draw.random.choice(ends)}" for name in packets}
+    free = sorted(name for name in names if not hasattr(torch.nn.Module, name))
+    draw.random.shuffle(free)
+    named = dict(zip(dict.fromkeys(weights), free, strict=False))
+
+    def with_name(part: Argument) -> Argument:
+        return replace(part, name=named.get(part, part.name)) if isinstance(part, Weight) else part
+
+    return map_parts(draw.program, with_name) if named else None
 
 
 # Edges

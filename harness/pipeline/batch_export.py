@@ -20,6 +20,7 @@ from harness.convert.converter import (
     supports_partial,
 )
 from harness.convert.rules.rule import RuleBook
+from harness.core.invocation import Weight
 from harness.core.route import FILE, Route
 from harness.pipeline.case_run import MemberKey
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
@@ -225,7 +226,9 @@ class BatchExport:
 
     def _is_apart(self, member: Accepted) -> bool:
         apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
-        return apart or _holds_negative_zero(member.group.exported.arguments)
+        arguments = member.group.exported.arguments
+        # A name that is in the model because of another group would collide, too.
+        return apart or _holds_negative_zero(arguments) or _names_weights(arguments)
 
     def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model."""
@@ -407,6 +410,12 @@ class BatchExport:
             for half in halves(members):
                 for part in self.again(converted, half):
                     yield from self._check(part) if isinstance(part, Converted) else [part]
+
+
+def _names_weights(argument: object) -> bool:
+    if isinstance(argument, tuple):
+        return any(map(_names_weights, argument))
+    return isinstance(argument, Weight) and bool(argument.name)
 
 
 def _holds_negative_zero(argument: object) -> bool:

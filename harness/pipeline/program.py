@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import onnx
@@ -13,9 +13,10 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.dtypes import Array
-from harness.core.invocation import Invocation
+from harness.core.invocation import Invocation, Weight
+from harness.core.program import Program, is_program, open_named_weights
 from harness.core.route import Route
-from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape
+from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape, weight_tensor
 from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
 from harness.run.artefact import AnyModel
 from harness.run.backend import ShapeRange
@@ -67,6 +68,7 @@ class Exportable:
         tensors: Example inputs. Structures share no tensor, since exporters treat a shared one as one input.
         outputs: Number of tensors that the call returns.
         dynamic_dims: Per tensor, dimensions to leave dynamic; empty sets for a static export.
+        buffers: Place among the tensors of `call` → name and tensor of a weight that the module holds under it.
     """
 
     index: int
@@ -74,6 +76,7 @@ class Exportable:
     tensors: tuple[torch.Tensor, ...]
     outputs: int
     dynamic_dims: tuple[frozenset[int], ...]
+    buffers: Mapping[int, tuple[str, torch.Tensor]] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -92,12 +95,14 @@ class Exportable:
             cases: Invocations to run with the export; dimensions in which they differ from it may be left dynamic.
             tensors: Example inputs in place of those that the invocation describes.
         """
+        opened, held = _open_named_weights(exported)
         return cls(
             index=index,
-            call=bind(exported),
+            call=bind(opened),
             tensors=build_tensors(exported) if tensors is None else tuple(tensors),
             outputs=outputs,
             dynamic_dims=varying_dims(exported, cases),
+            buffers={place: (weight.name, weight_tensor(weight)) for place, weight in held.items()},
         )
 
     @property
@@ -136,7 +141,7 @@ class Exportable:
 def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest:
     """Return the request for one export of `members` together."""
     return ExportRequest(
-        program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs) for m in members]).eval(),
+        program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs, m.buffers) for m in members]).eval(),
         # A tensor that is not a view of another: exporters rebuild the base of a view.
         inputs=tuple(t.detach() for m in members for t in m.tensors),
         input_names=tuple(n for m in members for n in m.input_names),
@@ -145,6 +150,13 @@ def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest
         dynamic_dims=tuple(d for m in members for d in m.dynamic_dims) if route.dynamic else None,
         tentative=len(members) > 1,
     )
+
+
+def _open_named_weights(exported: Invocation) -> tuple[Invocation, Mapping[int, Weight]]:
+    if not is_program(exported):
+        return exported, {}
+    program, held = open_named_weights(Program.of(exported))
+    return program.invocation, held
 
 
 def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | StageFailure:

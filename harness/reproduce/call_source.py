@@ -303,7 +303,10 @@ class ProgramSource(CallSource):
     @cached_property
     def _weights(self) -> dict[Weight, str]:
         found = dict.fromkeys(weights_of(Program.of(self.invocation)))
-        return {weight: f"w{i}" for i, weight in enumerate(found)}
+        taken: dict[str, Weight] = {}
+        for i, weight in enumerate(found):
+            taken.setdefault(weight.name if weight.name and weight.name not in taken else f"w{i}", weight)
+        return {weight: name for name, weight in taken.items()}
 
     def call(self, *, float64: bool = False) -> str:
         """Write the module called with `names`; with `float64`, its weights are widened."""

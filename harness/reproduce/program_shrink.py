@@ -3,7 +3,8 @@
 1. Return one value, or the result of a call in the middle, so that the later calls are dropped.
 2. Feed the result of a call instead of making the call, so that the earlier calls are dropped.
 3. Leave a call out if its result has the form of one of its inputs.
-4. Replace weights and inputs by small plain numbers, if the program fails with these, too.
+4. Drop the names of weights.
+5. Replace weights and inputs by small plain numbers, if the program fails with these, too.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def plainer_programs(invocation: Invocation) -> Iterator[Invocation]:
         if pruned.calls and pruned.returns and pruned != whole:
             found[pruned.invocation.json] = pruned
     yield from (p.invocation for p in sorted(found.values(), key=lambda p: (len(p.calls), len(p.returns))))
-    for plainer in _plainer_numbers(program):
+    for plainer in (_without_names(program), *_plainer_numbers(program)):
         yield share_inputs(plainer).invocation
 
 
@@ -136,6 +137,11 @@ def _remove_dead_calls(program: Program) -> Program:
 
     returns = tuple(value for value in dict.fromkeys(map(moved_or_none, program.returns)) if value is not None)
     return Program(program.name, calls, returns)
+
+
+def _without_names(program: Program) -> Program:
+    """Return the program with weights that exporters name."""
+    return map_parts(program, lambda part: replace(part, name="") if isinstance(part, Weight) else part)
 
 
 def _plainer_numbers(program: Program) -> Iterator[Program]:

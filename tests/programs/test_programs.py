@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from failure_contexts import converter_called, start, trial_of, words_of
@@ -38,6 +39,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.program_draws import draw_program, other_values
 from harness.generate.programs import load_patterns
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
+from harness.pipeline.program import Exportable
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import find_groups, run_part
@@ -297,6 +299,36 @@ def test_a_rule_comes_before_the_pass_that_it_needs() -> None:
     decision = examine(trial_of(clipped), frozenset(), lambda name: None)
     assert decision.rule == "optimiser-breaks-graph"
     assert "until dynamo's optimiser applies its pass FuseSuccessiveReluClip" in words_of(decision)
+
+
+#: The rule that joins the two bounds names one of them after the value that is clipped.
+NAMED = program(
+    ("aten.neg.default", {"self": tensor((2, 3))}),
+    ("aten.clamp.default", {"self": Result(0), "min": -1.0, "max": 2.0}),
+    ("aten.relu.default", {"self": Result(1)}),
+    ("aten.add.Tensor", {"self": Result(2), "other": Weight(tensor((3,), 2), name="neg_min")}),
+)
+
+
+def test_a_weight_is_held_under_its_name() -> None:
+    assert Invocation.from_json(NAMED.json) == NAMED
+    assert [plainer for plainer in plainer_programs(NAMED) if plainer.json == NAMED.json.replace(',"neg_min"', "")]
+    assert any('register_buffer("neg_min"' in line for line in source_of(NAMED).module())
+    renamed = Invocation.from_json(NAMED.json.replace("neg_min", "shift"))
+    structure = Exportable.of(renamed, outputs=1)
+    model = converter_called("dynamo").convert(structure.request(Route(converter="dynamo")))
+    assert isinstance(model, onnx.ModelProto)
+    assert "shift" in {tensor.name for tensor in model.graph.initializer}
+    session = start("ort-cpu").load(model, None)
+    reference = run_reference(renamed)
+    np.testing.assert_allclose(session.run(structure.feeds(model, reference.feeds))[0], reference.expected[0])
+
+
+def test_a_name_that_collides_is_a_defect_of_the_pass_that_gives_it_again() -> None:
+    rejected = trial_of(NAMED, outcome=Outcome.ERROR, stage=Stage.CHECK)
+    decision = examine(rejected, frozenset(), lambda name: None)
+    assert decision.rule == "optimiser-breaks-graph"
+    assert "FuseSuccessiveReluClip" in words_of(decision)
 
 
 def test_a_program_inherits_from_the_same_structure_alone() -> None:

@@ -333,9 +333,11 @@ LIFTS = frozenset(("aten.lift.default", "aten.lift_fresh.default", "aten.lift_fr
 
 
 def can_be_direct(request: ExportRequest) -> bool:
-    """Whether calls of a request may be captured here: dynamic shapes, functions as arguments and the operators that
-    capturing itself uses are left to `torch.export`."""
+    """Whether calls of a request may be captured here: dynamic shapes, functions as arguments, buffers and the
+    operators that capturing itself uses are left to `torch.export`."""
     if request.dynamic_dims is not None or not isinstance(request.program, OperatorCalls):
+        return False
+    if request.program.has_buffers:
         return False
     return not any(is_flow_operator(name) or name in LIFTS for name in request.program.overloads)
 
