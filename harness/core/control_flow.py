@@ -16,11 +16,18 @@ FLOW = "control_flow"
 BRANCHES = (
     *("x + y", "x * y", "y - x", "torch.maximum(x, y)", "torch.where(x > y, x, y)", "x + y.flip(0)"),
     "torch.cond((x > y).any(), lambda x, y: x - y, lambda x, y: y - x, (x, y))",
+    *("(x - y).relu() + (y - x).relu()", "torch.maximum(x - y, y - x) * x", "(x - y).unsqueeze(0).squeeze(0)"),
 )
 #: Expressions of the carried tensor `x` that one iteration of a loop may compute.
-ROUNDS = ("x * 0.5", "x + 1", "-x", "x * x", "x - x.amax()", "x.flip(0)")
+ROUNDS = (
+    *("x * 0.5", "x + 1", "-x", "x * x", "x - x.amax()", "x.flip(0)"),
+    *("(x + 1).relu() * 0.5", "torch.maximum(x, -x) + 1", "x.flip(0).flip(0) - 1", "(-x).reshape(-1).reshape(x.shape)"),
+)
 #: Expressions of the carried tensor `c` and a slice `x` that one step of `scan` may compute.
-STEPS = ("c + x", "c * 0.5 + x", "torch.maximum(c, x)", "x - c", "x * 2")
+STEPS = (
+    *("c + x", "c * 0.5 + x", "torch.maximum(c, x)", "x - c", "x * 2"),
+    *("c - torch.maximum(c, x)", "(c - x).relu() + x", "c * x - c"),
+)
 
 
 @dataclass(frozen=True)
