@@ -83,6 +83,17 @@ def gemm_sum(p: ProgramDraw) -> list[Result]:
     return [p.call("aten.add.Tensor", self=y, other=p.operand(shape), alpha=p.usually(OMIT, 2))]
 
 
+#: Operators of one operand between quantised values, and their other arguments.
+_OF_ONE: dict[str, dict[str, object]] = {
+    "max_pool2d.default": {"kernel_size": [2, 2]},
+    "avg_pool2d.default": {"kernel_size": [2, 2]},
+    "softmax.int": {"dim": -1},
+    "sigmoid.default": {},
+    "reshape.default": {"shape": [1, -1]},
+    "mean.dim": {"dim": [2, 3], "keepdim": True},
+}
+
+
 @pattern("quantised", source="onnxruntime qdq_transformer; relu and clip before QuantizeLinear")
 def quantised(p: ProgramDraw) -> list[Result]:
     """Values rounded to eight bits and back before and after an operator, as in quantised models."""
@@ -99,7 +110,7 @@ def quantised(p: ProgramDraw) -> list[Result]:
             quant_max=high,
         )
 
-    kind = p.choose("relu", "clamp", "matmul", "conv", "transpose", "add", "twice")
+    kind = p.choose("relu", "clamp", "matmul", "conv", "transpose", "add", "twice", *_OF_ONE, "where", "cat")
     x = rounded(p.input((1, 2, 4, 4), dtype="float32", domain=("range", -4.0, 4.0)))
     if kind == "twice":
         return [rounded(x)]
@@ -111,9 +122,42 @@ def quantised(p: ProgramDraw) -> list[Result]:
         y = p.call("aten.transpose.int", self=x, dim0=2, dim1=3)
     elif kind == "add":
         y = p.call("aten.add.Tensor", self=x, other=rounded(p.input((1, 2, 4, 4), dtype="float32")))
+    elif kind in _OF_ONE:
+        y = p.call(f"aten.{kind}", self=x, **_OF_ONE[kind])
+    elif kind == "where":
+        condition = p.call("aten.gt.Scalar", self=p.input((1, 2, 4, 4), dtype="float32"), other=0.0)
+        sides = p.choose((x, p.number(p.choose(0.0, -5.0), (), "float32")), (p.number(1.0, (), "float32"), x))
+        y = p.call("aten.where.self", condition=condition, self=sides[0], other=sides[1])
+    elif kind == "cat":
+        other = p.usually(rounded(p.input((1, 2, 4, 4), dtype="float32")), p.input((1, 2, 4, 4), dtype="float32"))
+        y = p.call("aten.cat.default", tensors=[x, other], dim=p.choose(1, -1))
     elif kind == "matmul":
         y = p.call("aten.matmul.default", self=x, other=rounded(p.weight((4, 3), dtype="float32")))
     else:
         weight = rounded(p.weight((2, 2, 1, 1), dtype="float32"))
         y = p.call("aten.conv2d.default", input=x, weight=weight, bias=p.weight((2,), dtype="float32"))
     return [rounded(y)]
+
+
+@pattern("embeddings", source="onnxruntime embed_layer_norm_fusion.cc, attention_fusion.cc")
+def embeddings(p: ProgramDraw) -> list[Result]:
+    """A layer norm of the sum of the embeddings of words, of their places and perhaps of their segments."""
+    batch, length, width = p.usually(1, 2), p.integer(2, 3), 4
+    words = p.input((batch, length), dtype=p.usually("int64", "int32"), domain=("index", 5))
+    value = p.call("aten.embedding.default", weight=p.weight((5, width)), indices=words)
+    places = p.given([*range(length)] * batch, (batch, length), "int64")
+    kind = p.usually("embedding", "rows")
+    if kind == "embedding":
+        other = p.call("aten.embedding.default", weight=p.weight((6, width)), indices=places)
+    else:
+        other = p.call("aten.slice.Tensor", self=p.weight((6, width)), dim=0, start=0, end=length)
+    value = p.call("aten.add.Tensor", self=value, other=other)
+    if p.choose(True, False):
+        segments = p.input((batch, length), dtype="int64", domain=("index", 2))
+        third = p.call("aten.embedding.default", weight=p.weight((2, width)), indices=segments)
+        value = p.call("aten.add.Tensor", self=value, other=third)
+    row = (width,)
+    normed = p.call(
+        *("aten.layer_norm.default",), input=value, normalized_shape=[width], weight=p.weight(row), bias=p.weight(row)
+    )
+    return [normed, value] if p.sometimes() else [normed]

@@ -11,7 +11,7 @@ def large_weights(p: ProgramDraw) -> list[Result]:
     """An expression of weights, of more than 8,192 elements or of about so many, and a product with it."""
     columns, rows = p.choose((96, 96), (128, 64), (64, 129), (1, 8193), (91, 91))
     weight = p.weight((rows, columns), domain=("range", -1.0, 1.0))
-    kind = p.choose("scaled", "sum", "turned", "reshaped", "cut", "cast", "repeated")
+    kind = p.choose("scaled", "sum", "turned", "reshaped", "cut", "cast", "repeated", "longer")
     if kind == "scaled":
         held = p.call("aten.mul.Scalar", self=weight, other=p.choose(2.0, 1.0, -1.0, 0.5))
     elif kind == "sum":
@@ -28,6 +28,9 @@ def large_weights(p: ProgramDraw) -> list[Result]:
     elif kind == "cast":
         wide = p.weight((rows, columns), "float64", ("range", -1.0, 1.0))
         held = p.call("aten.to.dtype", self=wide, dtype=dtype_of(p.dtype))
+    elif kind == "longer":
+        longer = p.call("aten.unsqueeze.default", self=weight, dim=p.choose(0, -1, 1))
+        held = p.call("aten.squeeze.default", self=p.call("aten.relu.default", self=longer))
     else:
         row = p.weight((1, columns), domain=("range", -1.0, 1.0))
         held = p.call("aten.expand.default", self=row, size=[rows, -1])

@@ -177,9 +177,20 @@ def conv_activation(p: ProgramDraw) -> list[Result]:
     else:
         y, _, _ = _convolution(p)
         if p.sometimes():
-            # A residual connection.
-            y = p.call("aten.add.Tensor", self=y, other=p.call("aten.neg.default", self=y))
+            y = _residual(p, y)
     return [_activation(p, y)]
+
+
+def _residual(p: ProgramDraw, y: Result) -> Result:
+    """Add a value of the same shape: that of the same convolution of another input, or what reads this one."""
+    call = p.calls[y.call]
+    given = dict(call.arguments)
+    other = y
+    if p.usually(True, False) and isinstance(given["input"], TensorSpec):
+        other = p.call(call.overload, **{**given, "input": p.input(given["input"].shape)})
+    other = p.call("aten.neg.default", self=other)
+    left, right = p.choose((y, other), (other, y))
+    return p.call("aten.add.Tensor", self=left, other=right)
 
 
 def _activation(p: ProgramDraw, y: Result) -> Result:

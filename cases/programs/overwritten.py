@@ -38,14 +38,17 @@ def scatter_all(p: ProgramDraw) -> list[Result]:
 @pattern("in-place", source="torch.export functionalisation; onnxscript rules redundant_scatter_nd")
 def in_place(p: ProgramDraw) -> list[Result]:
     """A view of a value is changed in place; the value and other views of it change, too."""
-    base = p.call(p.choose("aten.neg.default", "aten.clone.default"), self=p.input((3, 4)))
+    x = p.input((3, 4))
+    # A view of the input changes the input itself.
+    kind = p.choose("neg", "clone", "clone", "alias", "detach")
+    base = p.call(f"aten.{kind}.default", self=x)
     view = _view(p, base)
     if p.sometimes():
-        view = p.call("aten.alias.default", self=view)
-    other = _view(p, base) if p.sometimes() else base
+        view = p.call(p.choose("aten.alias.default", "aten.detach.default"), self=view)
+    other: object = _view(p, base) if p.sometimes() else p.choose(base, base, x)
     changed = _changed(p, view)
     last = p.call("aten.mul.Scalar", self=other, other=2.0)
-    return p.choose([last], [last, base], [changed, base], [base])
+    return p.choose([last], [last, base], [changed, base], [base], [last, view])
 
 
 def _view(p: ProgramDraw, base: Result) -> Result:

@@ -40,12 +40,18 @@ ORT_PASSES: tuple[str, ...] = (
 
 _OF_CUDA = "for CUDA only"
 _BY_OPTION = "needs a session option"
+_OF_INTEGERS = "looks for MatMulInteger, which exporters do not emit"
+_OF_NARROW = "looks for weights of four bits or fewer, which exporters do not emit"
 #: Passes that change no exported PyTorch program on the CPU, with the reason
-#: (onnxruntime/core/optimizer/graph_transformer_utils.cc).
+#: (onnxruntime/core/optimizer/graph_transformer_utils.cc, bias_softmax_fusion.cc).
 NOT_ON_CPU: Mapping[str, str] = {
     **dict.fromkeys(("BiasDropoutFusion", "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion"), _OF_CUDA),
+    "BiasSoftmaxFusion": _OF_CUDA,
     "MatMulActivationFusion": "for DirectML only",
     **dict.fromkeys(("FreeDimensionOverrideTransformer", "Avx2WeightS8ToU8Transformer"), _BY_OPTION),
+    **dict.fromkeys(("CastChainElimination", "QDQFinalCleanupTransformer"), _BY_OPTION),
+    **dict.fromkeys(("MatMulIntegerToFloatFusion", "DynamicQuantizeMatMulFusion"), _OF_INTEGERS),
+    **dict.fromkeys(("MatMulNBitsFusion", "DQMatMulNBitsFusion"), _OF_NARROW),
     "LabelEncoderFusion": "for operators of ai.onnx.ml",
     "GemmSumFusion": "looks for Sum, which exporters do not emit",
     "EliminateDropout": "exporters emit no Dropout in evaluation mode",
