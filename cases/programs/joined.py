@@ -142,8 +142,9 @@ def quantised(p: ProgramDraw) -> list[Result]:
 @pattern("embeddings", source="onnxruntime embed_layer_norm_fusion.cc, attention_fusion.cc")
 def embeddings(p: ProgramDraw) -> list[Result]:
     """A layer norm of the sum of the embeddings of words, of their places and perhaps of their segments."""
-    batch, length, width = p.usually(1, 2), p.integer(2, 3), 4
-    words = p.input((batch, length), dtype=p.usually("int64", "int32"), domain=("index", 5))
+    batch, length, width = p.usually(1, 2), 2, 4
+    # The first rows only: a table may be made shorter by a twist.
+    words = p.input((batch, length), dtype=p.usually("int64", "int32"), domain=("index", 2))
     value = p.call("aten.embedding.default", weight=p.weight((5, width)), indices=words)
     places = p.given([*range(length)] * batch, (batch, length), "int64")
     kind = p.usually("embedding", "rows")
@@ -157,7 +158,6 @@ def embeddings(p: ProgramDraw) -> list[Result]:
         third = p.call("aten.embedding.default", weight=p.weight((2, width)), indices=segments)
         value = p.call("aten.add.Tensor", self=value, other=third)
     row = (width,)
-    normed = p.call(
-        *("aten.layer_norm.default",), input=value, normalized_shape=[width], weight=p.weight(row), bias=p.weight(row)
-    )
+    norm = {"normalized_shape": [width], "weight": p.weight(row), "bias": p.weight(row)}
+    normed = p.call("aten.layer_norm.default", input=value, **norm)
     return [normed, value] if p.sometimes() else [normed]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,9 @@ def _template(argument: Argument, held: dict[Weight, torch.Tensor]) -> Any:
     return argument
 
 
+_SIZE_FUNCTIONS = frozenset(operator.compute for operator in SIZE_OPERATORS.values())
+
+
 @dataclass(frozen=True, eq=False)
 class ProgramSteps:
     """The calls of a program in order, callable with the program's inputs."""
@@ -227,15 +231,38 @@ class ProgramSteps:
             positional = [taken(argument) for argument in call.positional]
             keywords = {name: taken(argument) for name, argument in call.keywords}
             result = call.target(*positional, **keywords)
-            results.append(output_tensors(result) if isinstance(call.target, OpOverload) else [result])
+            results.append([result] if call.target in _SIZE_FUNCTIONS else output_tensors(result))
         return results
+
+
+def python_form(call: Invocation, program: Program) -> str:
+    """Return the name of PyTorch's function for a call of a program that takes a size as a number; "" for other calls.
+
+    While TorchScript traces a program its sizes are tensors. An overload for numbers rejects them, and the function,
+    which is what people write, chooses another overload.
+    """
+    types = {argument.name: str(argument.type) for argument in overload(call.overload)._schema.arguments}
+    is_sized = any(
+        isinstance(value, Result) and is_size_operator(program.calls[value.call].overload) and "number" in types[name]
+        for name, value in call.arguments
+    )
+    packet = call.overload.split(".")[1]
+    if is_sized and hasattr(torch, packet):
+        return f"torch.{packet}"
+    return f"torch.Tensor.{packet}" if is_sized and hasattr(torch.Tensor, packet) else ""
 
 
 def _bind_program(invocation: Invocation) -> BoundCall:
     program = Program.of(invocation)
     # A weight that is used in two places is one tensor.
     held: dict[Weight, torch.Tensor] = {}
-    calls = tuple(_bound(call, held) for call in program.calls)
+
+    def bound(call: Invocation) -> BoundCall:
+        bare = _bound(call, held)
+        name = "" if is_size_operator(call.overload) else python_form(call, program)
+        return bare.with_target(attrgetter(name.removeprefix("torch."))(torch)) if name else bare
+
+    calls = tuple(map(bound, program.calls))
     steps = ProgramSteps(calls, tuple(_template(value, held) for value in program.returns))
     return BoundCall(steps, (TENSOR_PLACE,) * sum(1 for _ in invocation.tensors()), ())
 

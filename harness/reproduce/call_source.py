@@ -23,7 +23,16 @@ from harness.core.dtypes import COMPLEX, PARTS, PRECISION, is_float, is_integer
 from harness.core.invocation import Argument, Enumerated, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.program import Program, is_program, weights_of
 from harness.core.size_operators import format_size_call, is_size_operator
-from harness.core.tensors import bind, build_tensor, build_tensors, draws_at_random, output_tensors, overload
+from harness.core.tensors import (
+    argument_names,
+    bind,
+    build_tensor,
+    build_tensors,
+    draws_at_random,
+    output_tensors,
+    overload,
+    python_form,
+)
 from harness.pipeline.torch_call import NothingToCompare
 
 #: Columns of a script.
@@ -336,8 +345,15 @@ class ProgramSource(CallSource):
             if is_size_operator(call.overload):
                 lines.append(f"        v{place} = {format_size_call(call.overload, sources)}")
                 continue
+            function = python_form(call, program)
             words = [f"{name}={source}" for name, source in sources.items()]
-            lines.append(f"        v{place} = torch.ops.{call.overload}({', '.join(words)})")
+            if function:
+                # The function has other names for some of the overload's arguments.
+                words = [
+                    source if name == expected else f"{name}={source}"
+                    for (name, source), expected in zip(sources.items(), argument_names(call.overload), strict=False)
+                ]
+            lines.append(f"        v{place} = {function or f'torch.ops.{call.overload}'}({', '.join(words)})")
         returned = ", ".join(self._source(value, supply, False) for value in program.returns)
         return [
             "class Model(torch.nn.Module):",

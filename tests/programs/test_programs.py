@@ -268,6 +268,23 @@ def test_arithmetic_on_sizes_flows_between_calls() -> None:
     assert decision.facts[COMPOSED] == 5
 
 
+#: A size as a factor: a tensor while TorchScript traces, which the overload for numbers rejects.
+SIZED = program(
+    ("python.size.int", {"self": tensor((4, 2)), "dim": 0}),
+    ("aten.mul.Scalar", {"self": tensor((4, 2), 2), "other": Result(0)}),
+)
+
+
+def test_a_size_that_is_taken_as_a_number_is_written_as_people_do() -> None:
+    assert "        v1 = torch.mul(x1, v0)" in source_of(SIZED).module()
+    larger = SIZED.map_tensors(lambda spec: replace(spec, shape=(5, 2)))
+    structure = Exportable.of(SIZED, [SIZED, larger], outputs=1)
+    model = converter_called("torchscript").convert(structure.request(Route(converter="torchscript", dynamic=True)))
+    reference = run_reference(larger)
+    outputs = start("ort-cpu").load(model, None).run(structure.feeds(model, reference.feeds))
+    np.testing.assert_allclose(outputs[0], reference.expected[0], rtol=1e-6)
+
+
 def test_what_is_changed_in_place_is_fed_as_it_was() -> None:
     changed = program(
         ("aten.alias.default", {"self": given([1.0, 2.0], (2,))}), ("aten.add_.Scalar", {"self": Result(0), "other": 3})
