@@ -52,7 +52,7 @@ def _normalised(p: ProgramDraw, y: Result, channels: int) -> Result:
     dtype = "float32" if mixed else p.dtype
     tiny = p.choose(False, False, False, True)
 
-    def parameter(domain: Domain = ("finite",)) -> TensorSpec | Weight:
+    def parameter(domain: Domain = ("finite",)) -> TensorSpec | Result | Weight:
         return p.weight((channels,), dtype, domain) if mixed or tiny else p.operand((channels,), domain)
 
     return p.call(

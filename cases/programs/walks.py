@@ -67,7 +67,7 @@ class Walk:
         """Return the values of the same shape and dtype, the value itself among them."""
         return [v for v in self._values.values() if (v.shape, v.dtype) == (like.shape, like.dtype)]
 
-    def other(self, like: Value) -> Value | TensorSpec | Weight:
+    def other(self, like: Value) -> Value | TensorSpec | Result | Weight:
         """Return another operand: an earlier value of the same shape, the value itself, an input or a weight."""
         kind = self.p.choose("earlier", "earlier", "earlier", "input", "weight")
         if kind == "earlier":

@@ -1,4 +1,4 @@
-"""Draw the programs of a pattern: as the pattern gives them, doubled, or with one thing changed."""
+"""Draw the programs of a pattern: as the pattern gives them, doubled, before another pattern, or with a change."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
-from harness.core.invocation import Input, Invocation, Literal, Recipe, TensorSpec
+from harness.core.invocation import Input, Invocation, Literal, Recipe, Result, TensorSpec
 from harness.core.program import Program, Returned, share_inputs, weights_of
 from harness.core.tensors import draws_at_random
-from harness.generate.programs import DTYPES, SEEDS, Pattern, ProgramDraw
+from harness.generate.any_call import shapes_of
+from harness.generate.programs import DTYPES, SEEDS, Pattern, ProgramDraw, load_patterns
 from harness.generate.twists import twist_program
 
 
@@ -17,11 +18,13 @@ def draw_program(pattern: Pattern, seed: int, index: int, dtypes: Sequence[str] 
     """Return the program of a pattern, a seed and an index; the same on every machine."""
     random = Random(f"{pattern.name} {seed} {index}")
     p = ProgramDraw(random, random.choice(dtypes))
-    is_doubled, is_twisted = p.choose(False, False, False, True), p.choose(True, False)
-    if is_doubled:
+    second, is_twisted = p.choose("", "", "", "", "", "same", "same", "other"), p.choose(True, False)
+    if second == "same":
         # Two calls of one kind on the same values: an optimiser may name or count them by these.
         p.shared = {}
-    returns = [*pattern.draw(p), *(pattern.draw(p) if is_doubled else ())]
+    returns = [*pattern.draw(p), *(pattern.draw(p) if second == "same" else ())]
+    if second == "other":
+        returns = _add_other_pattern(p, returns)
     if p.choose(True, False) and not any(map(draws_at_random, p.calls)):
         # Runtimes leave a fusion out if the graph returns its result. Any dtype can be unsqueezed.
         returns = [p.call("aten.unsqueeze.default", self=value, dim=0) for value in dict.fromkeys(returns)]
@@ -31,6 +34,26 @@ def draw_program(pattern: Pattern, seed: int, index: int, dtypes: Sequence[str] 
         p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
     program = share_inputs(Program(pattern.name, tuple(p.calls), tuple(returned)))
     return (twist_program(program, random) if is_twisted else program).invocation
+
+
+def _add_other_pattern(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:
+    """Let another pattern take a result; return what the program then returns."""
+    try:
+        values = {value.result: value for value in shapes_of(p.calls)}
+    except Exception:
+        # A shape depends on values, or an operator has no rule for shapes alone.
+        return [*returns]
+    known = [values[r] for r in returns if r in values and values[r].dtype == p.dtype and 0 not in values[r].shape]
+    if not known or any(map(draws_at_random, p.calls)):
+        return [*returns]
+    value, before = p.choose(*known), len(p.calls)
+    p.source = value.result, value.shape
+    results = p.choose(*(other for other in load_patterns().values() if not other.dynamic)).draw(p)
+    if p.source is not None or any(map(draws_at_random, p.calls)):
+        # It takes no such input, or its calls are judged otherwise.
+        del p.calls[before:]
+        return [*returns]
+    return [*(r for r in returns if r != value.result), *results]
 
 
 def _unchanged(p: ProgramDraw) -> list[Returned]:

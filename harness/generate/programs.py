@@ -68,6 +68,8 @@ class ProgramDraw:
         self._is_nearly_usual = random.random() < 1 / 2
         #: Shape and dtype → the input that all calls for one share; None if each gets its own.
         self.shared: dict[tuple[tuple[int, ...], str], TensorSpec] | None = None
+        #: A result and its shape, of dtype `dtype`, that the next input is made of.
+        self.source: tuple[Result, tuple[int, ...]] | None = None
 
     def choose(self, *options: T) -> T:
         """Choose one of the options; repeat one to make it likelier."""
@@ -91,16 +93,32 @@ class ProgramDraw:
         """True once in three times."""
         return self._random.random() < 1 / 3
 
-    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec:
+    def input(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ANY) -> TensorSpec | Result:
         """Add an input of the program, row-major; calls that are given it twice take the same.
 
-        Where the pattern is drawn a second time, it may be one that the first has drawn.
+        Where the pattern is drawn a second time, it may be one that the first has drawn. Where the pattern follows
+        another, it may be made of that one's result.
         """
         shape, dtype = tuple(shape), dtype or self.dtype
+        if self.source is not None and dtype == self.dtype and domain == ANY and 0 not in shape:
+            return self._resized_source(shape)
         style = self._random.choice(_STYLES) if domain == ANY else "plain"
         recipe = Recipe(tuple(domain), style, self._random.randrange(SEEDS))
         found = TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)
         return found if self.shared is None else self.shared.setdefault((shape, dtype), found)
+
+    def _resized_source(self, shape: tuple[int, ...]) -> Result:
+        """Return the elements of `source` in another shape, repeated or cut."""
+        assert self.source is not None
+        (value, given), self.source = self.source, None
+        if given == shape:
+            return value
+        missing, value = prod(shape) - prod(given), self.call("aten.reshape.default", self=value, shape=[-1])
+        if missing > 0:
+            value = self.call("aten.repeat.default", self=value, repeats=[-(-prod(shape) // prod(given))])
+        if missing and prod(shape) % prod(given):
+            value = self.call("aten.slice.Tensor", self=value, dim=0, start=0, end=prod(shape))
+        return self.call("aten.reshape.default", self=value, shape=[*shape])
 
     def weight(self, shape: Sequence[int], dtype: str | None = None, domain: Domain = ("finite",)) -> Weight:
         """Add a weight that the program holds, of everyday numbers."""
@@ -117,7 +135,7 @@ class ProgramDraw:
         """Add a weight all of whose elements are one number."""
         return self.given([value] * prod(shape), shape, dtype)
 
-    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Weight:
+    def operand(self, shape: Sequence[int], domain: Domain = ("finite",)) -> TensorSpec | Result | Weight:
         """Add a weight, or sometimes an input in its place; in most programs all of them are weights."""
         given = not self._holds_all and self.choose(True, False)
         return self.input(shape, domain=domain) if given else self.weight(shape, domain=domain)

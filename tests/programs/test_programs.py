@@ -30,7 +30,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, Returned, share_inputs, unshare_inputs
+from harness.core.program import Program, Returned, results_in, share_inputs, unshare_inputs
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
@@ -173,6 +173,15 @@ def _changed(call: int, **arguments: Any) -> Invocation:
     calls = list(found.calls)
     calls[call] = Invocation(calls[call].overload, tuple({**dict(calls[call].arguments), **arguments}.items()))
     return Program(found.name, tuple(calls), found.returns).invocation
+
+
+def test_another_pattern_takes_a_result() -> None:
+    drawn = [Program.of(draw_program(load_patterns()["program.quick-gelu"], 3, index)) for index in range(60)]
+    longer = [p for p in drawn if any(part in c.overload for c in p.calls for part in ("conv", "norm", "softmax"))]
+    assert longer
+    for whole in longer:
+        gates = [i for i, call in enumerate(whole.calls) if call.overload == "aten.sigmoid.default"]
+        assert any(result.call > gates[0] for call in whole.calls for result in results_in(call))
 
 
 @pytest.mark.parametrize(
