@@ -202,7 +202,7 @@ def _change_weight(draw: TwistDraw) -> Program | None:
         if kind == "special" and spec.numel > 1:
             numbers[1:] = [1.0] * (spec.numel - 1)
         changed = replace(spec.reshaped(spec.shape), values=Literal(tuple(numbers)))
-    return draw.give(index, name, replace(weight, spec=changed))
+    return draw.give(index, name, replace(weight, spec=changed)) if _holds_its_numbers(changed) else None
 
 
 @twist("names")
@@ -465,6 +465,16 @@ def _make_sizes_equal(draw: TwistDraw) -> Program | None:
 
 
 # Helpers
+
+
+def _holds_its_numbers(spec: TensorSpec) -> bool:
+    """Whether a tensor's dtype has numbers for those that it is given."""
+    dtype = getattr(torch, spec.dtype)
+    if isinstance(spec.values, Recipe) or dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        return True
+    limits = torch.iinfo(dtype)
+    numbers = spec.values.values
+    return all(not isinstance(number, complex) and limits.min <= number <= limits.max for number in numbers)
 
 
 def _has_tensor(argument: Any) -> bool:

@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
-from harness.core.program import Program, unshare_inputs
+from harness.core.invocation import Invocation, Literal, Recipe, Result, TensorSpec, Weight
+from harness.core.program import Program, unshare_inputs, weights_of
+from harness.core.tensors import weight_tensor
 from harness.generate.any_call import shapes_of
 from harness.generate.program_draws import draw_program
 from harness.generate.programs import load_patterns
@@ -46,6 +48,17 @@ def test_pytorch_takes_nearly_all_twisted_programs() -> None:
         else:
             counts["taken" if twisted.invocation != program.invocation else "unchanged"] += 1
     assert counts["taken"] >= 0.85 * counts.total()
+
+
+def test_a_constant_of_integers_gets_numbers_that_these_hold() -> None:
+    index = Weight(TensorSpec((2,), "int64", (1,), 0, Literal((0, 1))))
+    rows = TensorSpec((3, 2), "float32", (2, 1), 0, Recipe(("any",), "plain", 1))
+    call = Invocation("aten.index_select.default", (("self", rows), ("dim", 0), ("index", index)))
+    program = Program("test", (call,), (Result(0),))
+    for number in range(40):
+        twisted = TWISTS["weight"](TwistDraw(program, Random(number), shapes_of(program.calls)))
+        for weight in () if twisted is None else weights_of(twisted):
+            weight_tensor(weight)
 
 
 def test_another_number_is_the_only_difference() -> None:

@@ -9,6 +9,7 @@ import onnxruntime
 import psutil
 import pytest
 from backend_models import BF16, DET, DET_IO, F32, I64, info, model_of, node, start, unary
+from onnx import numpy_helper
 
 from harness.run import cuda as _cuda
 from harness.run.backend import Backend, BackendFailure, DeviceLost, HasPassLog, InvalidModel, UnsupportedModel
@@ -180,3 +181,13 @@ def test_onnx_runtime_tells_which_optimisations_change_a_model(ort: Backend) -> 
     assert isinstance(ort, HasPassLog)
     assert ort.applied_passes(model) == ("EliminateIdentity",)
     assert ort.applied_passes(unary("Relu", F32, [2])) == ()
+
+
+def test_a_model_that_loads_for_its_optimisations_alone_tells_them(ort: Backend) -> None:
+    # ONNX Runtime has no Relu of integers, and joins this one with the bound.
+    nodes = [node("Relu", ["x"], ["y"]), node("Clip", ["y", "", "high"], ["c"])]
+    model = model_of(nodes, [info("x", I64, [2])], [info("c", I64, [2])])
+    model.graph.initializer.append(numpy_helper.from_array(np.array(3), "high"))
+    assert isinstance(ort, HasPassLog)
+    assert ort.load(model, None).run({"x": np.array([-5, 5])})[0].tolist() == [0, 3]
+    assert "FuseReluClip" in ort.applied_passes(model)
