@@ -53,7 +53,9 @@ def _pass_on(p: ProgramDraw, y: Result) -> list[Result]:
 
 
 @pattern(
-    "cast-before", source="onnxruntime cast_elimination.cc, insert_cast_transformer.cc; onnxscript rules cast_cast"
+    "cast-before",
+    source="onnxruntime cast_elimination.cc, insert_cast_transformer.cc; onnxscript rules cast_cast",
+    share=2.5,
 )
 def cast_before(p: ProgramDraw) -> list[Result]:
     """A call of any operator on a tensor that has been through one or two other dtypes."""
@@ -67,7 +69,11 @@ def cast_before(p: ProgramDraw) -> list[Result]:
     return _pass_on(p, _add(p, call, **{name: y}))
 
 
-@pattern("move-before", source="onnxruntime reshape_fusion.cc, transpose_optimizer; onnxscript rules reshape, squeeze")
+@pattern(
+    "move-before",
+    source="onnxruntime reshape_fusion.cc, transpose_optimizer; onnxscript rules reshape, squeeze",
+    share=2.5,
+)
 def move_before(p: ProgramDraw) -> list[Result]:
     """A call of any operator on a tensor that is a reshape, a view, a slice or a join of others."""
     call, name, spec = _call_with_free_tensor(p)
@@ -95,7 +101,7 @@ def move_before(p: ProgramDraw) -> list[Result]:
     return _pass_on(p, _add(p, call, **{name: y}))
 
 
-@pattern("constant-inputs", source="onnxscript constant folding; onnxruntime constant_folding.cc")
+@pattern("constant-inputs", source="onnxscript constant folding; onnxruntime constant_folding.cc", share=2.5)
 def constant_inputs(p: ProgramDraw) -> list[Result]:
     """A call of any operator some of whose tensors are constants of the program, integers too."""
     call = p.any_call()

@@ -198,12 +198,14 @@ class Pattern:
         draw: Draws the calls and returns the program's results.
         source: The rule or transformer that looks for it.
         dynamic: Whether it tests something only if sizes are dynamic.
+        share: Number of cases that a run draws, as a multiple of the usual number.
     """
 
     name: str
     draw: Callable[[ProgramDraw], Sequence[Result]]
     source: str
     dynamic: bool = False
+    share: float = 1.0
 
     @property
     def overload(self) -> str:
@@ -219,15 +221,18 @@ HOME = "cases.programs"
 _Draw = TypeVar("_Draw", bound=Callable[[ProgramDraw], Sequence[Result]])
 
 
-def pattern(name: str, *, source: str, dynamic: bool = False) -> Callable[[_Draw], _Draw]:
-    """Register the decorated function as the pattern `name`; see `Pattern`. Another one of that name raises
-    `ValueError`."""
+def pattern(name: str, *, source: str, dynamic: bool = False, share: float = 1.0) -> Callable[[_Draw], _Draw]:
+    """Register the decorated function as the pattern `name`; see `Pattern`.
+
+    Raises:
+        ValueError: Another pattern has this name.
+    """
 
     def register(draw: _Draw) -> _Draw:
         known = PATTERNS.get(name)
         if known is not None and known.draw.__qualname__ != draw.__qualname__:
             raise ValueError(f"pattern {name!r} is registered twice")
-        PATTERNS[name] = Pattern(name, draw, source, dynamic)
+        PATTERNS[name] = Pattern(name, draw, source, dynamic, share)
         return draw
 
     return register

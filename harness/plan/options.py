@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from harness.generate.sources.recorded import Replayed
 
 #: Cases of each pattern of programs, without those that are drawn again; a run takes some eight minutes on two cores.
-PROGRAM_EXAMPLES = 128
+PROGRAM_EXAMPLES = 112
 
 
 class UsageProblem(Exception):

@@ -57,7 +57,7 @@ class Programs:
         return SourceFinding(
             tuple(
                 Structure(program, (program, *(other_values(program, n) for n in range(1, values))))
-                for program in self._drawn(found, request, -(-request.examples // values))
+                for program in self._drawn(found, request, -(-int(request.examples * found.share) // values))
             )
         )
 
