@@ -51,7 +51,7 @@ class Walk:
         """Add an input, and return a copy of it."""
         is_positive = self.p.sometimes()
         # Rules that forget NaN are wrong for numbers that are not everyday ones.
-        domain: Domain = ("range", 0.1, 3.0) if is_positive else self.p.choose(_EVERYDAY, _EVERYDAY, ANY)
+        domain = ("range", 0.1, 3.0) if is_positive else self.p.choose(_EVERYDAY, _EVERYDAY, ANY)
         started = self.call("aten.clone.default", self=self.p.input(self.p.choose(*_SHAPES), domain=domain))
         if is_positive:
             self.positive.add(started.result)
