@@ -51,16 +51,6 @@ def selects(p: ProgramDraw) -> list[Result]:
     return [p.call("aten.relu.default", self=part(row)) for row in range(kept)]
 
 
-@pattern("not-where", source="onnxruntime not_where_fusion.cc")
-def not_where(p: ProgramDraw) -> list[Result]:
-    """A choice by a condition that is turned round, which may have further readers and broadcast."""
-    shape = (2, 3)
-    condition = p.call("aten.gt.Scalar", self=p.input(p.usually(shape, (1, 3), (2, 1))), other=p.choose(0.0, 0.5))
-    turned = p.call("aten.logical_not.default", self=condition)
-    left, right = p.operand(p.usually(shape, (1,), ())), p.input(shape)
-    return [p.call("aten.where.self", condition=turned, self=left, other=right)]
-
-
 @pattern("gemm-sum", source="onnxruntime gemm_sum_fusion.cc, gemm_transpose_fusion.cc")
 def gemm_sum(p: ProgramDraw) -> list[Result]:
     """A product of matrices, transposed before or after, with a sum that it may take in."""
@@ -84,7 +74,7 @@ def gemm_sum(p: ProgramDraw) -> list[Result]:
 
 
 #: Operators of one operand between quantised values, and their other arguments.
-_OF_ONE: dict[str, dict[str, object]] = {
+_UNARY_CALLS: dict[str, dict[str, object]] = {
     "max_pool2d.default": {"kernel_size": [2, 2]},
     "avg_pool2d.default": {"kernel_size": [2, 2]},
     "softmax.int": {"dim": -1},
@@ -110,7 +100,7 @@ def quantised(p: ProgramDraw) -> list[Result]:
             quant_max=high,
         )
 
-    kind = p.choose("relu", "clamp", "matmul", "conv", "transpose", "add", "twice", *_OF_ONE, "where", "cat")
+    kind = p.choose("relu", "clamp", "matmul", "conv", "transpose", "add", "twice", *_UNARY_CALLS, "where", "cat")
     x = rounded(p.input((1, 2, 4, 4), dtype="float32", domain=("range", -4.0, 4.0)))
     if kind == "twice":
         return [rounded(x)]
@@ -122,8 +112,8 @@ def quantised(p: ProgramDraw) -> list[Result]:
         y = p.call("aten.transpose.int", self=x, dim0=2, dim1=3)
     elif kind == "add":
         y = p.call("aten.add.Tensor", self=x, other=rounded(p.input((1, 2, 4, 4), dtype="float32")))
-    elif kind in _OF_ONE:
-        y = p.call(f"aten.{kind}", self=x, **_OF_ONE[kind])
+    elif kind in _UNARY_CALLS:
+        y = p.call(f"aten.{kind}", self=x, **_UNARY_CALLS[kind])
     elif kind == "where":
         condition = p.call("aten.gt.Scalar", self=p.input((1, 2, 4, 4), dtype="float32"), other=0.0)
         sides = p.choose((x, p.number(p.choose(0.0, -5.0), (), "float32")), (p.number(1.0, (), "float32"), x))
@@ -147,8 +137,7 @@ def embeddings(p: ProgramDraw) -> list[Result]:
     words = p.input((batch, length), dtype=p.usually("int64", "int32"), domain=("index", 2))
     value = p.call("aten.embedding.default", weight=p.weight((5, width)), indices=words)
     places = p.given([*range(length)] * batch, (batch, length), "int64")
-    kind = p.usually("embedding", "rows")
-    if kind == "embedding":
+    if p.usually(True, False):
         other = p.call("aten.embedding.default", weight=p.weight((6, width)), indices=places)
     else:
         other = p.call("aten.slice.Tensor", self=p.weight((6, width)), dim=0, start=0, end=length)

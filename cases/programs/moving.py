@@ -144,8 +144,11 @@ def reshapes(p: ProgramDraw) -> list[Result]:
 
 @pattern("not-where", source="onnxruntime not_where_fusion.cc; double negation in onnxscript")
 def not_where(p: ProgramDraw) -> list[Result]:
-    """A choice by a negated condition, and negations of negations."""
+    """A choice by a negated condition that may broadcast, and negations of negations."""
     condition: object = p.input((2, 3), dtype="bool")
+    if p.choose(True, False):
+        numbers = p.input(p.usually((2, 3), (1, 3), (2, 1)))
+        condition = p.call("aten.gt.Scalar", self=numbers, other=p.choose(0.0, 0.5))
     for _ in range(p.choose(1, 1, 2)):
         condition = p.call("aten.logical_not.default", self=condition)
     left, right = p.operand(p.choose((2, 3), (), (1, 3))), p.input(p.choose((2, 3), (3,), (2, 2, 3)))

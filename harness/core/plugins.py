@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,6 +170,11 @@ class Registry(dict[str, EntryT]):
         if name not in self:
             reason = f"its plug-in {value} failed to load: {type(error).__name__}: {error}"
             self.register(self._broken(name, Unavailable(reason=reason, install=remedy), version))
+
+
+def definition_place(function: Callable[..., Any]) -> tuple[str, str]:
+    """Return the file and the qualified name of a function: the same for one whose file is imported again."""
+    return inspect.getfile(function), function.__qualname__
 
 
 def declaring_place() -> tuple[str, int]:

@@ -34,6 +34,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
+from harness.core.plugins import definition_place
 from harness.core.tensors import argument_names, draws_at_random, overload
 from harness.generate.case_library import load_cases
 from harness.generate.draw import ANY, OMIT, Domain, Draw
@@ -230,7 +231,7 @@ def pattern(name: str, *, source: str, dynamic: bool = False, share: float = 1.0
 
     def register(draw: _Draw) -> _Draw:
         known = PATTERNS.get(name)
-        if known is not None and known.draw.__qualname__ != draw.__qualname__:
+        if known is not None and definition_place(known.draw) != definition_place(draw):
             raise ValueError(f"pattern {name!r} is registered twice")
         PATTERNS[name] = Pattern(name, draw, source, dynamic, share)
         return draw

@@ -26,6 +26,7 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
+from harness.core.plugins import definition_place
 from harness.core.program import Program, Returned, map_parts, results_in, share_inputs, unshare_inputs
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import draws_at_random, overload
@@ -103,7 +104,7 @@ def twist(name: str, weight: int = 1) -> Callable[[Twist], Twist]:
     """
 
     def register(function: Twist) -> Twist:
-        if name in TWISTS and TWISTS[name].__qualname__ != function.__qualname__:
+        if name in TWISTS and definition_place(TWISTS[name]) != definition_place(function):
             raise ValueError(f"twist {name!r} is registered twice")
         TWISTS[name], _WEIGHTS[name] = function, weight
         return function

@@ -27,7 +27,7 @@ import torch
 
 from harness.convert.converter import ModelCall, tensor_inputs
 from harness.core.invocation import MODEL
-from harness.core.plugins import UnknownName
+from harness.core.plugins import UnknownName, definition_place
 from harness.core.torch_operators import pytree
 from harness.pipeline.model_task import AS_MADE, Axis as Axis, Variant, model_name, split_word
 from harness.pipeline.open_sizes import (
@@ -69,10 +69,6 @@ class ModelEntry:
 MODELS: dict[str, ModelEntry] = {}
 
 
-def _place(make: Callable[[], ModelAndInputs]) -> tuple[str, str]:
-    return inspect.getfile(make), make.__qualname__
-
-
 def model(
     name: str, *, axes: tuple[Axis, ...] = (), source: str = ""
 ) -> Callable[[Callable[[], ModelAndInputs]], Callable[[], ModelAndInputs]]:
@@ -83,7 +79,7 @@ def model(
 
     def register(make: Callable[[], ModelAndInputs]) -> Callable[[], ModelAndInputs]:
         known = MODELS.get(name)
-        if known is not None and _place(known.make) != _place(make):
+        if known is not None and definition_place(known.make) != definition_place(make):
             raise ValueError(f"model {name!r} is registered twice")
         MODELS[name] = ModelEntry(name=name, make=make, axes=axes, source=source)
         return make

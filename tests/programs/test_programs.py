@@ -37,7 +37,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.gate.baseline.file import baseline_of_run, read_baseline, write_baseline
 from harness.generate.case_library import load_cases
 from harness.generate.program_draws import draw_program, other_values
-from harness.generate.programs import load_patterns
+from harness.generate.programs import ProgramDraw, load_patterns, pattern
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
 from harness.pipeline.program import Exportable
 from harness.pipeline.reference import run_reference
@@ -173,6 +173,17 @@ def _changed(call: int, **arguments: Any) -> Invocation:
     calls = list(found.calls)
     calls[call] = Invocation(calls[call].overload, tuple({**dict(calls[call].arguments), **arguments}.items()))
     return Program(found.name, tuple(calls), found.returns).invocation
+
+
+def test_two_patterns_of_one_name_are_refused() -> None:
+    def gelu(p: ProgramDraw) -> list[Result]:
+        return [p.call("aten.gelu.default", self=p.input((2,)))]
+
+    load_patterns()
+    # The name of the function is that of the known one, as in another file.
+    gelu.__qualname__ = "gelu"
+    with pytest.raises(ValueError, match="'gelu'"):
+        pattern("gelu", source="a test")(gelu)
 
 
 def test_another_pattern_takes_a_result() -> None:
