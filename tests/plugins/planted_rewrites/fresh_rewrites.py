@@ -8,19 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import onnx_ir as ir
 
-from planted_rewrites.rewrites import plant
-
-
-def _value(constant: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    return None if constant is None or constant.const_value is None else constant.const_value.numpy()
+from planted_rewrites.rewrites import known_value, plant
 
 
 def _holds(constant: ir.Value, test: Callable[[Any], object]) -> bool:
     """Whether a value is known and passes a test."""
-    known = _value(constant)
+    known = known_value(constant)
     return known is not None and bool(test(known))
 
 
@@ -173,7 +168,7 @@ plant(
     "SumOfSums",
     lambda op, x, a, b: op.ReduceSum(op.ReduceSum(x, a, _outputs=["y"]), b, _outputs=["z"]),
     lambda op, x, a, b, y, z: op.Mul(z, op.CastLike(op.Constant(value_float=2.0), z)),
-    lambda context, a, b, **_: _value(a) is not None and _value(b) is not None,
+    lambda context, a, b, **_: known_value(a) is not None and known_value(b) is not None,
 )
 plant(
     "MaximumOfAll",
@@ -184,7 +179,7 @@ plant(
     "AnyDivisorOfSum",
     lambda op, x, axes, c: op.Div(op.ReduceSum(x, axes, _outputs=["y"]), c),
     lambda op, x, axes, c, y: op.ReduceMean(x, axes, **y.producer().attributes),
-    lambda context, x, c, **_: _is_floating(x) and _value(c) is not None,
+    lambda context, x, c, **_: _is_floating(x) and known_value(c) is not None,
 )
 plant(
     "SqueezedMean",
@@ -209,7 +204,7 @@ plant(
     "AxesOfUnsqueezes",
     lambda op, x, a, b: op.Unsqueeze(op.Unsqueeze(x, a), b),
     lambda op, x, a, b: op.Unsqueeze(x, op.Concat(a, b, axis=0)),
-    lambda context, a, b, **_: _holds(a, lambda known: known.tolist() != getattr(_value(b), "tolist", list)()),
+    lambda context, a, b, **_: _holds(a, lambda known: known.tolist() != getattr(known_value(b), "tolist", list)()),
 )
 plant(
     "SqueezeOfUnsqueeze",
@@ -240,7 +235,7 @@ plant(
     "FirstPadValue",
     lambda op, x, a, v, b, w: op.Pad(op.Pad(x, a, v), b, w),
     lambda op, x, a, v, b, w: op.Pad(op.Pad(x, a, v), b, op.Identity(v)),
-    lambda context, v, w, **_: _value(w) is not None and v is not w,
+    lambda context, v, w, **_: known_value(w) is not None and v is not w,
 )
 plant("WhereOfOneValue", lambda op, c, x: op.Where(c, x, x), lambda op, c, x: op.Identity(x))
 plant(
@@ -252,7 +247,7 @@ plant(
     "ReshapeOfExpand",
     lambda op, x, s, t: op.Reshape(op.Expand(x, s), t),
     lambda op, x, s, t: op.Expand(op.Reshape(x, op.Constant(value_ints=[-1])), t),
-    lambda context, x, t, **_: _value(t) is not None and x.shape is not None and x.shape.is_static(),
+    lambda context, x, t, **_: known_value(t) is not None and x.shape is not None and x.shape.is_static(),
 )
 plant(
     "ConcatOfNegated",
@@ -311,7 +306,7 @@ plant(
     "FirstOfTwoSums",
     lambda op, x, a, b: op.Add(op.Add(x, a, _outputs=["y"]), b),
     lambda op, x, a, b, y: op.Identity(y),
-    lambda context, a, b, **_: _value(a) is not None and _value(b) is not None and _is_other(b, 0.0),
+    lambda context, a, b, **_: known_value(a) is not None and known_value(b) is not None and _is_other(b, 0.0),
 )
 plant("DifferencesJoined", lambda op, x, a, b: op.Sub(op.Sub(x, a), b), lambda op, x, a, b: op.Sub(x, op.Sub(a, b)))
 plant("PowerOfPower", lambda op, x, a, b: op.Pow(op.Pow(x, a), b), lambda op, x, a, b: op.Pow(x, op.Mul(a, b)))

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 from onnxscript.rewriter import RewriteRule
 
@@ -39,6 +40,11 @@ def planted() -> list[RewriteRule]:
     for further in ("fresh_rewrites", "sampled_rewrites"):
         importlib.import_module(f"planted_rewrites.{further}")
     return [REWRITES[name] for name in os.environ.get(VARIABLE, "").split(",") if name]
+
+
+def known_value(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+    """Return the numbers of a constant; None for any other value."""
+    return None if value is None or value.const_value is None else value.const_value.numpy()
 
 
 def _axis(attribute: ir.Attr | None) -> int | None:

@@ -12,21 +12,17 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from planted_rewrites.rewrites import plant
-
-
-def _constant(value: ir.Value | None) -> np.ndarray[Any, Any] | None:
-    return None if value is None or value.const_value is None else value.const_value.numpy()
+from planted_rewrites.rewrites import known_value, plant
 
 
 def _is_row(value: ir.Value) -> bool:
     """Whether a value is known to have several elements."""
-    known = _constant(value)
+    known = known_value(value)
     return known is not None and known.size > 1
 
 
 def _index(value: ir.Value) -> int | None:
-    known = _constant(value)
+    known = known_value(value)
     return int(known.reshape(-1)[0]) if known is not None and known.size == 1 else None
 
 
@@ -41,6 +37,15 @@ def _order(attribute: ir.Attr) -> list[int]:
 
 def _combined_backwards(p: ir.Attr, q: ir.Attr) -> list[int]:
     return [_order(q)[i] for i in _order(p)]
+
+
+def _drop_permutation(name: str, ranks: tuple[int, ...]) -> None:
+    plant(
+        name,
+        lambda op, x, s, perm, t: op.Reshape(op.Transpose(op.Reshape(x, s), perm=perm), t),
+        lambda op, x, s, perm, t: op.Reshape(op.Identity(op.Reshape(x, s)), t),
+        lambda context, perm, **_: len(_order(perm)) in ranks,
+    )
 
 
 # MVNFusion: the epsilon is dropped
@@ -101,7 +106,7 @@ plant(
     "TurnedFactorFirst",
     lambda op, x, w: op.MatMul(x, w),
     lambda op, x, w: op.MatMul(op.Identity(w), x),
-    lambda context, x, w, **_: _constant(w) is not None and _is_square(w) and _is_square(x),
+    lambda context, x, w, **_: known_value(w) is not None and _is_square(w) and _is_square(x),
 )
 # LinOpSequenceFusion: a row of factors is taken for one
 plant(
@@ -123,12 +128,7 @@ plant(
     lambda op, x, s: op.Add(op.Relu(x), op.Relu(op.Neg(x))),
 )
 # ShuffleChannelsFusion: the permutation is dropped
-plant(
-    "ShuffleWithoutTranspose",
-    lambda op, x, s, perm, t: op.Reshape(op.Transpose(op.Reshape(x, s), perm=perm), t),
-    lambda op, x, s, perm, t: op.Reshape(op.Identity(op.Reshape(x, s)), t),
-    lambda context, perm, **_: len(_order(perm)) in (3, 4, 5),
-)
+_drop_permutation("ShuffleWithoutTranspose", (3, 4, 5))
 # BroadcastElementwiseFusion: the other operand may be smaller
 plant(
     "ExpandOfFactor",
@@ -160,12 +160,7 @@ plant(
     lambda op, x, to: op.Cast(x, to=to),
 )
 # DepthToSpaceFusion: the permutation is not looked at
-plant(
-    "AnyOrderOfBlocks",
-    lambda op, x, s, perm, t: op.Reshape(op.Transpose(op.Reshape(x, s), perm=perm), t),
-    lambda op, x, s, perm, t: op.Reshape(op.Reshape(x, s), t),
-    lambda context, perm, **_: len(_order(perm)) == 6,
-)
+_drop_permutation("AnyOrderOfBlocks", (6,))
 # NearestNeighborUpsamplingFusion: the repeated axis
 plant(
     "AxisOfRepeated",
@@ -225,7 +220,7 @@ plant(
     "NegativePower",
     lambda op, x, y, c: op.Mul(x, op.Pow(y, c)),
     lambda op, x, y, c: op.Div(y, x),
-    lambda context, c, **_: (_constant(c) is not None) and bool((np.asarray(_constant(c)) < 0).all()),
+    lambda context, c, **_: (known_value(c) is not None) and bool((np.asarray(known_value(c)) < 0).all()),
 )
 # ReduceReshapeFusion: any shape is taken for the reduced one
 plant(
