@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
+from harness.core.dtypes import is_float
 from harness.core.invocation import Result, TensorSpec, Weight
 from harness.core.program import results_in
 from harness.generate.any_call import Value, shapes_of
@@ -29,7 +30,7 @@ _REDUCTIONS = (
     *("amax.default", "amin.default", "logsumexp.default", "argmax.default"),
 )
 #: Functions of positive numbers.
-_OF_POSITIVE = ("log", "sqrt", "rsqrt", "reciprocal")
+_ROOTS_AND_LOGS = ("log", "sqrt", "rsqrt", "reciprocal")
 _EVERYDAY = ("range", -2.0, 2.0)
 
 
@@ -77,7 +78,7 @@ class Walk:
         shape = self.p.choose(like.shape, like.shape, like.shape[-1:], (*(1 for _ in like.shape[1:]), 1))
         if kind == "weight":
             return self.p.weight(shape, like.dtype)
-        return self.p.input(shape, like.dtype, domain=_EVERYDAY if "float" in like.dtype else ("any",))
+        return self.p.input(shape, like.dtype, domain=_EVERYDAY if is_float(like.dtype) else ANY)
 
     def next_value(self) -> Value:
         """Return the value that the next step takes: mostly the last."""
@@ -95,8 +96,8 @@ class Walk:
 Step = Callable[[Walk, Value], None]
 
 
-def _is_float(value: Value) -> bool:
-    return "float" in value.dtype
+def _holds_floats(value: Value) -> bool:
+    return is_float(value.dtype)
 
 
 def _dim(walk: Walk, value: Value) -> int:
@@ -105,9 +106,9 @@ def _dim(walk: Walk, value: Value) -> int:
 
 def function(walk: Walk, x: Value) -> None:
     """Apply a function of one operand."""
-    if not _is_float(x):
+    if not _holds_floats(x):
         return
-    names = (*_FUNCTIONS, *_POSITIVE, *(_OF_POSITIVE * 3 if x.result in walk.positive else ()))
+    names = (*_FUNCTIONS, *_POSITIVE, *(_ROOTS_AND_LOGS * 3 if x.result in walk.positive else ()))
     name = walk.p.choose(*names)
     y = walk.call(f"aten.{name}.default", self=x)
     if name in _POSITIVE or name in ("sqrt", "rsqrt", "reciprocal"):
@@ -117,7 +118,7 @@ def function(walk: Walk, x: Value) -> None:
 def number(walk: Walk, x: Value) -> None:
     """Combine a value with a number."""
     p, n = walk.p, walk.p.choose(*_NUMBERS)
-    if not _is_float(x):
+    if not _holds_floats(x):
         return
     kind = p.choose("add", "sub", "mul", "mul", "div", "pow", "clamp", "rsub")
     if kind == "pow":
@@ -133,7 +134,7 @@ def number(walk: Walk, x: Value) -> None:
 def constant(walk: Walk, x: Value) -> None:
     """Combine a value with a constant that broadcasts."""
     p, rank = walk.p, len(x.shape)
-    if not _is_float(x):
+    if not _holds_floats(x):
         return
     shapes = [(), x.shape[-1:], (1,), x.shape, (x.shape[-2], 1) if rank > 1 else (), (1,) * rank]
     held = p.weight(p.choose(*shapes), x.dtype, p.choose(("finite",), ("range", -2.0, -0.5), ("range", 0.5, 2.0)))
@@ -200,7 +201,7 @@ def part(walk: Walk, x: Value) -> None:
     elif kind == "gather" and size:
         indices = [p.below(size) for _ in range(p.choose(1, 2, 3))]
         walk.call("aten.index_select.default", self=x, dim=dim, index=p.given(indices, (len(indices),), "int64"))
-    elif kind == "pad" and _is_float(x):
+    elif kind == "pad" and _holds_floats(x):
         pad = p.choose([1, 0], [0, 1], [1, -1])
         walk.call("aten.constant_pad_nd.default", self=x, pad=pad, value=p.choose(0.0, 1.5))
     elif kind in ("flip", "roll"):
@@ -208,7 +209,7 @@ def part(walk: Walk, x: Value) -> None:
         walk.call(f"aten.{kind}.default", self=x, **given)
     elif kind == "chunk" and size > 1:
         first = walk.call("aten.split.Tensor", self=x, split_size=-(-size // 2), dim=dim)
-        if size % 2 == 0 and _is_float(x):
+        if size % 2 == 0 and _holds_floats(x):
             second = Result(first.result.call, 1)
             walk.call("aten.mul.Tensor", self=first, other=p.call("aten.sigmoid.default", self=second))
 
@@ -227,7 +228,7 @@ def join(walk: Walk, x: Value) -> None:
     elif kind == "rows" and x.shape[dim]:
         parts = [walk.call("aten.select.int", self=x, dim=dim, index=row) for row in p.choose((0, -1), (-1, 0), (0, 0))]
         name, dim = "stack" if len(x.shape) == 1 else p.choose("stack", "cat"), 0
-    if p.sometimes() and _is_float(x):
+    if p.sometimes() and _holds_floats(x):
         parts[0] = walk.call("aten.neg.default", self=parts[0])
     parts = p.choose(parts, parts[::-1])
     walk.call(f"aten.{name}.default", tensors=[value.result for value in parts], dim=dim)
@@ -238,7 +239,7 @@ def reduction(walk: Walk, x: Value) -> None:
     p = walk.p
     if not x.shape:
         return
-    is_any = _is_float(x) and 0 not in x.shape
+    is_any = _holds_floats(x) and 0 not in x.shape
     name, dim = p.choose(*_REDUCTIONS) if is_any else "sum.dim_IntList", _dim(walk, x)
     walk.call(f"aten.{name}", self=x, dim=dim if name == "argmax.default" else [dim], keepdim=p.choose(True, False))
 
@@ -246,7 +247,7 @@ def reduction(walk: Walk, x: Value) -> None:
 def norm(walk: Walk, x: Value) -> None:
     """Normalise a value along a dimension."""
     p = walk.p
-    if not x.shape or not _is_float(x):
+    if not x.shape or not _holds_floats(x):
         return
     kind = p.choose("softmax", "softmax", "log_softmax", "layer_norm", "cumsum")
     if kind == "layer_norm":
@@ -264,7 +265,7 @@ def norm(walk: Walk, x: Value) -> None:
 def product(walk: Walk, x: Value) -> None:
     """Multiply a matrix by one."""
     p = walk.p
-    if len(x.shape) < 2 or not _is_float(x):
+    if len(x.shape) < 2 or not _holds_floats(x):
         return
     inner = x.shape[-1]
     kind = p.choose("matmul", "matmul", "linear", "transposed", "first")
@@ -321,7 +322,7 @@ def choice(walk: Walk, x: Value) -> None:
         left, right = p.choose((chosen, other), (other, chosen))
         walk.call("aten.where.self", condition=mask, self=left, other=right)
     elif kind == "fill":
-        value = p.choose(0.0, -1e4, 1.0) if "float" in dtype else p.choose(0, 1)
+        value = p.choose(0.0, -1e4, 1.0) if is_float(dtype) else p.choose(0, 1)
         walk.call("aten.masked_fill.Scalar", self=chosen, mask=mask, value=value)
     else:
         walk.call("aten.mul.Tensor", self=chosen, other=walk.call("aten.to.dtype", self=mask, dtype=dtype_of(dtype)))
@@ -330,7 +331,7 @@ def choice(walk: Walk, x: Value) -> None:
 def cast(walk: Walk, x: Value) -> None:
     """Cast a value, perhaps after rounding."""
     p = walk.p
-    if _is_float(x) and p.sometimes():
+    if _holds_floats(x) and p.sometimes():
         x = walk.call(f"aten.{p.choose('round', 'floor', 'ceil')}.default", self=x)
     names = ("float32", "int64", "bool", "int32", "float16", "float64")
     walk.call("aten.to.dtype", self=x, dtype=dtype_of(p.choose(*names)))

@@ -304,7 +304,8 @@ def describe(argument: Argument) -> str:
     if isinstance(argument, Enumerated):
         return argument.name if argument.kind == "device" else f"torch.{argument.name}"
     if isinstance(argument, Weight):
-        return f"weight{argument.name and ' '}{argument.name}:{describe(argument.spec)}"
+        label = f"weight {argument.name}" if argument.name else "weight"
+        return f"{label}:{describe(argument.spec)}"
     if isinstance(argument, Result):
         return f"%{argument.call}" + (f".{argument.output}" if argument.output else "")
     if isinstance(argument, Input):

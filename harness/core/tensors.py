@@ -241,15 +241,19 @@ def python_form(call: Invocation, program: Program) -> str:
     While TorchScript traces a program its sizes are tensors. An overload for numbers rejects them, and the function,
     which is what people write, chooses another overload.
     """
-    types = {argument.name: str(argument.type) for argument in overload(call.overload)._schema.arguments}
-    is_sized = any(
-        isinstance(value, Result) and is_size_operator(program.calls[value.call].overload) and "number" in types[name]
+    sized = {
+        name
         for name, value in call.arguments
-    )
+        if isinstance(value, Result) and is_size_operator(program.calls[value.call].overload)
+    }
+    # Most calls take no size, and reading a schema takes long.
+    schema = overload(call.overload)._schema.arguments if sized else ()
+    if not any(argument.name in sized and "number" in str(argument.type) for argument in schema):
+        return ""
     packet = call.overload.split(".")[1]
-    if is_sized and hasattr(torch, packet):
+    if hasattr(torch, packet):
         return f"torch.{packet}"
-    return f"torch.Tensor.{packet}" if is_sized and hasattr(torch.Tensor, packet) else ""
+    return f"torch.Tensor.{packet}" if hasattr(torch.Tensor, packet) else ""
 
 
 def _bind_program(invocation: Invocation) -> BoundCall:

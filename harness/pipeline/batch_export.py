@@ -21,6 +21,7 @@ from harness.convert.converter import (
 )
 from harness.convert.rules.rule import RuleBook
 from harness.core.invocation import Weight
+from harness.core.program import parts_of
 from harness.core.route import FILE, Route
 from harness.pipeline.case_run import MemberKey
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
@@ -226,9 +227,9 @@ class BatchExport:
 
     def _is_apart(self, member: Accepted) -> bool:
         apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
-        arguments = member.group.exported.arguments
         # A name that is in the model because of another group would collide, too.
-        return apart or _holds_negative_zero(arguments) or _names_weights(arguments)
+        parts = [part for _, argument in member.group.exported.arguments for part in parts_of(argument)]
+        return apart or any(_is_negative_zero(part) or (isinstance(part, Weight) and part.name) for part in parts)
 
     def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model."""
@@ -412,13 +413,5 @@ class BatchExport:
                     yield from self._check(part) if isinstance(part, Converted) else [part]
 
 
-def _names_weights(argument: object) -> bool:
-    if isinstance(argument, tuple):
-        return any(map(_names_weights, argument))
-    return isinstance(argument, Weight) and bool(argument.name)
-
-
-def _holds_negative_zero(argument: object) -> bool:
-    if isinstance(argument, tuple):
-        return any(map(_holds_negative_zero, argument))
+def _is_negative_zero(argument: object) -> bool:
     return isinstance(argument, float) and argument == 0.0 and math.copysign(1.0, argument) < 0.0

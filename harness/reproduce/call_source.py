@@ -312,10 +312,11 @@ class ProgramSource(CallSource):
     @cached_property
     def _weights(self) -> dict[Weight, str]:
         found = dict.fromkeys(weights_of(Program.of(self.invocation)))
-        taken: dict[str, Weight] = {}
+        names: dict[Weight, str] = {}
         for i, weight in enumerate(found):
-            taken.setdefault(weight.name if weight.name and weight.name not in taken else f"w{i}", weight)
-        return {weight: name for name, weight in taken.items()}
+            is_free = weight.name and weight.name not in names.values()
+            names[weight] = weight.name if is_free else f"w{i}"
+        return names
 
     def call(self, *, float64: bool = False) -> str:
         """Write the module called with `names`; with `float64`, its weights are widened."""

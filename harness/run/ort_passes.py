@@ -38,20 +38,20 @@ ORT_PASSES: tuple[str, ...] = (
     *("FuseFp16InitializerToFp32NodeTransformer", "TransposeOptimizer_CPUExecutionProvider", "SwiGluFusion"),
 )
 
-_OF_CUDA = "for CUDA only"
-_BY_OPTION = "needs a session option"
-_OF_INTEGERS = "looks for MatMulInteger, which exporters do not emit"
-_OF_NARROW = "looks for weights of four bits or fewer, which exporters do not emit"
+_CUDA_ONLY = "for CUDA only"
+_NEEDS_OPTION = "needs a session option"
+_NEEDS_INTEGER_PRODUCT = "looks for MatMulInteger, which exporters do not emit"
+_NEEDS_NARROW_WEIGHTS = "looks for weights of four bits or fewer, which exporters do not emit"
 #: Passes that change no exported PyTorch program on the CPU, with the reason
 #: (onnxruntime/core/optimizer/graph_transformer_utils.cc, bias_softmax_fusion.cc).
 NOT_ON_CPU: Mapping[str, str] = {
-    **dict.fromkeys(("BiasDropoutFusion", "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion"), _OF_CUDA),
-    "BiasSoftmaxFusion": _OF_CUDA,
+    **dict.fromkeys(("BiasDropoutFusion", "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion"), _CUDA_ONLY),
+    "BiasSoftmaxFusion": _CUDA_ONLY,
     "MatMulActivationFusion": "for DirectML only",
-    **dict.fromkeys(("FreeDimensionOverrideTransformer", "Avx2WeightS8ToU8Transformer"), _BY_OPTION),
-    **dict.fromkeys(("CastChainElimination", "QDQFinalCleanupTransformer"), _BY_OPTION),
-    **dict.fromkeys(("MatMulIntegerToFloatFusion", "DynamicQuantizeMatMulFusion"), _OF_INTEGERS),
-    **dict.fromkeys(("MatMulNBitsFusion", "DQMatMulNBitsFusion"), _OF_NARROW),
+    **dict.fromkeys(("FreeDimensionOverrideTransformer", "Avx2WeightS8ToU8Transformer"), _NEEDS_OPTION),
+    **dict.fromkeys(("CastChainElimination", "QDQFinalCleanupTransformer"), _NEEDS_OPTION),
+    **dict.fromkeys(("MatMulIntegerToFloatFusion", "DynamicQuantizeMatMulFusion"), _NEEDS_INTEGER_PRODUCT),
+    **dict.fromkeys(("MatMulNBitsFusion", "DQMatMulNBitsFusion"), _NEEDS_NARROW_WEIGHTS),
     "LabelEncoderFusion": "for operators of ai.onnx.ml",
     "GemmSumFusion": "looks for Sum, which exporters do not emit",
     "EliminateDropout": "exporters emit no Dropout in evaluation mode",
