@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from harness.causes.cause import CAUSE_COLUMNS, RootCause, root_cause
 from harness.compare.case_problems import parse_problems
 from harness.compare.diagnosis import Detail
+from harness.compare.verdict import Outcome
 from harness.core.text import strip_escapes
 from harness.record.dictionary_encoding import Numbers, numbered_column
 
@@ -27,7 +28,9 @@ PROBLEMS = "problems"
 
 
 def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
-    """Return rows followed by one for each further problem, and the index of the row in `rows` that each belongs to.
+    """Return rows followed by one for each further failure, and the index of the row in `rows` that each belongs to.
+
+    A further problem need not be a failure: one output may be wrong, and another one only inaccurate.
 
     Args:
         rows: Rows of the record with `PROBLEMS`, which the result lacks.
@@ -42,9 +45,11 @@ def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
     texts = rows[PROBLEMS].take(pa.array(with_problems)).to_pylist()
     for place, text in zip(with_problems.tolist(), texts, strict=True):
         for problem in parse_problems(text)[1:]:
+            if not Outcome(problem.outcome).is_failure:
+                continue
             further.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
             origin.append(place)
-    added = plain.take(pa.array(origin))
+    added = plain.take(pa.array(origin, pa.int64()))
     for name in {name for problem in further for name in problem}:
         words = pa.array([problem.get(name, "") for problem in further], pa.string())
         column = words.cast(plain.schema.field(name).type)

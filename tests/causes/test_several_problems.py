@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from harness_runs import literal_unit, unary, vector
+from harness_runs import literal_unit, row_of, unary, vector
 
 from harness.causes.groups import failure_groups
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -68,6 +68,19 @@ def test_values_behind_a_wrong_dtype_are_compared_and_blamed(verdicts: dict[str,
     assert "onnx-reference" in agreeing
     # Right values in a wrong dtype are one problem.
     assert (verdicts["sign ort-cpu"].signature, verdicts["sign ort-cpu"].problems) == ("dtype", "")
+
+
+def test_a_further_problem_that_is_no_failure_is_in_no_group() -> None:
+    wrong = {"stage": "compare", "outcome": "mismatch", "signature": "dtype", "message": "", "blame": "converter"}
+    inexact = {**wrong, "outcome": "inaccurate", "signature": "values"}
+    row = row_of(
+        unary("aten.neg.default", [1.0]),
+        outcome=Outcome.MISMATCH,
+        signature="dtype",
+        blame="converter",
+        problems=json.dumps([wrong, inexact]),
+    )
+    assert [group.signature for group in failure_groups(to_table([row], "run"))] == ["dtype"]
 
 
 def test_each_problem_is_a_group_of_its_own(verdicts: dict[str, Verdict]) -> None:
