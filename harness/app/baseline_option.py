@@ -10,6 +10,7 @@ from rich.console import RenderableType
 
 from harness.compare.verdict import CaseKey
 from harness.core.documents import parse_data, to_data
+from harness.gate.baseline.count_cells import DRAWN_SOURCES
 from harness.gate.baseline.file import (
     Baseline,
     baseline_of_run,
@@ -23,7 +24,8 @@ from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import Rechecked
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, comparison, reported
 from harness.gate.run_diff import version_changes
-from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
+from harness.generate.sources.programs import Programs
+from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.present import gate_report as gate, report as reports
 from harness.record.json_lines import write_flaky
 from harness.record.layout import ResultsError
@@ -32,8 +34,8 @@ from harness.record.run_info import RunInfo
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1
 
-#: The source of a run with a baseline, unless it draws programs.
-_DRAWN = "generated"
+#: The source of a run with a baseline that names none.
+_USUAL_SOURCE = "generated"
 
 
 def prepare(given: Any) -> None:
@@ -52,12 +54,22 @@ def prepare(given: Any) -> None:
             if getattr(given, name) in (None, []):
                 setattr(given, name, value)
         if not (given.programs or given.pattern):
-            given.source = [_DRAWN]
-    of_programs = given.programs or given.pattern
-    usual = {"seed": Options().seed, "examples": PROGRAM_EXAMPLES if of_programs else Options().examples}
+            # Sources that are asked before would take cases out of those that are compared.
+            given.source = sorted(given.source or [_USUAL_SOURCE], key=lambda word: not _is_drawn(word))
+    usual = {"seed": Options().seed, "examples": PROGRAM_EXAMPLES if _draws_programs_only(given) else OPERATOR_EXAMPLES}
     for name, value in usual.items():
         if getattr(given, name) is None:
             setattr(given, name, value)
+
+
+def _is_drawn(source: str) -> bool:
+    """Whether a baseline counts the cases of a source."""
+    return source.partition(":")[0] in DRAWN_SOURCES
+
+
+def _draws_programs_only(given: Any) -> bool:
+    drawn = {word.partition(":")[0] for word in given.source if _is_drawn(word)}
+    return bool(given.programs or given.pattern) or drawn == {Programs.name}
 
 
 def _check(given: Any) -> None:
@@ -65,9 +77,8 @@ def _check(given: Any) -> None:
         raise UsageProblem("--baseline compares drawn cases, and --replay runs recorded ones: use `conformance diff`")
     if given.no_blame:
         raise UsageProblem("--baseline must know which failures the specifications leave open: leave out --no-blame")
-    other = [word for word in given.source if word != _DRAWN]
-    if other:
-        raise UsageProblem(f"--baseline compares drawn cases only: leave out --source {other[0]}")
+    if given.source and not any(map(_is_drawn, given.source)):
+        raise UsageProblem(f"--baseline compares drawn cases only: add --source {_USUAL_SOURCE}")
 
 
 def expected(given: Any) -> Baseline | None:

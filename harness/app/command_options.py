@@ -14,7 +14,7 @@ from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
 from harness.generate.sources.redrawn import Redrawn
 from harness.pipeline.model_loading import load_models
-from harness.plan.options import PROGRAM_EXAMPLES, Options, UsageProblem
+from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.record.layout import reason
 
 #: The options that ``run.json`` records; it keeps no paths of this machine.
@@ -62,8 +62,8 @@ def _add_selection(add: Callable[..., None]) -> None:
     add("--backend", help="use this backend: ort-cpu (default), trt, …, or all; repeatable", **_NAMES)
     add(
         "--source",
-        help="take cases from this source: use:common, corpus and generated (default), use, opinfo, corpus:FILE; "
-        "repeatable",
+        help="take cases from this source: use:common, corpus and generated (default), programs, use, opinfo, "
+        "corpus:FILE; repeatable, and asked in this order",
         **_NAMES,
     )
     add(
@@ -72,7 +72,7 @@ def _add_selection(add: Callable[..., None]) -> None:
         help="run programs of several calls in place of single ones; with --op, those that contain the operator; with "
         "--model, those of 2 to 6 calls that follow each other in the model",
     )
-    add("--pattern", help="run the programs of this pattern: conv-bn; repeatable", **_NAMES)
+    add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
     add(
         "--model",
@@ -92,7 +92,7 @@ def _add_draws(add: Callable[..., None]) -> None:
     """Add the options for the number of cases and their shapes."""
     default = Options()
     cases = "draw about N cases per operator: more if exports are quick "
-    cases += f"({default.examples}, of a pattern of programs {PROGRAM_EXAMPLES})"
+    cases += f"({OPERATOR_EXAMPLES}, of a pattern of programs {PROGRAM_EXAMPLES})"
     add("--examples", help=cases, **_NUMBER)
     add(
         "--values",

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from harness.generate.sources.recorded import Replayed
 
-#: Cases of each pattern of programs, without those that are drawn again; a run takes some eight minutes on two cores.
+#: Cases of each operator, without those that are drawn again; a run takes some twelve minutes on two cores.
+OPERATOR_EXAMPLES = 256
+#: The same for a pattern of programs; with both exporters a run takes some eight minutes. In a run that draws calls as
+#: well, a pattern gets this share of an operator's cases.
 PROGRAM_EXAMPLES = 112
 
 
@@ -23,7 +26,7 @@ class Options:
         converters: The converters; empty means the default ones.
         backends: Names, or ``all``; empty means the default ones that can run here.
         dtypes: The dtypes; empty means all.
-        examples: Cases per operator, converter and shape mode.
+        examples: Cases per operator or pattern, converter and shape mode; see `PROGRAM_EXAMPLES` for runs of both.
         values: Value draws per exported structure; None means the usual number.
         seed: The seed of the draws.
         shapes: ``static``, ``dynamic``, ``both``, or ``mixed``: static, and for operators some dynamic cases.
@@ -47,7 +50,7 @@ class Options:
     converters: tuple[str, ...] = ()
     backends: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    examples: int = 256
+    examples: int = OPERATOR_EXAMPLES
     values: int | None = None
     seed: int = 0
     shapes: str = "mixed"

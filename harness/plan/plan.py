@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,13 +18,14 @@ from harness.generate.case_library import load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
+from harness.generate.sources.generated import Generated
 from harness.generate.sources.recorded import FromRecord, Replayed
-from harness.generate.sources.registry import default_sources, find_source, sources_in_order
+from harness.generate.sources.registry import default_sources, find_source
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
 from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
-from harness.plan.options import Options, UsageProblem
+from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
@@ -191,7 +193,7 @@ def _whole(
         check_parts(parts, shard, [unit.name for unit in units])
         return tuple(_words(part) for part in parts)
     words = _words([unit.name for unit in units])
-    chosen = distribute(words, shard.count if shard else 1, OPERATOR_CASES)
+    chosen = distribute(words, shard.count if shard else 1, {*OPERATOR_CASES, *load_patterns()})
     return tuple({overload: words[overload] for overload in part} for part in chosen)
 
 
@@ -325,7 +327,7 @@ def _choose_sources(options: Options) -> tuple[str, ...]:
         problem = entry.probe()
         if problem:
             raise UsageProblem(f"--source {word}: {problem.reason}; to get it: {problem.install}")
-    return sources_in_order(options.sources or default_sources())
+    return tuple(dict.fromkeys(options.sources)) or default_sources()
 
 
 def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
@@ -341,16 +343,17 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
             raise UsageProblem(f"nothing to run: --source {' and '.join(options.sources)} holds no invocation")
     if not options.ops:
         return known
-    if options.ops[0].startswith(PROGRAM):
-        return [_pattern(word, known) for word in dict.fromkeys(options.ops)]
-    return sorted({name for pattern in options.ops for name in schema.match(pattern, known)})
+    return sorted({name for word in options.ops for name in _named_by(word, known)})
 
 
-def _pattern(word: str, known: Sequence[str]) -> str:
-    if word not in known:
-        names = tuple(name.removeprefix(PROGRAM) for name in known)
-        raise UnknownName("pattern", word.removeprefix(PROGRAM), names)
-    return word
+def _named_by(word: str, known: Sequence[str]) -> list[str]:
+    """Return the operators, or the patterns of programs, that a name or a glob matches."""
+    if not word.startswith(PROGRAM):
+        return schema.match(word, known)
+    patterns = [name for name in known if name.startswith(PROGRAM)]
+    if matches := fnmatch.filter(patterns, word):
+        return matches
+    raise UnknownName("pattern", word.removeprefix(PROGRAM), tuple(name.removeprefix(PROGRAM) for name in patterns))
 
 
 def _units(
@@ -371,7 +374,7 @@ def _units(
                 continue
         elif options.dtypes and case is not None and not set(options.dtypes) & set(case.dtypes):
             continue
-        examples = _examples(options, mode, overload, case)
+        examples = _examples(options, asked, mode, overload, case)
         if not examples:
             continue
         units.append(
@@ -417,17 +420,20 @@ _CASES_PER_DYNAMIC_PROGRAM = 32
 _CASES_OF_SIZES = 8
 
 
-def _examples(options: Options, mode: str, overload: str, case: OperatorCase | None) -> int:
+def _examples(options: Options, asked: Sequence[Source], mode: str, overload: str, case: OperatorCase | None) -> int:
     """Return the number of cases that a unit draws; 0 means that the unit does not exist."""
+    examples = options.examples
+    if overload.startswith(PROGRAM) and any(source.name == Generated.name for source in asked):
+        examples = -(-examples * PROGRAM_EXAMPLES // OPERATOR_EXAMPLES)
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
-        return options.examples
+        return examples
     if overload.startswith(PROGRAM):
         pattern = load_patterns().get(overload)
         per_export = _CASES_OF_SIZES if pattern is not None and pattern.dynamic else _CASES_PER_DYNAMIC_PROGRAM
-        return options.examples // per_export * (1 + SIZES_PER_EXPORT)
+        return examples // per_export * (1 + SIZES_PER_EXPORT)
     if case is None or not case.converted:
         return 0
-    exports = int(options.examples * case.share) // _CASES_PER_DYNAMIC_EXPORT
+    exports = int(examples * case.share) // _CASES_PER_DYNAMIC_EXPORT
     return exports * (1 + SIZES_PER_EXPORT)
 
 

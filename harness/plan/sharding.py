@@ -49,14 +49,14 @@ class Shard:
 def distribute(overloads: Collection[str], count: int, known: Collection[str]) -> tuple[tuple[str, ...], ...]:
     """Return the operators of each shard, by name.
 
-    Operators with a case are assigned, longest first, to the shard with the least work (R. L. Graham, Bounds on
-    Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17, 1969). An operator that only a corpus has, which may
-    differ between machines, is assigned by a hash of its name and does not affect the others.
+    Operators with a case and patterns are assigned, longest first, to the shard with the least work (R. L. Graham,
+    Bounds on Multiprocessing Timing Anomalies, SIAM J. Appl. Math. 17, 1969). An operator that only a corpus has,
+    which may differ between machines, is assigned by a hash of its name and does not affect the others.
 
     Args:
         overloads: The operators of the whole run.
         count: The number of shards.
-        known: Overloads with an operator case.
+        known: Operators with a case, and patterns of programs.
     """
     usual, seconds = _durations()
     parts: list[list[str]] = [[] for _ in range(count)]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import harness
 from harness.convert.converter import CONVERTERS
+from harness.core.invocation import PROGRAM
 from harness.core.text import count, plain
 from harness.plan.options import Options
 from harness.plan.plan import Plan
@@ -37,14 +38,29 @@ def header(plan: Plan, options: Options) -> list[str]:
         dynamic = any(unit.route.dynamic for unit in plan.units)
         mixed = "static shapes and some dynamic ones" if dynamic else "static shapes"
         shapes = mixed if options.shapes == "mixed" else f"{options.shapes} shapes"
-        what = f"{options.examples} cases each, {shapes}, seed {options.seed}"
+        what = f"{_budget(plan)}, {shapes}, seed {options.seed}"
     else:
         what = f"{len(options.replay)} recorded cases"
-    lines.append(f"plan: {operators} operator overload{'' if operators == 1 else 's'}, {what}")
+    lines.append(f"plan: {_subjects(plan)}, {what}")
     if plan.shard is not None:
         whole = sum(len(part) for part in plan.whole)
         lines.append(f"shard: {plan.shard}, {operators:,} of {whole:,} operator overloads")
     return lines
+
+
+def _subjects(plan: Plan) -> str:
+    """Return the number of operator overloads, and of patterns of programs."""
+    overloads = {unit.overload for unit in plan.units}
+    patterns = sum(name.startswith(PROGRAM) for name in overloads)
+    kinds = ((len(overloads) - patterns, "operator overload"), (patterns, "pattern"))
+    return " and ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in kinds if number)
+
+
+def _budget(plan: Plan) -> str:
+    """Return the number of cases of each operator, and of each pattern of programs if it differs."""
+    static = [unit for unit in plan.units if not unit.route.dynamic] or list(plan.units)
+    budgets = dict.fromkeys(f"{unit.examples}" for unit in sorted(static, key=lambda unit: -unit.examples))
+    return f"{' and '.join(budgets)} cases each"
 
 
 def _adapters(plan: Plan) -> dict[str, str]:

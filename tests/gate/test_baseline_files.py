@@ -148,7 +148,7 @@ def given(**more: Any) -> SimpleNamespace:
         ({"baseline": None, "update_baseline": True}, "--update-baseline needs --baseline DIR"),
         ({"replay": "results/RUN"}, "use `conformance diff`"),
         ({"no_blame": True}, "leave out --no-blame"),
-        ({"source": ["generated", "corpus"]}, "leave out --source corpus"),
+        ({"source": ["corpus"]}, "add --source generated"),
     ],
 )
 def test_options_that_would_compare_something_else_are_refused(base: Path, options: dict[str, Any], said: str) -> None:
@@ -162,8 +162,11 @@ def test_a_run_draws_as_the_baseline_did_unless_told_otherwise(base: Path) -> No
     options = given(baseline=str(base), values=4)
     baseline_option.prepare(options)
     assert (options.seed, options.examples, options.values) == (7, 64, 4)
-    # The corpus would take failing cases out of those that are compared.
     assert options.source == ["generated"]
+    # The corpus would take failing cases out of those that are compared.
+    options = given(baseline=str(base), source=["corpus", "programs", "generated"])
+    baseline_option.prepare(options)
+    assert options.source == ["programs", "generated", "corpus"]
     options = given(baseline=str(base), seed=0)
     baseline_option.prepare(options)
     assert options.seed == 0

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slowest(10)
 #: avg_pool2d ignores its divisor in both exporters.
 FAILING = "aten.avg_pool2d.default"
 FEW = ("--op", "avg_pool2d", "--dtype", "float32", "--examples", "24")
-BOTH = ("--source", "generated", "--source", "corpus")
+BOTH = ("--source", "corpus", "--source", "generated")
 #: Run whatever else is kept.
 COMMITTED = Corpus([cases_directory() / "corpus"])
 

@@ -251,7 +251,7 @@ def test_operators_take_turns_and_the_worst_comes_first(tmp_path: Path) -> None:
 def test_a_run_that_fails_shrinks_what_failed(tmp_path: Path) -> None:
     run = tmp_path / "run"
     few = ("--op", "aten.avg_pool2d", "--dtype", "float32", "--examples", "32", "--shrink", "40")
-    asked = ("--source", "generated", "--source", "corpus")
+    asked = ("--source", "corpus", "--source", "generated")
     done = run_harness("--results-dir", run, *few, *asked, cwd=tmp_path)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
     assert "run `conformance shrink` to continue" in done.stdout

@@ -33,7 +33,7 @@ class SourceEntry:
     default: str = ""
 
 
-#: Sources in the order in which they are asked: calls of models come first, then earlier failures.
+#: Sources in the order in which a run that names none asks them: calls of models first, then earlier failures.
 _ENTRIES = (
     SourceEntry(name="use", create=use.create, argument="common", default="use:common"),
     SourceEntry(name="corpus", create=corpus.create, argument="FILE", default="corpus"),
@@ -65,9 +65,3 @@ def find_source(word: str) -> tuple[SourceEntry, str]:
         if entry.name == name and (entry.argument or not colon):
             return entry, argument
     raise UnknownName("source", word, source_names())
-
-
-def sources_in_order(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `words`, each once, in the order in which their sources are asked."""
-    order = source_names()
-    return tuple(sorted(dict.fromkeys(words), key=lambda word: order.index(find_source(word)[0].name)))
