@@ -4,7 +4,8 @@ Runs with other seeds find other root causes. How many more there are follows fr
 two runs found, as the number of species in a forest does from those seen on one or two visits: the bias-corrected Chao2
 estimate (A. Chao, "Estimating the population size for capture-recapture data with unequal catchability", Biometrics
 43, 1987; A. Chao and C.-H. Chiu, "Species richness: estimation and comparison", Wiley StatsRef, 2016, eq. 9). It is a
-lower bound: what no draw can reach is not counted.
+lower bound: what no draw can reach is not counted. Runs have to be independent samples, so a case that a corpus kept
+from an earlier run does not count as found again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow.compute as pc
+
 from harness.causes.cause import RootCause
 from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
 from harness.compare.verdict import SPEC
+from harness.generate.sources.corpus import FromFile
 from harness.record import store
-from harness.record.json_lines import read_minimal
 
 
 @dataclass(frozen=True)
@@ -26,34 +29,38 @@ class CausesOfRuns:
     """The root causes that several runs found.
 
     Attributes:
-        each: The number of root causes of each run, the latest run first.
-        together: The number of root causes of all runs.
-        new: The number of root causes that only the latest run found.
+        each: The number of root causes that each run drew, the latest run first.
+        together: The number of root causes that all runs drew.
+        new: The number of root causes that only the latest run drew.
+        kept: The number of further root causes that cases kept from earlier runs show in the latest run.
         estimated: The estimated number of root causes that exist, a lower bound; None for a single run.
     """
 
     each: tuple[int, ...]
     together: int
     new: int
+    kept: int
     estimated: int | None
 
 
-def causes_of_runs(groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> CausesOfRuns:
+def causes_of_runs(run: Path, groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> CausesOfRuns:
     """Compare the root causes of a run with those of earlier ones.
 
     Args:
-        groups: The failures of the run.
+        run: The directory of the run.
+        groups: All its failures.
         earlier: The directories of the other runs.
 
     Raises:
         harness.record.layout.ResultsError: a run cannot be read.
     """
-    found = [_causes(groups), *map(_causes_of_run, earlier)]
+    found = [_drawn_causes(directory) for directory in (run, *earlier)]
     others = frozenset[RootCause]().union(*found[1:])
     return CausesOfRuns(
         each=tuple(map(len, found)),
         together=len(found[0] | others),
         new=len(found[0] - others),
+        kept=len(_causes(groups) - found[0]),
         estimated=estimate_causes(found),
     )
 
@@ -72,8 +79,9 @@ def estimate_causes(found: Sequence[Collection[RootCause]]) -> int | None:
     return round(times.total() + unseen)
 
 
-def _causes_of_run(run: Path) -> frozenset[RootCause]:
-    return _causes(failure_groups(store.read(run, COLUMNS, FAILED, encoded=True), read_minimal(run)))
+def _drawn_causes(run: Path) -> frozenset[RootCause]:
+    drawn = FAILED & (pc.field("source") != FromFile.name)
+    return _causes(failure_groups(store.read(run, COLUMNS, drawn, encoded=True)))
 
 
 def _causes(groups: Sequence[FailureGroup]) -> frozenset[RootCause]:

@@ -190,7 +190,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
         passes=tuple(pass_reach(run)),
-        causes=causes_of_runs(defects, earlier) if earlier else None,
+        causes=causes_of_runs(run, defects, earlier) if earlier else None,
     )
 
 
@@ -276,9 +276,11 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
 
 def _causes_sentence(causes: CausesOfRuns) -> str:
     words = (
-        f"Root causes: {causes.each[0]:,} in this run, {causes.new:,} of them in no other; "
-        f"{causes.together:,} in the last {len(causes.each):,} runs together."
+        f"Root causes: {causes.each[0]:,} drawn in this run, {causes.new:,} of them in no other; "
+        f"{causes.together:,} drawn in the last {len(causes.each):,} runs together."
     )
+    if causes.kept:
+        words += f" Cases kept from earlier runs show {causes.kept:,} more in this run."
     if causes.estimated is not None:
         words += f" There are at least about {causes.estimated:,} (Chao2 estimate)."
     return words

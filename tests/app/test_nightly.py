@@ -28,6 +28,7 @@ from harness_runs import ROOT, environment, row_of, rows, unary
 from warm_starts import WarmPopen
 
 from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
 from harness.record.progress import completeness
@@ -161,6 +162,25 @@ def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
     (run,) = listed["runs"]
     assert run["unfinished"] == list(completeness(night.out / "run").unfinished)
     assert listed["set_aside"] == listed["damaged"] == []
+
+
+def test_the_next_night_draws_programs_and_tries_known_cases_again(night: Night, tmp_path: Path) -> None:
+    before = rows(night.out / "run", "overload", "case_id", "outcome")
+    failed = {(row["overload"], row["case_id"]) for row in before if Outcome(row["outcome"]).is_failure}
+    overload = min(failed)[0]
+    process = nightly(
+        *("--dataset", night.dataset, "--out", tmp_path / "out", "--seed", "9", "--examples", "4", "--shrink", "0"),
+        *("--op", overload, "--op", "program.conv-bn", "--converter", "torchscript", "--no-graphs"),
+        *("--baseline", night.out.parent / "baseline"),
+    )
+    said, _ = process.communicate(timeout=300)
+    assert "shard 1/1: done" in said
+    ran = rows(tmp_path / "out" / "run", "overload", "case_id", "source")
+    tried = {(row["overload"], row["case_id"]) for row in ran if row["source"] == "corpus"}
+    assert tried
+    assert tried <= failed
+    assert {row["overload"] for row in ran if row["source"] == "generated"} == {overload}
+    assert {row["overload"] for row in ran if row["source"] == "programs"} == {"program.conv-bn"}
 
 
 @pytest.fixture

@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+import json
 import random
+from pathlib import Path
 
+from click.testing import CliRunner
+from harness_runs import row_of, unary
+
+from harness.app.cli._group import conformance
 from harness.causes.cause import RootCause
 from harness.causes.richness import estimate_causes
+from harness.compare.verdict import Outcome
+from harness.generate.regressions.corpus_store import read_contents
+from harness.record import store
+from harness.record.run_info import RunInfo
+from harness.record.writer import RunWriter
 
 
 def causes(*places: int) -> set[RootCause]:
     return {RootCause("converter", "torchlib", f"place {place}", "wrong") for place in places}
+
+
+def make_run(directory: Path, **sources: str) -> Path:
+    """Return a run in which each operator fails for a reason of its own, in a case from its source."""
+    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
+        for operator, source in sources.items():
+            call = unary(f"aten.{operator}.default", [1.0])
+            failure = {"outcome": Outcome.MISMATCH, "signature": "values", "blame": "converter", "place": operator}
+            writer.write([row_of(call, source=source, component="torchlib", fault="wrong", **failure)])
+    store.finish(directory, 0)
+    return directory
+
+
+def test_a_case_kept_from_an_earlier_run_is_not_found_again(tmp_path: Path) -> None:
+    earlier = make_run(tmp_path / "earlier", celu="generated", erf="generated")
+    run = make_run(tmp_path / "run", celu="generated", erf="corpus", exp="redrawn")
+    words = ["summary", str(run), "--earlier", str(earlier), "--json"]
+    causes = json.loads(CliRunner().invoke(conformance, words).stdout)["causes"]
+    assert causes == {"each": [2, 2], "together": 3, "new": 1, "kept": 1, "estimated": 3}
+
+
+def test_a_case_of_each_cause_is_kept_in_a_file_that_a_run_takes(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "one", celu="generated", erf="corpus"), make_run(tmp_path / "two", celu="generated")]
+    file = tmp_path / "known.jsonl"
+    done = CliRunner().invoke(conformance, ["corpus", *map(str, runs), "--out", str(file), "--json"])
+    assert json.loads(done.stdout) == {"out": str(file), "runs": 2, "cases": 2, "operators": 2}
+    kept = [entry.invocation for entry in read_contents(file).entries]
+    assert kept == [unary("aten.celu.default", [1.0]), unary("aten.erf.default", [1.0])]
 
 
 def test_one_run_tells_nothing_of_what_it_missed() -> None:

@@ -209,10 +209,10 @@ def directory_option(
     return click.option(*flags, type=kind, default=default, show_default=shows, help=help_text, **more)
 
 
-def file_option(flag: str, help_text: str) -> Callable[[_Command], _Command]:
+def file_option(flag: str, help_text: str, *, required: bool = False) -> Callable[[_Command], _Command]:
     """Return an option for a file to write."""
     kind = click.Path(path_type=Path, dir_okay=False)
-    return click.option(flag, type=kind, metavar="FILE", help=help_text)
+    return click.option(flag, type=kind, metavar="FILE", help=help_text, required=required)
 
 
 def rules_option(help_text: str) -> Callable[[_Command], _Command]:
