@@ -27,9 +27,9 @@ from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import NAN_POSITIONS, OVERFLOW
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
-from harness.convert.conversion_sources import ConversionFunction
+from harness.convert.conversion_sources import ConversionFunction, functions_by_name
 from harness.convert.converter import find_converter
-from harness.convert.function_families import function_named, own_function
+from harness.convert.function_families import own_function
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
 from harness.core.program import is_composed
@@ -295,7 +295,7 @@ def _export_place(facts: FailureFacts) -> Place:
         return Place(facts.converter, f"torch.export, {facts.message[1]}", f"torch/{facts.message[2]}")
     function = exporter.function_in(facts.words)
     if function:
-        named = function_named(facts.converter, function)
+        named = functions_by_name(facts.converter).get(function)
         return _place_of(named) if named else Place(facts.converter, function)
     if kind == exporter.SYMBOLIC:
         return _function(facts, f"aten.{name}")

@@ -142,7 +142,11 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # Names given by exporters and the harness.
         (r"%\w+", "<name>"),
         (r"\bonnx::\w+_\d+\b", "<name>"),
-        (r"(?<![\w<.:])(?:node_\w+|val_\d+\w*|[a-z]{1,4}\d+_\w*\d|\w+_\d+(?:_\w*\d)?)(?![\w>(])", "<name>"),
+        # Conversion functions for later opsets are named alike: `aten_scaled_dot_product_attention_23`.
+        (
+            r"(?<![\w<.:])(?<!\Ain (?=aten_))(?:node_\w+|val_\d+\w*|[a-z]{1,4}\d+_\w*\d|\w+_\d+(?:_\w*\d)?)(?![\w>(])",
+            "<name>",
+        ),
         # Shapes and values.
         (r"\b(?:torch\.Size|Shape|TensorShape)\(([\[{][^\[\](){}]*[\]}])\)", r"\1"),
         (r"\b\d+(?:x\d+)+\b", "<list>"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -22,8 +22,9 @@ SOURCES = {
     ),
     "torchscript": (("TorchScript", "torch/onnx/_internal/torchscript_exporter"),),
 }
-#: Functions for later opsets than the exporters emit unless they are asked are not in use.
-_OPSET = 20
+#: The file with the opset that the exporters emit unless they are asked, and that opset if there is no such file.
+_CONSTANTS, _USUAL_OPSET = "torch/onnx", 20
+_DEFAULT_OPSET = re.compile(r"^ONNX_DEFAULT_OPSET = (\d+)$", re.MULTILINE)
 _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
 #: A name in a decorator: ``"aten::add.Tensor"`` or ``aten.add.Tensor``.
 _REGISTERS = re.compile(r"@(?:torch_op|onnx_impl|_onnx_symbolic)\(")
@@ -78,25 +79,69 @@ def conversion_functions(converter: str, *, is_complex: bool = False) -> Mapping
     Args:
         is_complex: Whether the calls have complex tensors. Many operators have a second function for them.
     """
-    real, complex_ = _functions(converter)
-    return {**real, **complex_} if is_complex else {**complex_, **real}
+    found = _functions(converter)
+    return {**found.real, **found.complex} if is_complex else {**found.complex, **found.real}
 
 
 @cache
-def _functions(
-    converter: str,
-) -> tuple[Mapping[str, ConversionFunction], Mapping[str, ConversionFunction]]:
-    """Return the functions for real numbers, and those for complex numbers."""
-    found: dict[str, ConversionFunction] = {}
-    is_complex: dict[str, ConversionFunction] = {}
+def functions_by_name(converter: str) -> Mapping[str, ConversionFunction]:
+    """Return all conversion functions of a converter, those for later opsets too, by their own names."""
+    found = _functions(converter)
+    kinds = (found.later, found.complex, found.real)
+    return {function.name: function for functions in kinds for function in functions.values()}
+
+
+@cache
+def later_conversions(converter: str) -> Mapping[str, int]:
+    """Return the operators that a converter translates by another function from an opset on that it emits only if it
+    is asked: dotted overload → the newest such opset."""
+    return _functions(converter).opsets
+
+
+@cache
+def default_opset() -> int:
+    """Return the opset that PyTorch's exporters emit unless they are asked for another."""
+    place = found_folder(_CONSTANTS)
+    file = place / "_constants.py" if place else None
+    stated = _DEFAULT_OPSET.search(file.read_text(encoding="utf-8")) if file and file.is_file() else None
+    return int(stated[1]) if stated else _USUAL_OPSET
+
+
+@dataclass(frozen=True)
+class _Functions:
+    """The conversion functions of a converter, by operator.
+
+    Attributes:
+        real: Those for real numbers.
+        complex: Those for complex numbers.
+        later: Those that are in use only from a later opset on than the converter emits unless it is asked.
+        opsets: The first opset of each of the latter.
+    """
+
+    real: dict[str, ConversionFunction] = field(default_factory=dict)
+    complex: dict[str, ConversionFunction] = field(default_factory=dict)
+    later: dict[str, ConversionFunction] = field(default_factory=dict)
+    opsets: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, opset: int, function: ConversionFunction, *, is_complex: bool) -> None:
+        """Add the function of an operator, unless it has one of the same kind."""
+        if opset <= default_opset():
+            (self.complex if is_complex else self.real).setdefault(name, function)
+        elif opset > self.opsets.get(name, 0):
+            self.opsets[name], self.later[name] = opset, function
+
+
+@cache
+def _functions(converter: str) -> _Functions:
+    found = _Functions()
     for library, folder in SOURCES.get(converter, ()):
         place = found_folder(folder)
         for path in _files(place) if place else ():
-            for decorators, function in _registered(path.read_text(encoding="utf-8")):
-                names = is_complex if "complex=True" in decorators else found
-                for name in _names(decorators):
-                    names.setdefault(name, ConversionFunction(library, function, f"{folder}/{path.name}"))
-    return found, is_complex
+            for decorators, name in _registered(path.read_text(encoding="utf-8")):
+                function = ConversionFunction(library, name, f"{folder}/{path.name}")
+                for operator, opset in _names(decorators):
+                    found.add(operator, opset, function, is_complex="complex=True" in decorators)
+    return found
 
 
 def found_folder(folder: str) -> Path | None:
@@ -113,7 +158,7 @@ def _files(folder: Path) -> list[Path]:
     if not any(opsets.values()):
         return list(opsets)
     in_use = {path: int(found[1]) for path, found in opsets.items() if found}
-    return sorted((p for p, opset in in_use.items() if opset <= _OPSET), key=lambda p: -in_use[p])
+    return sorted((p for p, opset in in_use.items() if opset <= default_opset()), key=lambda p: -in_use[p])
 
 
 def _registered(text: str) -> Iterator[tuple[str, str]]:
@@ -129,15 +174,18 @@ def _registered(text: str) -> Iterator[tuple[str, str]]:
         above = []
 
 
-def _names(decorators: str) -> Iterator[str]:
+def _names(decorators: str) -> Iterator[tuple[str, int]]:
+    """Yield the operators that decorators register a function for, and the first opset of the function if it is stated,
+    else 0."""
     for part in re.split(r"^(?=@)", decorators, flags=re.MULTILINE):
-        later = _LATER.search(part)
-        if not _REGISTERS.match(part) or (later and int(later[1]) > _OPSET):
+        if not _REGISTERS.match(part):
             continue
+        later = _LATER.search(part)
+        opset = int(later[1]) if later else 0
         script = part.startswith("@_onnx_symbolic")
         for namespace, name, overload in [*_QUOTED.findall(part), *_DOTTED.findall(part)]:
             if script:
                 # The last underscore is that of operators in place, which it leaves off.
-                yield f"{namespace}.{name}" + ("_" if _DUNDER.match(name) else "")
+                yield f"{namespace}.{name}" + ("_" if _DUNDER.match(name) else ""), opset
             else:
-                yield f"{namespace}.{name}.{overload or 'default'}"
+                yield f"{namespace}.{name}.{overload or 'default'}", opset

@@ -286,6 +286,8 @@ class ConverterEntry:
         conversions: Returns the converter's own conversion functions for an overload, a line each; None if it
             cannot tell.
         opsets: The opsets that it can emit; empty if it makes no ONNX models.
+        later_conversions: Returns the operators that it converts by another function from an opset on that it emits
+            only if it is asked: overload → that opset.
         notes: Returns warnings about its exports on this installation, a line each. Called in a worker process
             when the converter is started.
         makes: The kind of artefact (`harness.run.artefact`).
@@ -309,6 +311,7 @@ class ConverterEntry:
     witness: int | None = None
     conversions: Callable[[str], tuple[str, ...]] | None = None
     opsets: Callable[[], range] = known_opsets
+    later_conversions: Callable[[], Mapping[str, int]] = dict
     notes: Callable[[], tuple[str, ...]] = tuple
     makes: str = ONNX
     captures: bool = True

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
-
 from harness.convert.conversion_sources import ConversionFunction, conversion_functions
 from harness.generate.operator_family import family_name, packet_of
 
@@ -23,14 +20,3 @@ def own_function(converter: str, overload: str, *, is_complex: bool = False) -> 
     functions = conversion_functions(converter, is_complex=is_complex)
     names = (overload, packet_of(overload), f"{family_name(packet)}.{kind}", family_name(packet))
     return next(filter(None, map(functions.get, names)), None)
-
-
-def function_named(converter: str, name: str) -> ConversionFunction | None:
-    """Return a conversion function by its own name; None if the converter lacks it."""
-    return _functions_by_name(converter).get(name)
-
-
-@cache
-def _functions_by_name(converter: str) -> Mapping[str, ConversionFunction]:
-    both = (conversion_functions(converter, is_complex=some) for some in (False, True))
-    return {function.name: function for functions in both for function in functions.values()}

@@ -105,6 +105,7 @@ def _make_plan(options: Options) -> Plan:
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
         )
+    later = _later_exports(options, converter_names)
     words = _choose_sources(options)
     # Files are read here, so that an unreadable one is reported before anything runs.
     asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
@@ -112,7 +113,8 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in converter_names
-        for unit in _units(options, asked, overload, converter, backends_of[converter])
+        for export in (converter, *later.get((converter, overload), ()))
+        for unit in _units(options, asked, overload, export, backends_of[converter])
     )
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
@@ -128,7 +130,7 @@ def _make_plan(options: Options) -> Plan:
     return Plan(
         units=units,
         sources=words,
-        converters=converter_names,
+        converters=tuple(dict.fromkeys((*converter_names, *(unit.route.export for unit in units)))),
         backends=backend_names,
         unavailable=unavailable,
         rules=_labels(rules, converter_names),
@@ -242,6 +244,25 @@ def _expand_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ..
     if options.models:
         raise UsageProblem("--model runs one opset at a time: give --opset once")
     return tuple(Route.parse(name).named_at(opset).export for name in converters for opset in options.opsets)
+
+
+def _later_exports(options: Options, converters: Sequence[str]) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return the further exports of operators that a converter translates by another function at a later opset.
+
+    All are at one opset, the newest of those, so that a record has one further converter and not several.
+
+    Returns:
+        Converter and overload → the names of the exports: ``dynamo@23``.
+    """
+    if options.opset is not None or options.opsets or options.rules or options.replay is not None:
+        return {}
+    exports: dict[tuple[str, str], tuple[str, ...]] = {}
+    for name in converters:
+        named, later = Route.parse(name), find_converter(name).later_conversions()
+        if named.opset is None and later:
+            newest = named.named_at(max(later.values())).export
+            exports |= {(name, overload): (newest,) for overload in later}
+    return exports
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:

@@ -22,7 +22,7 @@ from harness.compare.case_problems import parse_problems
 from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import MODEL, InvalidInvocation, Invocation
-from harness.core.route import route_label
+from harness.core.route import Route, route_label
 from harness.core.text import count, plain, shown
 from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
@@ -246,7 +246,8 @@ def verdict_table(verdicts: Sequence[Verdict]) -> RenderableType:
 
 
 def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
-    opset = "" if verdict.opset is None else f"@{verdict.opset}"
+    is_named = verdict.opset is None or Route.parse(verdict.converter).names_opset
+    opset = "" if is_named else f"@{verdict.opset}"
     has_result = verdict.outcome in (Outcome.PASS, Outcome.MISMATCH)
     ended = str(verdict.outcome) if has_result else f"{verdict.outcome} at {verdict.stage}"
     wrong = f"{verdict.mismatched_elements}/{verdict.total_elements}" if verdict.total_elements else ""

@@ -226,6 +226,18 @@ def test_several_opsets_are_run_and_compared(tmp_path: Path) -> None:
     assert {(row["converter"], row["opset"]) for row in only.rows()} == {("dynamo@20", 20)}
 
 
+def test_an_operator_with_another_conversion_at_a_later_opset_is_run_there_too(tmp_path: Path) -> None:
+    words = ("--op", "aten.group_norm", "--op", "aten.relu", "--examples", "4", "--dtype", "float32", "--no-blame")
+    run = Run(tmp_path / "run", *words, "--source", "generated", "--record-only")
+    assert run.status == pytest.ExitCode.OK, output(run.done)
+    group_norm, relu = "aten.group_norm.default", "aten.relu.default"
+    made = {(row["overload"], row["converter"], row["opset"]) for row in run.rows() if row["opset"]}
+    assert made == {(relu, "dynamo", 20), (group_norm, "dynamo", 20), (group_norm, "dynamo@23", 23)}
+    # An opset that the user names is the only one.
+    only = Run(tmp_path / "only", *words, "--source", "generated", "--record-only", "--opset", "20")
+    assert {(row["converter"], row["opset"]) for row in only.rows() if row["opset"]} == {("dynamo", 20)}
+
+
 def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
     """What the opsets of a run share, cases, answers and captured programs, changes nothing."""
     operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero")

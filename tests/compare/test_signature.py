@@ -249,6 +249,11 @@ def test_one_missing_rule_of_torch_onnx_in_several_programs() -> None:
     assert "aten.mode.default" in signature
 
 
+def test_the_name_of_a_conversion_function_is_kept() -> None:
+    said = "in aten_scaled_dot_product_attention_23: AssertionError: only 4D query, key, and value are supported"
+    assert normalise(said) == said
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_what_a_comparison_says_collapses(problem: str) -> None:
     detail = "output 0[3,17]: expected 65504.0, got inf"

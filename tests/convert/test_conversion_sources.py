@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from harness.convert.conversion_sources import conversion_functions
-from harness.convert.torch_private import registered, script_registry, torchlib_functions
+from onnx.defs import onnx_opset_version
+
+from harness.convert.conversion_sources import conversion_functions, default_opset, later_conversions
+from harness.convert.torch_private import part, registered, script_registry, torchlib_functions
 
 
 def test_torchlib_registers_what_is_read_from_its_source() -> None:
@@ -18,6 +20,20 @@ def test_torchlib_registers_what_is_read_from_its_source() -> None:
     }
     # One operator is registered in a way of its own, and one has a function from opset 20 on.
     assert len(unlike) <= 2, unlike
+
+
+def test_functions_for_later_opsets_are_those_that_torchlib_registers() -> None:
+    def functions(opset: int) -> dict[str, int]:
+        known = part("from_torchlib")(opset_version=opset).functions
+        return {str(target): metas[0].opset_introduced for target, metas in known.items() if metas}
+
+    def dotted(name: str) -> str:
+        return f"{name.replace('::', '.')}{'' if '.' in name else '.default'}"
+
+    usual, newest = functions(default_opset()), functions(onnx_opset_version())
+    later = {dotted(name): newest[name] for name in newest if newest[name] != usual.get(name)}
+    assert later_conversions("dynamo") == later
+    assert "aten.scaled_dot_product_attention.default" in later_conversions("dynamo")
 
 
 def test_torchscript_registers_what_is_read_from_its_source() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import torch
 
+from harness.convert.conversion_sources import later_conversions
 from harness.convert.converter import (
     Change,
     ConverterEntry,
@@ -196,6 +197,7 @@ register(
         decomposes=True,
         witness=1,
         conversions=torchlib_functions,
+        later_conversions=lambda: later_conversions("dynamo"),
         notes=exporter_notes,
     )
 )
