@@ -201,6 +201,15 @@ class HasFastLane(Protocol):
 
 
 @runtime_checkable
+class HasNotes(Protocol):
+    """A converter that tells the user about its exports."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Return the messages so far, a line each."""
+
+
+@runtime_checkable
 class KeepsApart(Protocol):
     """A converter of artefacts that cannot be cut down. It knows the calls that would fail a whole batch."""
 

@@ -50,7 +50,7 @@ class OperatorCalls(torch.nn.Module):
     @property
     def overloads(self) -> frozenset[str]:
         """The names of the operators that are called."""
-        return frozenset(str(call.call.target) for call in self.calls)
+        return frozenset(str(target) for call in self.calls for target in call.call.targets)
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return all outputs, in the order of the calls."""

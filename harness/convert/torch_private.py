@@ -367,6 +367,20 @@ def node_name(graph: torch.fx.Graph, target: OpOverload) -> str:
     return graph._target_to_str(target.overloadpacket.__name__)
 
 
+#: Operators whose kernel PyTorch replaces while it exports with dynamic shapes (`torch.export._patches`).
+RECURRENT = frozenset({"aten.lstm.input", "aten.gru.input"})
+
+
+def forget_recurrent_kernels() -> None:
+    """Let the next export with dynamic shapes find the kernels that PyTorch registers for it.
+
+    PyTorch keeps the kernel that a process has called first. After any other export of a recurrent layer the next one,
+    with dynamic shapes, fails or fixes them.
+    """
+    for name in RECURRENT:
+        overload(name)._dispatch_cache.clear()
+
+
 # torchlib's conversions, and PyTorch's decompositions for it. Each function raises `PrivatePartMissing`.
 
 

@@ -150,6 +150,13 @@ class BoundCall:
     positional: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
 
+    @property
+    def targets(self) -> tuple[Callable[..., Any], ...]:
+        """The overloads that it calls: one, or those of a program."""
+        if isinstance(self.target, ProgramSteps):
+            return tuple(target for call in self.target.calls for target in call.targets)
+        return (self.target,)
+
     def with_target(self, target: Callable[..., Any]) -> BoundCall:
         """Return a copy with another callable."""
         return replace(self, target=target)

@@ -189,6 +189,7 @@ class ModelCheck:
         ways: The results on each route.
         left_out: Reasons why some of its calls could not run alone.
         state: The state that it changes when it runs.
+        notes: Messages of the converters about their exports.
     """
 
     word: str
@@ -196,6 +197,7 @@ class ModelCheck:
     ways: tuple[RouteCheck, ...]
     left_out: tuple[str, ...]
     state: StateChange
+    notes: tuple[str, ...]
 
     @property
     def survives(self) -> bool:
@@ -233,7 +235,14 @@ def check_model(units: Sequence[Unit], facts: ModelFacts, supervisor: Supervisor
                 remedies = tried_remedies(unit, check.route.backend, check.failure, facts, supervisor)
                 check = replace(check, remedies=remedies)
             checks.append(check)
-    return ModelCheck(word=model.word, name=facts.name, ways=tuple(checks), left_out=tuple(left_out), state=facts.state)
+    return ModelCheck(
+        word=model.word,
+        name=facts.name,
+        ways=tuple(checks),
+        left_out=tuple(left_out),
+        state=facts.state,
+        notes=tuple(supervisor.notes),
+    )
 
 
 def _check_routes(

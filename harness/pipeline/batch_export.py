@@ -209,6 +209,11 @@ class BatchExport:
         self._book = book
         self._announce = announce
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether the exports have dynamic dimensions."""
+        return self._route.dynamic
+
     def alone_with(self, converter: Converter) -> BatchExport:
         """Return the same exports through another converter, one structure at a time."""
         return BatchExport(self._route, converter, self._book, self._announce, batch_size=1, changes=self._changes)

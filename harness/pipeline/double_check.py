@@ -2,7 +2,8 @@
 
 1. A failure before the model is loaded that is new for its operator (by its signature) is exported once more, alone and
    by the plain public call. The same failure confirms it for all cases that fail in this way.
-2. A share of the successful exports is exported once more in the same way, and the graphs are compared.
+2. A share of the successful exports is exported once more in the same way, and the graphs are compared. So are all
+   dynamic exports of operators whose kernels the exporter replaces, which the fast lane does not do.
 3. If the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
    and the cases at hand are exported again: every verdict is that of the public export.
 """
@@ -17,6 +18,8 @@ import onnx
 from harness.compare.signatures import normalise
 from harness.convert.converter import Converter, HasFastLane
 from harness.convert.graph_lines import graph_lines
+from harness.convert.torch_private import RECURRENT
+from harness.core.program import calls_of, is_composed
 from harness.core.text import count, describe_error, plain
 from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
 
@@ -64,7 +67,9 @@ class DoubleCheck:
         signature = _signature(result)
         confirmed: list[Accepted] = []
         for overload, members in _group_by_overload(result.members).items():
-            if not self._trust.covers(overload) or self._trust.is_confirmed(overload, signature):
+            # The fast lane is left for operators, and not for a pattern of programs.
+            is_public = not self._trust.covers(overload) and not is_composed(overload)
+            if is_public or self._trust.is_confirmed(overload, signature):
                 confirmed += members
                 continue
             (public, *_) = self._public.export(members[:1])
@@ -88,17 +93,23 @@ class DoubleCheck:
             exported = member.group.exported
             if member not in rest or not self._trust.covers(exported.overload):
                 continue
-            if not self._trust.is_audited(str(exported)):
+            if not self._trust.is_audited(str(exported)) and not (self._exports.dynamic and _replaced(member)):
                 continue
             (public, *_) = self._public.export([member])
             difference = _difference(onnx.ModelProto.FromString(result.alone(member)), public)
             if difference:
-                self._trust.end_for(exported.overload, difference)
+                for name in _replaced(member) or (exported.overload,):
+                    self._trust.end_for(name, difference)
                 again = [m for m in rest if m.group.exported.overload == exported.overload]
                 rest = [m for m in rest if m not in again]
                 yield from self._public.export(again)
         if rest:
             yield result.part(rest)
+
+
+def _replaced(member: Accepted) -> tuple[str, ...]:
+    """Return the operators of a structure whose kernels the exporter replaces while it exports dynamic shapes."""
+    return tuple(sorted(RECURRENT.intersection(calls_of(member.group.exported))))
 
 
 def _difference(fast: onnx.ModelProto, public: Converted | NotConverted) -> str:

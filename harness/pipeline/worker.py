@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from harness.convert.converter import Converter, HasFastLane, find_converter
+from harness.convert.converter import Converter, HasNotes, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.convert.transform import TransformingConverter, find_transforms
 from harness.core.isolation import Send
@@ -100,11 +100,10 @@ class WorkerProcess:
             gc.collect()
 
     def _send_notes(self) -> None:
-        """Send the notes on a converter's fast lane; the supervisor drops those that it knows."""
+        """Send the converters' notes; the supervisor drops those that it knows."""
         for converter, _ in self._converters.values():
-            if isinstance(converter, HasFastLane) and converter.trust is not None:
-                for note in converter.trust.notes:
-                    self.send(Noted(note))
+            for note in converter.notes if isinstance(converter, HasNotes) else ():
+                self.send(Noted(note))
 
     def begin(self, step: Step, *, send: bool = False) -> None:
         """Announce the next step with some cases, or with `send` send it as a message."""

@@ -279,6 +279,7 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
 def _next_steps(found: ModelCheck, failing: list[RouteCheck], options: str) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
+    yield from map(Note, found.notes)
     yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
     if failing and failing[0].invalid_node is None:
         yield Note(f"next: conformance repro {found.word}{_way_options(failing[0])}{options}")
@@ -309,6 +310,7 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
         "word": found.word,
         "survives": found.survives,
         "left_out": list(found.left_out),
+        "notes": list(found.notes),
         "state": {
             "changed": list(found.state.names),
             "inputs_written": list(found.state.inputs),

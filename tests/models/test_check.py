@@ -102,6 +102,19 @@ class Attentive(nn.Module):
     def forward(self, x, mask):
         return self.attention(x, x, x, attn_mask=mask, need_weights=False)[0]
 
+class Recurrent(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.LSTM(4, 5, batch_first=True)
+
+    def forward(self, x):
+        return self.layer(x)[0]
+
+
+def recurrent():
+    return Recurrent().eval(), (torch.randn(2, 7, 4),), ({1: torch.export.Dim("t")},)
+
+
 def attentive():
     length = torch.export.Dim("length", min=2, max=20)
     mask = torch.rand(6, 6)
@@ -320,6 +333,14 @@ def test_an_open_size_that_the_export_fixes_is_named(models: Path) -> None:
     failing = next(run for run in dynamic["runs"] if run["outcome"] != "pass")
     assert failing["fixed"] == [["x", 2]]
     assert any(note.startswith("steps of aten.linspace.default depends on sizes") for note in dynamic["notes"])
+
+
+def test_a_second_export_that_fixes_an_open_size_is_noted(models: Path) -> None:
+    data = checked(f"{models}:recurrent", status=0)
+    assert data["survives"]
+    (note,) = data["notes"]
+    assert "Recurrent" in note
+    assert "dimension 1 of x at 7" in note
 
 
 def test_other_dtypes_and_open_sizes(models: Path) -> None:

@@ -103,8 +103,9 @@ def command(
     Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
     It is compared with the runtime's own result without optimisations, and each node with its definition.
 
-    With --json: model, word, survives, left_out, state, ways. A way has converter, backend, shapes, dtype, survives,
-    compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes and nodes.
+    With --json: model, word, survives, left_out, notes, state, ways. A way has converter, backend, shapes, dtype,
+    survives, compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes
+    and nodes.
     """
     # Invalid options are reported before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))

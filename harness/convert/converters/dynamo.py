@@ -24,7 +24,8 @@ from harness.convert.fast.exporter_check import exporter_check, exporter_notes
 from harness.convert.fast.fast_export import FastExport
 from harness.convert.fast.trust import Trust
 from harness.convert.rules.rule import RuleBook
-from harness.convert.torch_private import quiet, torchlib_functions
+from harness.convert.second_export import SecondExports
+from harness.convert.torch_private import forget_recurrent_kernels, quiet, torchlib_functions
 from harness.core.plugins import Unavailable, installed, installed_version
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.tensors import overload
@@ -48,8 +49,11 @@ class DynamoConverter:
         functions = book.functions() if book else {}
         self._table: dict[Any, Any] | None = {overload(n): f for n, f in functions.items()} or None
         self._optimize = True
+        #: Whether the whole optimiser runs.
+        self._is_whole = True
         #: Makes what is active while the exporter runs, of the names of the outputs.
         self._passes: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]] = _unlimited
+        self._second = SecondExports(self.name, self.public()._publicly)
         self._fast: FastExport | None = None
         if not public_api:
             self._fast = FastExport(Trust(self.name, self.version), lambda: self._table is not None)
@@ -58,6 +62,11 @@ class DynamoConverter:
     def trust(self) -> Trust | None:
         """See `harness.convert.converter.HasFastLane`."""
         return self._fast.trust if self._fast is not None else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """See `harness.convert.converter.HasNotes`."""
+        return (*(self.trust.notes if self.trust else ()), *self._second.notes)
 
     def public(self) -> DynamoConverter:
         """See `harness.convert.converter.HasFastLane`."""
@@ -68,7 +77,7 @@ class DynamoConverter:
     def unoptimised(self) -> DynamoConverter:
         """See `harness.convert.converter.HasUnoptimised`."""
         other = copy.copy(self)
-        other._optimize = False
+        other._optimize = other._is_whole = False
         return other
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
@@ -79,6 +88,7 @@ class DynamoConverter:
         """See `harness.convert.converter.HasExporterPasses`."""
         other = copy.copy(self)
         other._passes = lambda names: OptimiserLimit(limit, changes, names).active()
+        other._is_whole = self._is_whole and limit is None
         return other
 
     def program(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
@@ -91,7 +101,12 @@ class DynamoConverter:
         if self._book:
             self._book.start()
         program = self._fast.program(request, self._export) if self._fast is not None else None
-        return self._publicly(request) if program is None else program
+        public = self._publicly(request) if program is None else None
+        if self._is_whole:
+            self._second.compare(request, public)
+        result = program or public
+        assert result is not None
+        return result
 
     def convert_parts(
         self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
@@ -102,7 +117,7 @@ class DynamoConverter:
             return None
         return self._fast.parts(request, self._export, begin)
 
-    def _publicly(self, request: ExportRequest) -> torch.onnx.ONNXProgram:
+    def _publicly(self, request: ExportRequest, as_in_new_process: bool = True) -> torch.onnx.ONNXProgram:
         with quiet():
             try:
                 call = request.model_call
@@ -114,6 +129,7 @@ class DynamoConverter:
                     kwargs=dict(call.keywords) or None,
                     opset_version=request.opset,
                     dynamic_shapes=call.dynamic_shapes,
+                    as_in_new_process=as_in_new_process,
                 )
             except Exception as error:
                 if exporter_check().lacks_conversion(error):
@@ -121,8 +137,18 @@ class DynamoConverter:
                 raise
 
     def _export(
-        self, program: Any, inputs: Any, input_names: Sequence[str], output_names: Sequence[str], **options: Any
+        self,
+        program: Any,
+        inputs: Any,
+        input_names: Sequence[str],
+        output_names: Sequence[str],
+        *,
+        as_in_new_process: bool = True,
+        **options: Any,
     ) -> torch.onnx.ONNXProgram:
+        if as_in_new_process and options.get("dynamic_shapes") is not None:
+            # Otherwise the result would depend on what the process has exported before.
+            forget_recurrent_kernels()
         with self._passes(output_names):
             exported = torch.onnx.export(
                 program,
