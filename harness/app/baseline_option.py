@@ -106,14 +106,14 @@ def report_of(compared: Rechecked, before: Mapping[str, str], now: Mapping[str, 
 
 
 class Gate:
-    """Collects the reports of the items, and ends the run; `known` is the baseline, if there is any."""
+    """Collects the reports of the items, and decides the exit status; `known` is the baseline, if there is one."""
 
     def __init__(self, known: Baseline | None) -> None:
         self._known = known
         self._differences: list[ReportedDifference] = []
         self._flaky: set[CaseKey] = set()
         self._same = self._other = 0
-        self._said = ""
+        self._message = ""
 
     def add(self, properties: Mapping[str, Any]) -> None:
         """Add one item's report, made by `report_of`."""
@@ -133,20 +133,20 @@ class Gate:
         try:
             write_flaky(results_dir, self._flaky)
         except ResultsError as error:
-            self._said = f"ERROR: {error}"
+            self._message = f"ERROR: {error}"
             return _FAILED
         if not given.update_baseline:
             return status
         if status not in (_OK, _FAILED):
-            self._said = "the baseline was not changed, because the run did not finish"
+            self._message = "the baseline was not changed, because the run did not finish"
             return status
         try:
             run = baseline_of_run(results_dir)
             write(Path(given.baseline), update(self._known, run))
         except ResultsError as error:
-            self._said = f"ERROR: the baseline was not changed: {error}"
+            self._message = f"ERROR: the baseline was not changed: {error}"
             return _FAILED
-        self._said = f"wrote {len(run.cells):,} operator/dtype entries to {given.baseline}"
+        self._message = f"wrote {len(run.cells):,} operator/dtype entries to {given.baseline}"
         return _OK
 
     @property
@@ -166,7 +166,7 @@ class Gate:
     def regressed(self) -> ReportedDifference | None:
         """The first difference that closes the gate and has a case that fails; None for none."""
         failing = (difference for difference in self._differences if difference.finding.fails and difference.case_id)
-        return next((one for one in failing if one.finding is not BaselineFinding.DRIFT), None)
+        return next((d for d in failing if d.finding is not BaselineFinding.DRIFT), None)
 
     def comparison(self, run: RunInfo) -> BaselineComparison:
         """Return the comparison of the whole run with the baseline."""
@@ -179,4 +179,4 @@ class Gate:
         if self._known is not None and self._known.cells:
             advice = "" if given.update_baseline else "fix them, or accept them with --update-baseline"
             parts.append(reports.render(gate.report(self.comparison(run), "Compared with the baseline", advice)))
-        return [*parts, self._said] if self._said else parts
+        return [*parts, self._message] if self._message else parts

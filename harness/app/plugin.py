@@ -258,7 +258,7 @@ class _Follower:
         self.surveys: list[Survey] = []
         self.not_reached: list[str] = []
         self._reporter = reporter
-        self._said = 0.0
+        self._last_written = 0.0
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one item."""
@@ -280,8 +280,8 @@ class _Follower:
             return
         if self._reporter.hasmarkup:
             self._reporter.rewrite(self.progress.line(), erase=True)
-        elif self.progress.state.elapsed - self._said >= _QUIET_INTERVAL:
-            self._said = self.progress.state.elapsed
+        elif self.progress.state.elapsed - self._last_written >= _QUIET_INTERVAL:
+            self._last_written = self.progress.state.elapsed
             self._reporter.write_line(self.progress.line())
 
 

@@ -194,7 +194,7 @@ def _inaccurate(failures: _Failures) -> dict[int, Mapping[str, Any]]:
     candidates = tuple(
         failures.failure(i)
         for i, result in enumerate(failures.results)
-        if result.graph_kind and not result.further and _is_of_values(result)
+        if result.graph_kind and not result.further and result.blame != SPEC and _is_of_values(result)
     )
     if not candidates:
         return {}

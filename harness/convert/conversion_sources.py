@@ -22,7 +22,7 @@ SOURCES = {
     ),
     "torchscript": (("TorchScript", "torch/onnx/_internal/torchscript_exporter"),),
 }
-#: The file with the opset that the exporters emit unless they are asked, and that opset if there is no such file.
+#: The folder of the file that states the exporters' default opset, and the opset to assume without that file.
 _CONSTANTS, _USUAL_OPSET = "torch/onnx", 20
 _DEFAULT_OPSET = re.compile(r"^ONNX_DEFAULT_OPSET = (\d+)$", re.MULTILINE)
 _SCRIPT_MODULE = re.compile(r"symbolic_opset(\d+)$")
@@ -93,14 +93,13 @@ def functions_by_name(converter: str) -> Mapping[str, ConversionFunction]:
 
 @cache
 def later_conversions(converter: str) -> Mapping[str, int]:
-    """Return the operators that a converter translates by another function from an opset on that it emits only if it
-    is asked: dotted overload → the newest such opset."""
+    """Return the operators that have another function at an opset above the default: dotted overload → that opset."""
     return _functions(converter).opsets
 
 
 @cache
 def default_opset() -> int:
-    """Return the opset that PyTorch's exporters emit unless they are asked for another."""
+    """Return the opset that PyTorch's exporters emit by default."""
     place = found_folder(_CONSTANTS)
     file = place / "_constants.py" if place else None
     stated = _DEFAULT_OPSET.search(file.read_text(encoding="utf-8")) if file and file.is_file() else None
@@ -112,10 +111,10 @@ class _Functions:
     """The conversion functions of a converter, by operator.
 
     Attributes:
-        real: Those for real numbers.
-        complex: Those for complex numbers.
-        later: Those that are in use only from a later opset on than the converter emits unless it is asked.
-        opsets: The first opset of each of the latter.
+        real: Functions for real numbers.
+        complex: Functions for complex numbers.
+        later: Functions that start at an opset above the default one.
+        opsets: The first opset of each function in `later`.
     """
 
     real: dict[str, ConversionFunction] = field(default_factory=dict)

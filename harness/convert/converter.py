@@ -295,8 +295,8 @@ class ConverterEntry:
         conversions: Returns the converter's own conversion functions for an overload, a line each; None if it
             cannot tell.
         opsets: The opsets that it can emit; empty if it makes no ONNX models.
-        later_conversions: Returns the operators that it converts by another function from an opset on that it emits
-            only if it is asked: overload → that opset.
+        later_conversions: Returns the operators that it converts by another function from an opset above its default
+            on: overload → that opset.
         notes: Returns warnings about its exports on this installation, a line each. Called in a worker process
             when the converter is started.
         makes: The kind of artefact (`harness.run.artefact`).
