@@ -451,20 +451,8 @@ def test_steps_of_shrinking_are_sound_and_plainer() -> None:
 @pytest.mark.slowest(60)
 def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = (
-        "--pattern",
-        "reshapes",
-        "--backend",
-        "ort-cpu",
-        "--examples",
-        "96",
-        "--shapes",
-        "static",
-        "--record-only",
-        "--results-dir",
-        run,
-    )
-    done = run_harness(*words, cwd=tmp_path)
+    words = ("--pattern", "reshapes", "--backend", "ort-cpu", "--examples", "56", "--shapes", "static", "--record-only")
+    done = run_harness(*words, "--results-dir", run, cwd=tmp_path)
     assert done.returncode == 0, output(done)
     assert "by the composition of calls that do not fail so by themselves" in output(done)
     found = rows(run)
@@ -477,7 +465,7 @@ def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: 
     assert {key[0] for key in read_baseline(base).cells} == {"program.reshapes"}
     composed = [f for f in failures(run) if f.outcome == "mismatch" and f.signature == "shape"]
     assert composed
-    (minimal,) = shrink_run(run, seconds=15, per_failure=15, chosen=composed[:1])
+    (minimal,) = shrink_run(run, seconds=8, per_failure=8, chosen=composed[:1])
     assert len(Program.of(Invocation.from_json(minimal.invocation)).calls) <= 3
     script = write_script(find_failure(run, minimal.case_id))
     assert "class Model(torch.nn.Module):" in script
@@ -512,7 +500,7 @@ def test_a_run_of_programs_records_the_passes_that_change_them(tmp_path: Path) -
 
 
 def test_programs_that_passes_change_are_drawn_again(tmp_path: Path) -> None:
-    words = ("--pattern", "conv-bn", "--examples", "48", "--shapes", "static", "--record-only", "--no-blame")
+    words = ("--pattern", "conv-bn", "--examples", "24", "--shapes", "static", "--record-only", "--no-blame")
     run_harness(*words, "--results-dir", tmp_path / "run")
     by_source: dict[str, dict[str, str]] = {"programs": {}, "redrawn": {}}
     for row in rows(tmp_path / "run"):
