@@ -390,6 +390,7 @@ def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pyte
     assert done.output == "Error: --on ray needs Ray: pip install '.[ray]'\n"
 
 
+@pytest.mark.thorough
 def test_a_backend_that_needs_a_gpu_is_refused_without_one(nodes: Nodes, calls: Path, tmp_path: Path) -> None:
     driver = nodes.run(*arguments(calls), "--backend", "trt", "--results-dir", tmp_path / "out")
     said = nodes.said_by(driver)

@@ -11,9 +11,11 @@ from harness_runs import ROOT, command, environment, output
 
 from harness.gate.baseline.file import read_baseline
 
+pytestmark = pytest.mark.slowest(31)
+
 BASELINE = ROOT / "golden" / "baseline"
 #: Operators whose kernels sum, or approximate a function.
-OPERATORS = ("aten.softmax.int", "aten.addmm.default", "aten.bmm.default", "aten.convolution.default")
+OPERATORS = ("aten.softmax.int", "aten.addmm.default", "aten.convolution.default")
 APPROXIMATED = ("aten.gelu.default", "aten.exp.default")
 
 

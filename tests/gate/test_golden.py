@@ -231,7 +231,10 @@ def test_each_change_is_called_what_it_is(original: Path) -> None:
         assert now(PASSED) is GoldenChange.NEW
 
 
-@pytest.mark.parametrize(("module", "word"), [("segfault", "crash"), ("raises", "error"), ("hang", "timeout")])
+@pytest.mark.parametrize(
+    ("module", "word"),
+    [("segfault", "crash"), ("raises", "error"), pytest.param("hang", "timeout", marks=pytest.mark.thorough)],
+)
 def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, module: str, word: str) -> None:
     manifest, goldens, endings = read_set(original)
     # With a number in it that can be the guilty one.
