@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from harness.causes.groups import COLUMNS, FAILED
-from harness.causes.rows import CodedRows, each_problem
-from harness.compare.verdict import SPEC, Outcome, Stage
-from harness.core.invocation import MODEL, Invocation
-from harness.generate.regressions.corpus_store import CorpusEntry
+from harness.causes.groups import FAILED
+from harness.causes.rows import CAUSE_INPUTS, PROBLEMS, CodedRows, each_problem
+from harness.compare.verdict import SPEC
+from harness.core.invocation import MODEL
+from harness.generate.regressions.corpus_store import CorpusEntry, failure_entry
 from harness.record import store
 
-_EXPORTED = "exported_invocation"
+_COLUMNS = (*CAUSE_INPUTS, PROBLEMS, "case_id", "elements", "invocation", "exported_invocation")
 
 
 def cases_of_causes(runs: Sequence[Path]) -> list[CorpusEntry]:
@@ -27,7 +26,7 @@ def cases_of_causes(runs: Sequence[Path]) -> list[CorpusEntry]:
     Raises:
         harness.record.layout.ResultsError: a run cannot be read.
     """
-    tables = [store.read(run, (*COLUMNS, _EXPORTED), FAILED) for run in runs]
+    tables = [store.read(run, _COLUMNS, FAILED, encoded=True) for run in runs]
     rows = CodedRows(each_problem(pa.concat_tables(tables))[0])
     if not len(rows):
         return []
@@ -35,20 +34,6 @@ def cases_of_causes(runs: Sequence[Path]) -> list[CorpusEntry]:
     kinds = np.stack([cause, rows.numbers("converter"), rows.numbers("backend")])
     _, kind = np.unique(kinds, axis=1, return_inverse=True)
     smallest = rows.at(rows.smallest(kind.reshape(-1)), rows.table.column_names)
-    kept = [_entry(row) for row in smallest if row["blame"] != SPEC and not row["overload"].startswith(MODEL)]
+    kept = [failure_entry(row) for row in smallest if row["blame"] != SPEC and not row["overload"].startswith(MODEL)]
     by_key = {entry.key: entry for entry in kept}
     return [by_key[key] for key in sorted(by_key, key=lambda key: (by_key[key].overload, key))]
-
-
-def _entry(row: dict[str, Any]) -> CorpusEntry:
-    exported = row[_EXPORTED]
-    return CorpusEntry(
-        invocation=Invocation.from_json(row["invocation"]),
-        exported=Invocation.from_json(exported) if exported else None,
-        origin="failure",
-        converter=row["converter"],
-        backend=row["backend"],
-        stage=Stage(row["stage"]),
-        outcome=Outcome(row["outcome"]),
-        signature=row["signature"],
-    )

@@ -18,10 +18,14 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from harness.causes.cause import RootCause
-from harness.causes.groups import COLUMNS, FAILED, FailureGroup, failure_groups
+from harness.causes.groups import FAILED
+from harness.causes.rows import CAUSE_INPUTS, PROBLEMS, CodedRows, each_problem
 from harness.compare.verdict import SPEC
 from harness.generate.sources.corpus import FromFile
 from harness.record import store
+
+#: Rows of cases that were kept from earlier runs.
+_KEPT = pc.field("source") == FromFile.name
 
 
 @dataclass(frozen=True)
@@ -43,24 +47,23 @@ class CausesOfRuns:
     estimated: int | None
 
 
-def causes_of_runs(run: Path, groups: Sequence[FailureGroup], earlier: Sequence[Path]) -> CausesOfRuns:
+def causes_of_runs(run: Path, earlier: Sequence[Path]) -> CausesOfRuns:
     """Compare the root causes of a run with those of earlier ones.
 
     Args:
         run: The directory of the run.
-        groups: All its failures.
         earlier: The directories of the other runs.
 
     Raises:
         harness.record.layout.ResultsError: a run cannot be read.
     """
-    found = [_drawn_causes(directory) for directory in (run, *earlier)]
+    found = [_causes(directory, ~_KEPT) for directory in (run, *earlier)]
     others = frozenset[RootCause]().union(*found[1:])
     return CausesOfRuns(
         each=tuple(map(len, found)),
         together=len(found[0] | others),
         new=len(found[0] - others),
-        kept=len(_causes(groups) - found[0]),
+        kept=len(_causes(run, _KEPT) - found[0]),
         estimated=estimate_causes(found),
     )
 
@@ -79,11 +82,8 @@ def estimate_causes(found: Sequence[Collection[RootCause]]) -> int | None:
     return round(times.total() + unseen)
 
 
-def _drawn_causes(run: Path) -> frozenset[RootCause]:
-    drawn = FAILED & (pc.field("source") != FromFile.name)
-    return _causes(failure_groups(store.read(run, COLUMNS, drawn, encoded=True)))
-
-
-def _causes(groups: Sequence[FailureGroup]) -> frozenset[RootCause]:
-    """Return the root causes of failures, without those that a specification leaves open."""
-    return frozenset(cause for group in groups if group.blame != SPEC for cause in group.causes)
+def _causes(run: Path, where: pc.Expression) -> frozenset[RootCause]:
+    """Return the root causes of some failures of a run, without those that a specification leaves open."""
+    rows = CodedRows(each_problem(store.read(run, (*CAUSE_INPUTS, PROBLEMS), FAILED & where, encoded=True))[0])
+    causes = rows.causes[0] if len(rows) else ()
+    return frozenset(cause for cause in causes if cause.blame != SPEC)

@@ -25,6 +25,8 @@ from harness.record.dictionary_encoding import Numbers, numbered_column
 
 #: The column with the problems of a case beyond the first.
 PROBLEMS = "problems"
+#: The columns that `CodedRows.causes` needs.
+CAUSE_INPUTS = (*CAUSE_COLUMNS, "signature", "converter", "backend", "stage", "outcome", "overload")
 
 
 def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
@@ -124,14 +126,13 @@ class CodedRows:
     @cached_property
     def causes(self) -> tuple[list[RootCause], Numbers]:
         """The distinct root causes of failed rows, and each row's index among them."""
-        names = (*CAUSE_COLUMNS, "signature", "converter", "backend", "stage", "outcome", "overload")
         # The cause of a diagnosed row does not depend on the other columns.
         diagnosed = np.array([bool(word) for word in self.words("fault").to_pylist()])[self.numbers("fault")]
         keys = [self.numbers(name) for name in CAUSE_COLUMNS]
-        keys += [np.where(diagnosed, -1, self.numbers(name)) for name in names[len(CAUSE_COLUMNS) :]]
+        keys += [np.where(diagnosed, -1, self.numbers(name)) for name in CAUSE_INPUTS[len(CAUSE_COLUMNS) :]]
         _, first, same = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
         index: dict[RootCause, int] = {}
-        numbers = [index.setdefault(root_cause(row), len(index)) for row in self.at(first, names)]
+        numbers = [index.setdefault(root_cause(row), len(index)) for row in self.at(first, CAUSE_INPUTS)]
         return list(index), np.array(numbers, dtype=np.int64)[same.reshape(-1)]
 
     @cached_property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,8 +11,6 @@ from typing import Any
 from harness.generate.case_library import load_cases
 from harness.generate.regressions.corpus_store import Corpus, CorpusEntry
 from harness.models.capture import Capture, kind
-from harness.record import layout
-from harness.record.layout import ResultsError, reason
 
 #: Number of models that a note names.
 _NAMED = 4
@@ -35,20 +33,6 @@ def corpus_entries(captures: Sequence[Capture]) -> list[CorpusEntry]:
 
 def _note(models: Sequence[str]) -> str:
     return ", ".join(models[:_NAMED]) + (f" and {len(models) - _NAMED} more" if len(models) > _NAMED else "")
-
-
-def save_file(path: Path, entries: Iterable[CorpusEntry]) -> None:
-    """Write a corpus file for ``--source corpus:FILE``.
-
-    Raises:
-        ResultsError: The file cannot be written.
-    """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ResultsError(f"cannot write {path}: {reason(error)}") from None
-    with layout.replacing(path) as temporary:
-        temporary.write_text("".join(f"{entry.line}\n" for entry in entries), encoding="utf-8")
 
 
 def save_directory(directory: Path, entries: Sequence[CorpusEntry]) -> None:

@@ -24,9 +24,8 @@ from harness.core.invocation import Argument, Invocation, Literal, Result, Tenso
 from harness.core.program import Program, calls_of, map_arguments, share_inputs
 from harness.core.text import first_line
 from harness.core.torch_operators import OpOverload
-from harness.generate.regressions.corpus_store import CorpusEntry
+from harness.generate.regressions.corpus_store import CorpusEntry, write_entries
 from harness.models.capture import BOOKKEEPING, captured_program
-from harness.models.captured_corpus import save_file
 from harness.pipeline.captured_calls import CannotKeep, invocation_of, module_path
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, load_model
 
@@ -120,7 +119,7 @@ def save_windows(names: Sequence[str], path: Path, containing: Collection[str] =
             raise ModelProblem(f"{name} cannot be captured: {first_line(error)}") from None
     if containing:
         entries = [entry for entry in entries if not set(calls_of(entry.invocation)).isdisjoint(containing)]
-    save_file(path, entries)
+    write_entries(path, entries)
     return len(entries)
 
 

@@ -190,7 +190,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
         passes=tuple(pass_reach(run)),
-        causes=causes_of_runs(run, defects, earlier) if earlier else None,
+        causes=causes_of_runs(run, earlier) if earlier else None,
     )
 
 

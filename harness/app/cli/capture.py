@@ -51,8 +51,9 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
     cases, failures, how.
     """
     from harness.core.plugins import UnknownName
+    from harness.generate.regressions.corpus_store import write_entries
     from harness.models.capture import capture_calls
-    from harness.models.captured_corpus import corpus_entries, save_directory, save_file
+    from harness.models.captured_corpus import corpus_entries, save_directory
     from harness.models.use import capture_data, operator_uses, render_capture
     from harness.pipeline.model_loading import ModelProblem, load_model, load_models
 
@@ -72,7 +73,7 @@ def command(words: tuple[str, ...], out: str | None, windows: bool, run: str | N
     if directory:
         save_directory(path, entries)
     else:
-        save_file(path, entries)
+        write_entries(path, entries)
     say_step("look its calls up in the run")
     uses = [operator_uses(capture, looked_up) for capture in captures]
     if as_json:

@@ -33,11 +33,10 @@ def command(runs: tuple[Path, ...], out: Path, as_json: bool) -> None:
     """
     from harness.causes.kept_cases import cases_of_causes
     from harness.core.text import count
-    from harness.record import layout
+    from harness.generate.regressions.corpus_store import write_entries
 
     kept = cases_of_causes(runs)
-    with layout.replacing(out) as temporary:
-        temporary.write_text("".join(f"{entry.line}\n" for entry in kept), encoding="utf-8")
+    write_entries(out, kept)
     operators = len({entry.overload for entry in kept})
     if as_json:
         print_json({"out": str(out), "runs": len(runs), "cases": len(kept), "operators": operators})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.documents import parse_json, to_data
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.cases_home import cases_directory
-from harness.record.layout import ResultsError, reason
+from harness.record.layout import ResultsError, reason, replacing
 
 #: Two entries with the same key are one: case id, exported case id, converter, backend.
 CorpusKey: TypeAlias = tuple[str, str, str, str]
@@ -93,6 +93,21 @@ class CorpusEntry:
             raise InvalidEntry(str(error)) from None
 
 
+def failure_entry(row: Mapping[str, Any]) -> CorpusEntry:
+    """Return the entry of a failed case, given its row in the record."""
+    exported = row["exported_invocation"]
+    return CorpusEntry(
+        invocation=Invocation.from_json(row["invocation"]),
+        exported=Invocation.from_json(exported) if exported else None,
+        origin="failure",
+        converter=row["converter"],
+        backend=row["backend"],
+        stage=Stage(row["stage"]),
+        outcome=Outcome(row["outcome"]),
+        signature=row["signature"],
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Line:
     """An entry in a file; an `Invocation` has a JSON form of its own."""
@@ -145,6 +160,20 @@ def read_contents(path: Path) -> CorpusContents:
         except InvalidEntry as error:
             damaged.append(f"{path}:{number} is not a corpus entry and was skipped ({error}); mend or delete it")
     return CorpusContents(tuple(entries), tuple(damaged))
+
+
+def write_entries(path: Path, entries: Iterable[CorpusEntry]) -> None:
+    """Write a corpus file for ``--source corpus:FILE``.
+
+    Raises:
+        ResultsError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {reason(error)}") from None
+    with replacing(path) as temporary:
+        temporary.write_text("".join(f"{entry.line}\n" for entry in entries), encoding="utf-8")
 
 
 class Corpus:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation
-from harness.generate.regressions.corpus_store import Corpus, CorpusEntry, CorpusKey
+from harness.generate.regressions.corpus_store import Corpus, CorpusEntry, CorpusKey, failure_entry
 
 #: Failures kept of each kind, and of one operator in all.
 _OF_A_KIND = 3
@@ -59,7 +59,7 @@ class Memory:
                 exported_id = exported.case_id if exported else ""
                 self._healed.add((verdict.case_id, exported_id, verdict.converter, verdict.backend))
             elif verdict.outcome.is_failure:
-                self._add_failure(_entry(verdict))
+                self._add_failure(failure_entry(vars(verdict)))
 
     def _add_failure(self, entry: CorpusEntry) -> None:
         self._failing[entry.key] = entry
@@ -123,19 +123,6 @@ def _trimmed(entries: Sequence[CorpusEntry]) -> list[CorpusEntry]:
             ranked.append((rank, outcome.severity if outcome else len(Outcome), -place))
     staying = {-place for *_, place in sorted(ranked)[:_OF_AN_OPERATOR]}
     return [entry for place, entry in enumerate(entries) if place in staying or not entry.converter]
-
-
-def _entry(verdict: Verdict) -> CorpusEntry:
-    return CorpusEntry(
-        invocation=Invocation.from_json(verdict.invocation),
-        exported=_exported(verdict),
-        origin="failure",
-        converter=verdict.converter,
-        backend=verdict.backend,
-        stage=verdict.stage,
-        outcome=verdict.outcome,
-        signature=verdict.signature,
-    )
 
 
 def _exported(verdict: Verdict) -> Invocation | None:
