@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import torch
 
-from harness.compare.signatures import informative_line
+from harness.compare.signatures import normalise
 from harness.convert.converter import ExportRequest
 from harness.convert.operator_calls import OperatorCalls
 from harness.convert.torch_private import RECURRENT
@@ -23,26 +23,26 @@ _Form: TypeAlias = tuple[dict[str, tuple[int | None, ...]], tuple[str, ...]]
 
 
 class SecondExports:
-    """Exports models, and the first program of each kind that PyTorch replaces kernels for, twice.
+    """Exports models, and programs that PyTorch replaces kernels for, a second time, one of each kind.
 
     Args:
         converter: The name of the converter, for the notes.
-        export: The plain public export; its second argument says whether it is to be as in a new process.
+        again: The public export, as a process does it that has exported before.
     """
 
-    def __init__(self, converter: str, export: Callable[[ExportRequest, bool], torch.onnx.ONNXProgram]) -> None:
+    def __init__(self, converter: str, again: Callable[[ExportRequest], torch.onnx.ONNXProgram]) -> None:
         self._converter = converter
-        self._export = export
+        self._again = again
         self._seen: set[Hashable] = set()
         #: Messages for the user, a line each.
         self.notes: list[str] = []
 
-    def compare(self, request: ExportRequest, first: torch.onnx.ONNXProgram | None) -> None:
-        """Export a request with dynamic shapes twice, unless one of its kind has been, and note a difference.
+    def compare(self, request: ExportRequest, first: torch.onnx.ONNXProgram) -> None:
+        """Export a request with dynamic shapes again, unless one of its kind has been, and note a difference.
 
         Args:
             request: The request.
-            first: Its plain public export as in a new process; None to make it here.
+            first: Its public export as a new process does it.
         """
         names = _names(request)
         kind = (*names, repr(request.model_call.dynamic_shapes))
@@ -50,14 +50,9 @@ class SecondExports:
             return
         self._seen.add(kind)
         try:
-            first = first or self._export(request, True)
-        except Exception:
-            # The record has it.
-            return
-        try:
-            difference = _difference(_form(first), _form(self._export(request, False)))
+            difference = _difference(_form(first), _form(self._again(request)))
         except Exception as error:
-            difference = f"fails ({plain(informative_line(str(error)), 120)})"
+            difference = f"fails ({plain(normalise(str(error)), 120)})"
         if difference:
             self._seen.add(names)
             self.notes.append(

@@ -375,10 +375,10 @@ def forget_recurrent_kernels() -> None:
     """Let the next export with dynamic shapes find the kernels that PyTorch registers for it.
 
     PyTorch keeps the kernel that a process has called first. After any other export of a recurrent layer the next one,
-    with dynamic shapes, fails or fixes them.
+    with dynamic shapes, fails or fixes them. A PyTorch without that cache has nothing to forget.
     """
     for name in RECURRENT:
-        overload(name)._dispatch_cache.clear()
+        getattr(overload(name), "_dispatch_cache", {}).clear()
 
 
 # torchlib's conversions, and PyTorch's decompositions for it. Each function raises `PrivatePartMissing`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import onnx
@@ -53,7 +54,7 @@ class DynamoConverter:
         self._is_whole = True
         #: Makes what is active while the exporter runs, of the names of the outputs.
         self._passes: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]] = _unlimited
-        self._second = SecondExports(self.name, self.public()._publicly)
+        self._second = SecondExports(self.name, partial(self.public()._publicly, as_in_new_process=False))
         self._fast: FastExport | None = None
         if not public_api:
             self._fast = FastExport(Trust(self.name, self.version), lambda: self._table is not None)
@@ -101,12 +102,11 @@ class DynamoConverter:
         if self._book:
             self._book.start()
         program = self._fast.program(request, self._export) if self._fast is not None else None
-        public = self._publicly(request) if program is None else None
-        if self._is_whole:
-            self._second.compare(request, public)
-        result = program or public
-        assert result is not None
-        return result
+        if program is None:
+            program = self._publicly(request)
+            if self._is_whole:
+                self._second.compare(request, program)
+        return program
 
     def convert_parts(
         self, request: ExportRequest, begin: Callable[[Sequence[int]], None]
