@@ -24,6 +24,7 @@ from harness.gate.baseline.gate import BaselineFinding
 from harness.gate.baseline.recheck import Rechecked
 from harness.gate.diff_inputs import BaselineComparison, ReportedDifference, comparison, reported
 from harness.gate.run_diff import version_changes
+from harness.generate.sources.generated import Generated
 from harness.generate.sources.programs import Programs
 from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.present import gate_report as gate, report as reports
@@ -33,9 +34,6 @@ from harness.record.run_info import RunInfo
 
 #: Exit statuses of pytest.
 _OK, _FAILED = 0, 1
-
-#: The source of a run with a baseline that names none.
-_USUAL_SOURCE = "generated"
 
 
 def prepare(given: Any) -> None:
@@ -55,7 +53,7 @@ def prepare(given: Any) -> None:
                 setattr(given, name, value)
         if not (given.programs or given.pattern):
             # Sources that are asked before would take cases out of those that are compared.
-            given.source = sorted(given.source or [_USUAL_SOURCE], key=lambda word: not _is_drawn(word))
+            given.source = sorted(given.source or [Generated.name], key=lambda word: not _is_drawn(word))
     usual = {"seed": Options().seed, "examples": PROGRAM_EXAMPLES if _draws_programs_only(given) else OPERATOR_EXAMPLES}
     for name, value in usual.items():
         if getattr(given, name) is None:
@@ -78,7 +76,7 @@ def _check(given: Any) -> None:
     if given.no_blame:
         raise UsageProblem("--baseline must know which failures the specifications leave open: leave out --no-blame")
     if given.source and not any(map(_is_drawn, given.source)):
-        raise UsageProblem(f"--baseline compares drawn cases only: add --source {_USUAL_SOURCE}")
+        raise UsageProblem(f"--baseline compares drawn cases only: add --source {Generated.name}")
 
 
 def expected(given: Any) -> Baseline | None:

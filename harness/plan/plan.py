@@ -195,7 +195,9 @@ def _whole(
         check_parts(parts, shard, [unit.name for unit in units])
         return tuple(_words(part) for part in parts)
     words = _words([unit.name for unit in units])
-    chosen = distribute(words, shard.count if shard else 1, {*OPERATOR_CASES, *load_patterns()})
+    # Patterns take a second to load, and a run without programs needs none.
+    patterns = load_patterns() if any(name.startswith(PROGRAM) for name in words) else ()
+    chosen = distribute(words, shard.count if shard else 1, {*OPERATOR_CASES, *patterns})
     return tuple({overload: words[overload] for overload in part} for part in chosen)
 
 
