@@ -106,7 +106,7 @@ def default_opset() -> int:
     return int(stated[1]) if stated else _USUAL_OPSET
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Functions:
     """The conversion functions of a converter, by operator.
 

@@ -105,7 +105,7 @@ def _make_plan(options: Options) -> Plan:
             unavailable=unavailable,
             rules=_labels(rules, converter_names),
         )
-    later = _later_exports(options, converter_names)
+    converter_names, later = _later_exports(options, converter_names)
     words = _choose_sources(options)
     # Files are read here, so that an unreadable one is reported before anything runs.
     asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
@@ -248,23 +248,28 @@ def _expand_opsets(options: Options, converters: Sequence[str]) -> tuple[str, ..
     return tuple(Route.parse(name).named_at(opset).export for name in converters for opset in options.opsets)
 
 
-def _later_exports(options: Options, converters: Sequence[str]) -> dict[tuple[str, str], tuple[str, ...]]:
-    """Return the further exports of operators that a converter translates by another function at a later opset.
+def _later_exports(
+    options: Options, converters: tuple[str, ...]
+) -> tuple[tuple[str, ...], dict[tuple[str, str], tuple[str, ...]]]:
+    """Return the converters of all operators, and the further exports of those with another function at a later opset.
 
-    All are at one opset, the newest of those, so that a record has one further converter and not several.
+    All further exports of a converter are at one opset, the newest, so that a record has one further converter and not
+    several. A recorded run lists it among its converters; its replay has it for the same operators.
 
     Returns:
-        Converter and overload → the names of the exports: ``dynamo@23``.
+        The converters, and converter and overload → the names of the further exports: ``dynamo@23``.
     """
-    if options.opset is not None or options.opsets or options.rules or options.replay is not None:
-        return {}
+    if options.opset is not None or options.opsets or options.rules:
+        return converters, {}
     exports: dict[tuple[str, str], tuple[str, ...]] = {}
     for name in converters:
         named, later = Route.parse(name), find_converter(name).later_conversions()
-        if named.opset is None and later:
-            newest = named.named_at(max(later.values())).export
+        newest = named.named_at(max(later.values(), default=0)).export
+        is_listed, is_replay = newest in converters, options.replay is not None
+        if named.opset is None and is_listed == is_replay:
             exports |= {(name, overload): (newest,) for overload in later}
-    return exports
+    further = {export for names in exports.values() for export in names}
+    return tuple(name for name in converters if name not in further), exports
 
 
 def _unavailable() -> tuple[tuple[str, str, Unavailable], ...]:

@@ -53,7 +53,7 @@ def _subjects(plan: Plan) -> str:
     overloads = {unit.overload for unit in plan.units}
     patterns = sum(name.startswith(PROGRAM) for name in overloads)
     kinds = ((len(overloads) - patterns, "operator overload"), (patterns, "pattern"))
-    return " and ".join(f"{number} {noun}{'' if number == 1 else 's'}" for number, noun in kinds if number)
+    return " and ".join(count(number, noun) for number, noun in kinds if number)
 
 
 def _budget(plan: Plan) -> str:

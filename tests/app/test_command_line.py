@@ -233,6 +233,8 @@ def test_an_operator_with_another_conversion_at_a_later_opset_is_run_there_too(t
     group_norm, relu = "aten.group_norm.default", "aten.relu.default"
     made = {(row["overload"], row["converter"], row["opset"]) for row in run.rows() if row["opset"]}
     assert made == {(relu, "dynamo", 20), (group_norm, "dynamo", 20), (group_norm, "dynamo@23", 23)}
+    again = Run(tmp_path / "again", "--replay", tmp_path / "run", "--no-blame", "--record-only")
+    assert {(row["overload"], row["converter"], row["opset"]) for row in again.rows() if row["opset"]} == made
 
 
 def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
