@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -30,6 +30,7 @@ from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import is_composed
 from harness.core.route import Route
+from harness.generate.call_traits import is_ordinary
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import Group, Task
@@ -184,9 +185,23 @@ def assign_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor)
     failures.examine([i for selection in selections for i in selection.audited()])
     failures.examine([i for selection in selections for i in selection.distrusted()])
     failures.diagnoses |= {i: heir for selection in selections for i, heir in selection.heirs().items()}
-    failures.results = [replace(r, outcome=Outcome.INACCURATE) if i in inaccurate else r for i, r in enumerate(results)]
+    near = {*inaccurate, *_near_largest(failures, firsts)}
+    failures.results = [replace(r, outcome=Outcome.INACCURATE) if i in near else r for i, r in enumerate(results)]
     diagnosed = iter(map(failures.diagnosed, range(len(results))))
     return [replace(next(diagnosed), further=tuple(islice(diagnosed, len(first.further)))) for first in firsts]
+
+
+def _near_largest(failures: _Failures, firsts: Sequence[CaseRun]) -> Iterator[int]:
+    """Yield the indices of problems of ordinary calls whose errors are small next to the output's largest element.
+
+    Models rely on no more. Of an edge case the single element is the question.
+    """
+    index = 0
+    for first in firsts:
+        indices = range(index, index := index + 1 + len(first.further))
+        near = first.comparison is not None and first.comparison.within_largest and first.blame != SPEC
+        if near and is_ordinary(failures.invocation(indices[0])):
+            yield from indices
 
 
 def _inaccurate(failures: _Failures) -> dict[int, Mapping[str, Any]]:
@@ -194,7 +209,10 @@ def _inaccurate(failures: _Failures) -> dict[int, Mapping[str, Any]]:
     candidates = tuple(
         failures.failure(i)
         for i, result in enumerate(failures.results)
-        if result.graph_kind and not result.further and result.blame != SPEC and _is_of_values(result)
+        if (result.graph_kind or failures.task.model is not None)
+        and not result.further
+        and result.blame != SPEC
+        and _is_of_values(result)
     )
     if not candidates:
         return {}

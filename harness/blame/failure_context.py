@@ -36,6 +36,7 @@ from harness.core.text import describe_error
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
 from harness.pipeline.loaded_models import LoadedModels
+from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.judged_nodes import form_of
 from harness.pipeline.nodes.walk import Walk, WrongStep
 from harness.pipeline.program import Structure, export_alone
@@ -44,7 +45,7 @@ from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
 from harness.pipeline.submodel import cast_outputs
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_case import Calls, CaseKind
-from harness.run.artefact import ONNX, AnyModel
+from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 
 #: Numbers that stand for infinities and NaN, in turn: exact in every dtype, and no two neighbours alike.
@@ -451,6 +452,9 @@ class FailureContext:
 
         On its own inputs a case that draws at random is run until it fails: one run may be right by luck.
         """
+        is_witness = backend.name == REFERENCE and self.failure.backend != REFERENCE
+        if is_witness and not isinstance(model, Artefact) and has_earlier_meanings(model):
+            return BackendAnswer(error="it has no definition of an operator at this opset", unsupported=True)
         ranges = self.structure.shape_ranges(model, self._cases) if self.route.dynamic else None
         wrong = partial(first_wrong, self.judge, self.reference, most=_RUNS) if reference is None else None
         once = self.loading_once(backend)

@@ -33,6 +33,7 @@ from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.route import Route
+from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.definition import widen_attributes
 from harness.pipeline.nodes.kernel_fault import node_facts_of_step
@@ -44,8 +45,8 @@ from harness.pipeline.worker import WorkerProcess
 _RUNS = 6
 #: The most of chance: see `harness.pipeline.rounding_oracle`.
 _SPREAD = 2.0
-#: Steps above which a graph is not evaluated.
-_MOST_STEPS = 40
+#: Steps above which a graph is not evaluated: of calls and programs, and of models and files.
+_MOST_STEPS, _MOST_STEPS_OF_MODEL = 40, 400
 #: Operators whose results are elements of their inputs, except for the sign.
 _EXACT = frozenset(
     {
@@ -93,7 +94,9 @@ def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
 
         try:
             model = worker.kept.find(task.serial, failure.group.index)
-            context = FailureContext(failure, task.settings, converter, worker.backend, {}, model=model)
+            tolerance, exported = task.settings.tolerance, failure.group.exported
+            kind = case_kind(worker, failure.source, failure.backend, exported, tolerance, lambda: None)
+            context = FailureContext(failure, task.settings, converter, worker.backend, {}, kind, model)
             node = explaining_node(context)
         except Exception:
             # The failure is examined as any other.
@@ -113,7 +116,8 @@ def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
     graph = split_steps(context.model)
     formulas = [step for step in graph.steps if _has_formula(graph, step)]
     truth = context.reference.truth
-    if not formulas or truth is None or len(graph.steps) > _MOST_STEPS:
+    most = _MOST_STEPS if context.failure.source is None else _MOST_STEPS_OF_MODEL
+    if not formulas or truth is None or len(graph.steps) > most:
         return None
     feeds = context.feeds(context.model)
     bits = min((PRECISION[str(a.dtype)] for a in feeds.values() if str(a.dtype) in PRECISION), default=24)

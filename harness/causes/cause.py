@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.diagnosis import Detail
-from harness.compare.verdict import Outcome, Stage
-from harness.core.route import route_label
+from harness.compare.verdict import PYTORCH, SPEC, UNKNOWN, Outcome, Stage
+from harness.core.route import FILE, route_label
 
 #: The columns that determine the root cause of a failed row.
 CAUSE_COLUMNS = ("blame", "component", "place", "fault", "detail", "rule")
@@ -37,6 +37,21 @@ class RootCause:
     symptom: str = ""
     choice: str = ""
     rule: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The one whose code is wrong, by name: ``torchlib``, ``ort-cpu``, ``the rule my_rules.py:celu``, ``PyTorch``.
+
+        The list of failures, a case, the page, a script and an issue all name it so.
+        """
+        if self.blame == SPEC:
+            return f"the specification of {self.component}" if self.component else "the specification"
+        if self.blame == UNKNOWN or not self.fault:
+            # A record of an early version has no component.
+            return {PYTORCH: "PyTorch"}.get(self.blame, self.blame or UNKNOWN)
+        if self.component == "rule":
+            return f"the rule {self.place}"
+        return "the file" if self.component == FILE else self.component
 
     @property
     def where(self) -> tuple[str, str, str, str]:

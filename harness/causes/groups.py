@@ -164,6 +164,7 @@ class FailureGroup:
         smallest = ("case_id", "converter", "backend", "signature", "message", "invocation")
         return {
             **{name: getattr(self, name) for name in names},
+            "owner": self.cause.owner,
             **{name: getattr(self.cause, name) for name in ("component", "place", "fault", "symptom", "choice")},
             **{name: getattr(self, name) for name in spread},
             "smallest": {name: getattr(self, name) for name in smallest},

@@ -16,6 +16,7 @@ from harness.compare.complex_results import WHY, undefined_parts
 from harness.compare.diagnosis import Difference
 from harness.compare.drawn import DistributionTest, Fit
 from harness.compare.judge import CLOSE, Evidence, Judge, Mask, anything
+from harness.compare.largest import is_within_largest
 from harness.compare.nearness import (
     Excuses,
     Oracle,
@@ -73,7 +74,10 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
             total_elements=total,
         )
     outputs = [i for i in range(len(expected)) if i not in unasked]
-    return merged(_compared(judge, oracle, got, outputs))
+    found = merged(_compared(judge, oracle, got, outputs))
+    if found.problems and is_within_largest(judge, oracle, got, found.problems):
+        return replace(found, within_largest=True)
+    return found
 
 
 def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[Mask, ...]:

@@ -58,6 +58,7 @@ class OutputComparison:
         total_elements: Number of compared elements.
         excused: Reasons and numbers of elements that differ from PyTorch's by more than the last places and that a
             rule accepts or leaves out.
+        within_largest: Whether all that is wrong is within the tolerance of the largest element of its output.
     """
 
     problems: tuple[OutputProblem, ...] = ()
@@ -69,6 +70,7 @@ class OutputComparison:
     mismatched_elements: int = 0
     total_elements: int = 0
     excused: tuple[tuple[str, int], ...] = ()
+    within_largest: bool = False
 
     @property
     def problem(self) -> str | None:

@@ -16,6 +16,8 @@ FLUSHED = "subnormals flushed to zero"
 VALUES = "values"
 ZERO_SIGN = "sign of zero"
 
+#: Problems of finite numbers, which are as large as the error.
+NUMBERS = frozenset({VALUES, FLUSHED, ZERO_SIGN})
 #: Problems of single elements.
 ELEMENTWISE = (VALUES, NAN_POSITIONS, INFINITIES, OVERFLOW, FLUSHED, ZERO_SIGN)
 #: All problems; those of an output as a whole come first.

@@ -26,8 +26,9 @@ class Outcome(StrEnum):
 
     `BUILT`: an engine was built but cannot run on this machine. `NARROWED`: the backend would silently compute in a
     narrower dtype than the model's, so its numbers would answer another question. `INACCURATE`: the result is less
-    exact than PyTorch's, but as exact as ONNX's formula for the operator with each step rounded once. `SKIP`: PyTorch
-    itself rejects the invocation, so there is nothing to conform to.
+    exact than PyTorch's, but as exact as ONNX's formula for the operator with each step rounded once; or the call is
+    ordinary, and its errors are within the tolerance of the largest element of their output. `SKIP`: PyTorch itself
+    rejects the invocation, so there is nothing to conform to.
     """
 
     PASS = "pass"

@@ -91,7 +91,7 @@ class RouteCheck:
     @property
     def is_compared(self) -> bool:
         """Whether the result of some run was compared with PyTorch's."""
-        return any(o.outcome in (Outcome.PASS, Outcome.MISMATCH) for o in self.outcomes)
+        return any(o.outcome in (Outcome.PASS, Outcome.MISMATCH, Outcome.INACCURATE) for o in self.outcomes)
 
     @property
     def survives(self) -> bool:
@@ -189,6 +189,7 @@ class ModelCheck:
         ways: The results on each route.
         left_out: Reasons why some of its calls could not run alone.
         state: The state that it changes when it runs.
+        trains: Whether it was given in training mode, where it gives another result; it was checked in evaluation mode.
         notes: Messages of the converters about their exports.
     """
 
@@ -198,6 +199,7 @@ class ModelCheck:
     left_out: tuple[str, ...]
     state: StateChange
     notes: tuple[str, ...]
+    trains: bool = False
 
     @property
     def survives(self) -> bool:
@@ -242,6 +244,7 @@ def check_model(units: Sequence[Unit], facts: ModelFacts, supervisor: Supervisor
         left_out=tuple(left_out),
         state=facts.state,
         notes=tuple(supervisor.notes),
+        trains=facts.trains,
     )
 
 

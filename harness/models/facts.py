@@ -5,6 +5,7 @@ They are its dynamic sizes, the state that it changes, and the calls that it mak
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -14,7 +15,7 @@ from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
 from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
-from harness.models.state import StateChange, state_change
+from harness.models.state import StateChange, state_change, training_changes_result
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
 from harness.pipeline.model_task import Axis, ModelSource, NoModel, Variant
 from harness.pipeline.onnx_inputs import drawn_inputs, open_sizes
@@ -33,6 +34,7 @@ class ModelFacts:
         shapes: Input name → shape of the example.
         is_exported: Whether it is an exported program, whose dynamic sizes are fixed.
         state: The state that it changes when it runs; empty if it does not run, which its runs report.
+        trains: Whether it was given in training mode, in which it gives another result.
     """
 
     name: str
@@ -40,6 +42,7 @@ class ModelFacts:
     shapes: Mapping[str, tuple[int, ...]]
     is_exported: bool
     state: StateChange
+    trains: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +124,11 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
         _send_file_facts(task.source, worker)
         return
     for model in _loaded(task, worker):
-        try:
+        state, trains = StateChange(), False
+        # The verdict on each route reports that it does not run.
+        with contextlib.suppress(Exception):
             state = state_change(model)
-        except Exception:
-            # The verdict on each route reports that it does not run.
-            state = StateChange()
+            trains = training_changes_result(model)
         worker.send(
             ModelFacts(
                 name=model.name,
@@ -133,6 +136,7 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
                 shapes={name: tuple(t.shape) for name, t in zip(model.input_names, model.inputs, strict=True)},
                 is_exported=model.exported is not None,
                 state=state,
+                trains=trains,
             )
         )
 

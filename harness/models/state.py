@@ -58,5 +58,24 @@ def state_change(model: LoadedModel) -> StateChange:
     return StateChange(changed, written, differs)
 
 
+def training_changes_result(model: LoadedModel) -> bool:
+    """Whether the user's module was in training mode and gives another result there than in evaluation mode.
+
+    Raises:
+        Exception: The model's exception.
+    """
+    if not model.given_in_training:
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = copy.deepcopy(model.program)
+    with quiet_call():
+        evaluated = [tensor.clone() for tensor in program(*(tensor.clone() for tensor in model.inputs))]
+    program.train()
+    with quiet_call():
+        trained = program(*(tensor.clone() for tensor in model.inputs))
+    return len(evaluated) != len(trained) or not all(map(_same, evaluated, trained))
+
+
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and bool(torch.equal(a.nan_to_num(), b.nan_to_num()))

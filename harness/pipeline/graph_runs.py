@@ -7,17 +7,18 @@ answer without optimisations. If one of its nodes departs from its definition, t
    evaluated on the same inputs. If a node is wrong or refused, the definition's results take its place. This is done
    for the first run of a file.
 2. If a node was wrong or refused, the outputs of that walk are expected, or else those of the whole graph without
-   optimisations. If the runtime cannot run it in this way, onnx's own evaluator gives the expected outputs.
+   optimisations. If the runtime cannot run it in this way, onnx's own evaluator gives the expected outputs, unless it
+   has no definition of a node at its version.
 3. An output is right by the rules of `harness.compare.nearness`, where its sensitivity is its movement when inputs and
-   weights move by a few roundings, or if its error is within the tolerance of the output's largest element.
+   weights move by a few roundings, if its error is within the tolerance of the output's largest element, or if steps of
+   quantised values explain it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,21 +29,22 @@ from onnx import numpy_helper
 from harness.compare.judge import CLOSE, Judge, Mask
 from harness.compare.nearness import KnownSensitivity, tolerance_of
 from harness.compare.output_comparison import OutputComparison
-from harness.compare.problem_kinds import VALUES
 from harness.compare.tolerances import ROUNDINGS, Tolerance
 from harness.convert.converter import ExportRequest
 from harness.core.dtypes import PRECISION, Array
-from harness.core.invocation import MODEL, Invocation
+from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
-from harness.core.text import one_line
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.model_loading import ModelProblem
-from harness.pipeline.model_reference import WITHIN_LARGEST, is_within_largest
-from harness.pipeline.model_task import ModelSource, NodesJudged, model_name
+from harness.pipeline.model_reference import WITHIN_LARGEST
+from harness.pipeline.model_task import NodesJudged, UnjudgedNode
+from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import Walk, walk
-from harness.pipeline.onnx_inputs import read_inputs, signature
+from harness.pipeline.onnx_files import LoadedFile
+from harness.pipeline.onnx_inputs import signature
+from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps
+from harness.pipeline.quantised_graph import moved_by_steps_of_graph
 from harness.pipeline.reference import ProgramReference
 from harness.pipeline.stages import StageFailure, run_artefact
 from harness.run.artefact import AnyModel, output_names
@@ -54,43 +56,6 @@ _MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
 _RUNS, _ROUNDINGS, _SPREAD = 3, 4.0, 16.0
 #: Why a result is compared with nothing.
 NOTHING_TO_COMPARE = "nothing runs the graph without optimisations: it is unknown what is right"
-
-
-@dataclass(frozen=True, eq=False)
-class LoadedFile:
-    """An ONNX file, read.
-
-    Attributes:
-        name: The name of the file.
-        model: The graph.
-        given: The user's inputs by name; None draws them.
-    """
-
-    name: str
-    model: onnx.ModelProto
-    given: Mapping[str, Array] | None = None
-
-    @property
-    def overload(self) -> str:
-        """Return the name for the record's column of operators."""
-        return MODEL + self.name
-
-
-def load_file(source: ModelSource) -> LoadedFile:
-    """Read a file, and its inputs if they are given.
-
-    Raises:
-        ModelProblem: a file cannot be read, or the graph gives a value that is not a tensor.
-    """
-    try:
-        model = onnx.load(source.word)
-    except Exception as error:
-        raise ModelProblem(f"{source.word} cannot be read: {type(error).__name__}: {one_line(error)}") from None
-    for value in model.graph.output:
-        if value.type.WhichOneof("value") not in (None, "tensor_type"):
-            raise ModelProblem(f"output {value.name} of {source.word} is not a tensor")
-    given = read_inputs(Path(source.inputs), model) if source.inputs else None
-    return LoadedFile(model_name(source.word), model, given)
 
 
 @dataclass(frozen=True)
@@ -191,9 +156,21 @@ class GraphReference(ProgramReference):
         if not self.expected:
             return OutputComparison()
         comparison = super().compare(outputs, tolerance)
-        if {problem.kind for problem in comparison.problems} == {VALUES} and is_within_largest(self, outputs):
+        if comparison.within_largest:
             return comparison.excused_as(WITHIN_LARGEST)
+        if comparison.problems and self._steps is not None and is_within_steps(self._steps, self.expected, outputs):
+            return comparison.excused_as(WITHIN_STEPS)
         return comparison
+
+    @cached_property
+    def _steps(self) -> list[float] | None:
+        """Return how much each output moves if quantised values move by a step; None if nothing is quantised."""
+        graph = split_steps(self.model)
+        if len(graph.steps) > _MOST_NODES:
+            return None
+        names = (value.name for value in signature(self.model))
+        feeds = dict(zip(names, self.feeds, strict=True))
+        return moved_by_steps_of_graph(graph, feeds, self.plain, self.expected, self.alive)
 
     def allowed(self, output: int) -> Array:
         """Return the allowed difference of each element of an output; 0 for integers and truth values."""
@@ -295,6 +272,8 @@ def expect(
         nodes, expected = _judge_nodes(model, named, plain, evaluator)
     for candidate in (plain, evaluator) if expected is None else ():
         alive()
+        if candidate is evaluator and has_earlier_meanings(model):
+            break
         outputs = run_artefact(candidate, model, named)
         if not isinstance(outputs, StageFailure):
             expected, is_runtimes = outputs, candidate is plain
@@ -316,8 +295,31 @@ def _judge_nodes(
         return NodesJudged(len(graph.steps), 0, 0), None
     moderate = steps_of_moderate_size(graph, feeds)
     found = walk(graph, feeds, plain, evaluator, only=moderate)
-    judged = len(moderate - {step.index for step, _ in found.unjudged})
-    return NodesJudged(len(graph.steps), judged, len(found.wrong)), _mended_outputs(model, found)
+    unjudged = _unjudged_nodes(graph, found, moderate)
+    judged = len(graph.steps) - len(unjudged)
+    return NodesJudged(len(graph.steps), judged, len(found.wrong), unjudged), _mended_outputs(model, found)
+
+
+def _unjudged_nodes(graph: SteppedGraph, found: Walk, moderate: Collection[int]) -> tuple[UnjudgedNode, ...]:
+    """Return the steps that a walk did not judge, and why."""
+    reasons = {step.index: reason for step, reason in found.unjudged}
+    last = max(reasons, default=0) if not found.ended else len(graph.steps)
+    names = [node.name for node in graph.model.graph.node if node.op_type != "Constant"]
+    unjudged = []
+    for step in graph.steps:
+        reason, node = reasons.get(step.index), step.node
+        if reason is not None:
+            why, detail = str(reason.why), " ".join(reason.detail.split())[:160]
+        elif step.index > last and not found.ended:
+            why, detail = "not-reached", ""
+        elif step.index not in moderate:
+            why, detail = "too-large", ""
+        else:
+            continue
+        operator = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        name = names[step.index] if step.index < len(names) else ""
+        unjudged.append(UnjudgedNode(operator, name or f"node {step.index}", why, detail))
+    return tuple(unjudged)
 
 
 def _mended_outputs(model: onnx.ModelProto, found: Walk) -> tuple[Array, ...] | None:

@@ -152,6 +152,7 @@ class LoadedModel:
         exported: The program that a ``.pt2`` file holds; None for a module.
         arguments: The positional example arguments as the user passes them; `keywords` are the keyword arguments.
         declared: The declarations of the user's `dynamic_shapes` for each tensor.
+        given_in_training: Whether the user's module was in training mode.
     """
 
     name: str
@@ -164,6 +165,7 @@ class LoadedModel:
     arguments: tuple[Any, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[Declared, ...] = ()
+    given_in_training: bool = False
 
     def call(self, tensors: Iterable[torch.Tensor], *, dynamic: bool) -> ModelCall:
         """Return the model with `tensors` instead of the example's, in the form that its user exports."""
@@ -446,12 +448,24 @@ def _flat(
     tensors = tuple(leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor))
     if not tensors:
         raise ModelProblem(f"{name} has no tensor among its example inputs")
+    in_training = exported is None and module.training
     program = Flat(module, structure, constants)
     # An exported program is in the mode that it was exported in, and has no other; PyTorch's refuse to be asked.
     with contextlib.suppress(NotImplementedError):
         program = program.eval() if exported is None else program.requires_grad_(False)
     program.training = False
-    return LoadedModel(name, module, program, tensors, tuple(names), axes, exported, arguments, keywords)
+    return LoadedModel(
+        name,
+        module,
+        program,
+        tensors,
+        tuple(names),
+        axes,
+        exported,
+        arguments,
+        keywords,
+        given_in_training=in_training,
+    )
 
 
 def _check_axes(model: LoadedModel, word: str) -> None:

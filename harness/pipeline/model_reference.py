@@ -3,7 +3,9 @@
 An element is right by the rules of `harness.compare.nearness`, where roundings of each operator give its sensitivity
 (`harness.pipeline.rounding_oracle`), or if its error is within the dtype's tolerance of the largest element of its
 output: the errors of a model's operators are those of the tensors that they work on, and no user of a model can rely on
-more. A user's own tolerance replaces both, and steps of quantisation excuse the errors that they explain.
+more. A user's own tolerance replaces both, and steps of quantisation excuse the errors that they explain. An output
+that differs between two runs of PyTorch is random: only its shape, its dtype and that its numbers are finite is
+compared.
 """
 
 from __future__ import annotations
@@ -11,17 +13,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness.compare.judge import CLOSE
+from harness.compare.judge import CLOSE, Evidence, Judge, Mask
+from harness.compare.largest import error_and_largest
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
-from harness.compare.problem_kinds import VALUES
 from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation
@@ -30,12 +32,18 @@ from harness.core.torch_arrays import to_numpy
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_task import ErrorGrowth, OutputError
 from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps, moved_by_steps
-from harness.pipeline.reference import ProgramReference, Reference
+from harness.pipeline.reference import ProgramReference
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
 from harness.pipeline.torch_call import CallRejected, quiet_call
 
+#: Why the values of an output are not compared: two runs of PyTorch give different ones.
+RANDOM = "random: not comparable by value"
 #: Why an output that is not PyTorch's element by element is right.
 WITHIN_LARGEST = "within the tolerance of the output's largest element"
+
+
+#: A seed that no other run of PyTorch has.
+_OTHER_SEED = 20261128
 
 
 def _do_nothing() -> None:
@@ -50,11 +58,19 @@ class ModelReference(ProgramReference):
         model: The model.
         tolerance: The user's tolerance; None for the effect of roundings.
         alive: Called before each run in float64, so that a slow one is not taken for a hang.
+        random: Indices of the outputs that another seed changes.
     """
 
     model: LoadedModel
     tolerance: Tolerance | None = None
     alive: Callable[[], None] = _do_nothing
+    random: frozenset[int] = frozenset()
+
+    @property
+    def judge(self) -> Judge:
+        """Accept close results, any result that roundings decide, and any finite numbers for random ones."""
+        judge = super().judge
+        return replace(judge, rules=dict.fromkeys(self.random, _not_finite)) if self.random else judge
 
     @cached_property
     def _rounding(self) -> RoundingOracle:
@@ -83,9 +99,12 @@ class ModelReference(ProgramReference):
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
         """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of the user's."""
         comparison = super().compare(outputs, tolerance or self.tolerance)
+        if self.random:
+            count = sum(self.expected[i].size for i in self.random)
+            comparison = replace(comparison, excused=(*comparison.excused, (RANDOM, count)))
         if comparison.problem is None or tolerance is not None or self.tolerance is not None:
             return comparison
-        if {p.kind for p in comparison.problems} == {VALUES} and is_within_largest(self, outputs):
+        if comparison.within_largest:
             return comparison.excused_as(WITHIN_LARGEST)
         if self.steps is not None and is_within_steps(self.steps, self.expected, outputs):
             return comparison.excused_as(WITHIN_STEPS)
@@ -95,8 +114,8 @@ class ModelReference(ProgramReference):
         """Yield the error of each floating output of the right form, and the allowed error."""
         for i, (e, g) in enumerate(zip(self.expected, outputs, strict=False)):
             dtype = str(e.dtype)
-            if dtype in PRECISION and e.shape == g.shape and e.size:
-                error, largest = _errors(e, g)
+            if i not in self.random and dtype in PRECISION and e.shape == g.shape and e.size:
+                error, largest = error_and_largest(e, g)
                 allowed = (self.tolerance or tolerance_of(CLOSE, dtype)).allowed(np.asarray(largest))
                 yield OutputError(i, f"{dtype}[{','.join(map(str, e.shape))}]", error, largest, float(allowed))
 
@@ -106,8 +125,15 @@ class ModelReference(ProgramReference):
         if truth is None or moved is None:
             return None
         found = []
-        for e, g, o, s in zip(self.expected, outputs, truth, moved, strict=True):
-            if o is None or s is None or str(e.dtype) not in PRECISION or not o.size or g.shape != o.shape:
+        for i, (e, g, o, s) in enumerate(zip(self.expected, outputs, truth, moved, strict=True)):
+            if (
+                i in self.random
+                or o is None
+                or s is None
+                or str(e.dtype) not in PRECISION
+                or not o.size
+                or g.shape != o.shape
+            ):
                 continue
             with np.errstate(all="ignore"):
                 errors = (np.abs(g.astype(np.float64) - o), np.abs(e.astype(np.float64) - o), s.condition)
@@ -142,9 +168,12 @@ def run_model(
     feeds = tuple(to_numpy(t) for t in tensors)
     try:
         with quiet_call():
+            before = torch.default_generator.get_state()
             outputs = model.program(*(t.clone() for t in tensors))
+            draws = not torch.equal(before, torch.default_generator.get_state())
         expected = tuple(to_numpy(t) for t in outputs)
-        reference = ModelReference(invocation, feeds, expected, model, tolerance, alive)
+        random = _random_outputs(model, tensors, expected) if draws else frozenset[int]()
+        reference = ModelReference(invocation, feeds, expected, model, tolerance, alive, random)
         if reference.is_nan_throughout:
             raise ValueError("PyTorch's own result is NaN throughout")
     except Exception as error:
@@ -152,29 +181,19 @@ def run_model(
     return reference
 
 
-def is_within_largest(reference: Reference, outputs: Sequence[Array]) -> bool:
-    """Whether every error is small compared with the largest element of its output; integers must be equal."""
-    open_ = reference.judge.undefined
-    masks = open_(reference.arguments, reference.expected) if open_ else [None] * len(outputs)
-    for e, g, mask in zip(reference.expected, outputs, masks, strict=True):
-        if str(e.dtype) not in PRECISION:
-            if (e != g if mask is None else (e != g) & ~mask).any():
-                return False
-            continue
-        error, scale = _errors(e, g)
-        if error > float(tolerance_of(CLOSE, str(e.dtype)).allowed(np.asarray(scale))):
-            return False
-    return True
+def _random_outputs(model: LoadedModel, tensors: Sequence[torch.Tensor], expected: Sequence[Array]) -> frozenset[int]:
+    """Return the indices of the outputs that another seed changes."""
+    with quiet_call():
+        torch.default_generator.manual_seed(_OTHER_SEED)
+        others = [to_numpy(t) for t in model.program(*(t.clone() for t in tensors))]
+    same = [e.shape == o.shape and e.tobytes() == o.tobytes() for e, o in zip(expected, others, strict=True)]
+    return frozenset(i for i, is_same in enumerate(same) if not is_same)
 
 
-def _errors(e: Array, g: Array) -> tuple[float, float]:
-    """Return the largest error of an output, infinite if NaN or infinities differ, and its largest finite element."""
-    with np.errstate(all="ignore"):
-        wide, other = e.astype(np.float64), g.astype(np.float64)
-        same = (wide == other) | (np.isnan(wide) & np.isnan(other))
-        error = np.where(same, 0.0, np.abs(other - wide))
-    error = np.where(np.isfinite(error), error, np.inf)
-    return float(error.max(initial=0.0)), float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))
+def _not_finite(evidence: Evidence, output: int) -> Mask:
+    """Mark infinities and NaN of a random output, all of whose numbers are finite in PyTorch."""
+    e, g = (array.astype(np.float64) for array in (evidence.expected[output], evidence.got[output]))
+    return ~np.isfinite(g) if np.isfinite(e).all() else np.zeros(g.shape, bool)
 
 
 def largest_element(arrays: Sequence[Array]) -> float:

@@ -166,6 +166,23 @@ class Traced:
 
 
 @dataclass(frozen=True)
+class UnjudgedNode:
+    """A file's node that was not compared with its definition.
+
+    Attributes:
+        operator: Its operator, with the domain in front unless that is ONNX's.
+        name: Its name in the file; its place if it has none.
+        why: ``too-large``, ``too-many-nodes``, ``not-reached``, or a `harness.pipeline.nodes.definition.WhyUndefined`.
+        detail: What the evaluator said; "" if it was not asked.
+    """
+
+    operator: str
+    name: str
+    why: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
 class NodesJudged:
     """Numbers of a file's nodes that were compared with their definitions.
 
@@ -173,11 +190,13 @@ class NodesJudged:
         nodes: Number of all nodes.
         judged: Number of nodes that were compared.
         wrong: Number of nodes that depart from their definition.
+        unjudged: The other nodes, in order; of a file with too many nodes none is named.
     """
 
     nodes: int
     judged: int
     wrong: int
+    unjudged: tuple[UnjudgedNode, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,17 +54,18 @@ def moved_by_steps(run: Callable[[], Sequence[torch.Tensor]], expected: Sequence
             outputs = run()
         if not stepped.quantised:
             return None
-        moved = [max(now, _distance(to_numpy(o), e)) for now, o, e in zip(moved, outputs, expected, strict=True)]
+        moved = [max(now, largest_distance(to_numpy(o), e)) for now, o, e in zip(moved, outputs, expected, strict=True)]
     return moved
 
 
 def is_within_steps(moved: Sequence[float], expected: Sequence[Array], got: Sequence[Array]) -> bool:
     """Whether outputs have the right form, and no element is further off than steps move some element."""
     same = [(e.shape, e.dtype) for e in expected] == [(g.shape, g.dtype) for g in got]
-    return same and all(_distance(g, e) <= m for m, e, g in zip(moved, expected, got, strict=True))
+    return same and all(largest_distance(g, e) <= m for m, e, g in zip(moved, expected, got, strict=True))
 
 
-def _distance(a: Array, b: Array) -> float:
+def largest_distance(a: Array, b: Array) -> float:
+    """Return how far elements of two arrays of one shape are apart at most; infinite next to NaN."""
     with np.errstate(all="ignore"):
         distance = np.abs(a.astype(np.float64) - b.astype(np.float64))
     return float(np.nan_to_num(distance, nan=np.inf).max(initial=0.0))

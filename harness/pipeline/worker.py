@@ -21,10 +21,10 @@ from harness.core.route import Route
 from harness.core.text import describe_error
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Answered
-from harness.pipeline.graph_runs import LoadedFile, load_file
 from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
+from harness.pipeline.onnx_files import LoadedFile, load_file
 from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
 from harness.run.backend import BACKENDS, Backend, DeviceLost
 
@@ -152,6 +152,8 @@ class WorkerProcess:
         """Return the ONNX file that a source names, read once; raises as `load_file`."""
         if self._file is None or self._file[0] != source:
             self._file = source, load_file(source)
+            for note in self._file[1].notes:
+                self.send(Noted(note))
         return self._file[1]
 
     def converter(self, route: Route) -> StartedConverter:

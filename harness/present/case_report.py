@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from harness.causes.cause import root_cause
 from harness.causes.groups import minimal_data
 from harness.causes.known_issues import KnownIssue, call
 from harness.compare.case_problems import parse_problems
@@ -27,7 +28,7 @@ from harness.core.text import count, plain, shown
 from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
 from harness.present.call_text import torch_call
-from harness.present.evidence import evidence_of_row
+from harness.present.evidence import evidence_of_row, fault_text, place_text
 from harness.record import layout, store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.run_info import read_run_info
@@ -253,7 +254,7 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
     wrong = f"{verdict.mismatched_elements}/{verdict.total_elements}" if verdict.total_elements else ""
     errors = (verdict.max_abs_error, verdict.max_rel_error, verdict.max_ulp_error)
     route = f"{plain(verdict.converter)}{opset} → {plain(verdict.backend)}"
-    return route, verdict.shape_mode, ended, verdict.blame, wrong, *map(number, errors)
+    return route, verdict.shape_mode, ended, _owner(vars(verdict)), wrong, *map(number, errors)
 
 
 def number(value: float | None) -> str:
@@ -275,17 +276,32 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     for rule, elements in parse_excuses(verdict.excused):
         yield Padding(shown(f"{count(elements, 'element')} accepted: {rule}"), (0, 0, 0, 2))
     if verdict.blame:
-        yield Padding(Text(f"blame: {verdict.blame}", style="bold"), (0, 0, 0, 2))
+        yield Padding(shown(f"blame: {_owner(vars(verdict))}", style="bold"), (0, 0, 0, 2))
+        yield from _place(vars(verdict), 4)
     why = evidence_of_row(vars(verdict))
     if why:
         yield Padding(Group(*map(shown, why.splitlines())), (0, 0, 0, 4))
     for problem in parse_problems(verdict.problems)[1:]:
+        row = {**vars(verdict), **vars(problem)}
         yield Padding(Text(f"also: {problem.outcome} at {problem.stage}"), (1, 0, 0, 2))
         yield Padding(shown(problem.message, limit=400), (0, 0, 0, 4))
-        yield Padding(Text(f"blame: {problem.blame}", style="bold"), (0, 0, 0, 4))
+        yield Padding(shown(f"blame: {_owner(row)}", style="bold"), (0, 0, 0, 4))
+        yield from _place(row, 6)
         yield Padding(shown(evidence_of_row(vars(problem))), (0, 0, 0, 6))
     if verdict.exported_invocation:
         yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
+
+
+def _owner(row: Mapping[str, Any]) -> str:
+    """Return the one whose code is wrong; "" for a case that nobody is blamed for."""
+    return root_cause(row).owner if row["blame"] else ""
+
+
+def _place(row: Mapping[str, Any], indent: int) -> Iterator[RenderableType]:
+    """Yield the place and the fault, if they are known."""
+    if row["fault"]:
+        cause = root_cause(row)
+        yield Padding(shown(f"{place_text(cause)} {fault_text(cause)}"), (0, 0, 0, indent))
 
 
 def _lines(found: Sequence[Suspect] | None) -> Iterator[RenderableType]:

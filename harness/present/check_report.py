@@ -16,6 +16,7 @@ from harness.core.invocation import Invocation
 from harness.core.route import FILE
 from harness.core.text import count
 from harness.models.check import ModelCheck, RouteCheck
+from harness.pipeline.model_reference import RANDOM
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text
@@ -79,12 +80,15 @@ def _way_row(way: RouteCheck) -> Row:
         message = informative_line(failure.message) if run.traced is None else failure.signature
         return Row(way_name(way), f"{failure.outcome} at {failure.stage}{inputs}{of_all}: {message}")
     outcomes = {o.outcome for o in way.outcomes}
-    if outcomes == {Outcome.PASS}:
+    if outcomes and outcomes <= {Outcome.PASS, Outcome.INACCURATE}:
         growths = [ModelRun.from_text(o.model_run).growth for o in way.outcomes]
         errors = [growth.error for growth in growths if growth is not None]
         largest = f"; largest error {max(errors):.1e} of the largest element" if errors else ""
         steps = f", {WITHIN_STEPS}" if any(WITHIN_STEPS in o.excused for o in way.outcomes) else ""
-        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{steps}{largest}")
+        inexact = sum(o.outcome is Outcome.INACCURATE for o in way.outcomes)
+        formula = f", {inexact} as exact as the operators' formulas but less exact than PyTorch" if inexact else ""
+        random = f"; an output is {RANDOM}" if any(RANDOM in o.excused for o in way.outcomes) else ""
+        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{formula}{steps}{largest}{random}")
     if way.is_compared:
         return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
     return Row(way_name(way), f"nothing was compared: {_prevented(way)}")
@@ -279,6 +283,11 @@ def _state_rows(found: ModelCheck) -> Iterator[Row]:
 def _next_steps(found: ModelCheck, failing: list[RouteCheck], options: str) -> Iterator[Note]:
     for why in found.left_out:
         yield Note(f"not tried alone: {why}")
+    if found.trains:
+        yield Note(
+            f"{found.name} was given in training mode, where it gives another result. It was checked in evaluation "
+            "mode, since exports are for inference: call .eval() on it to say so"
+        )
     yield from map(Note, found.notes)
     yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
     if failing and failing[0].invalid_node is None:
@@ -300,7 +309,32 @@ def _fixed_row(fixed: FixedSize) -> Row:
 def _nodes_note(way: RouteCheck, nodes: NodesJudged) -> Note:
     wrong = f", {nodes.wrong} of them wrong" if nodes.wrong else ""
     of = count(nodes.nodes, "node")
-    return Note(f"{way.route.backend}: {nodes.judged} of {of} compared with their definitions{wrong}")
+    unjudged = "; not compared: " + "; ".join(_unjudged_groups(nodes)) if nodes.unjudged else ""
+    return Note(f"{way.route.backend}: {nodes.judged} of {of} compared with their definitions{wrong}{unjudged}")
+
+
+_WHY_UNJUDGED = {
+    "too-large": "more elements than are evaluated",
+    "not-reached": "behind a node whose result is unknown",
+    "another-version": "no evaluator has the operator's meaning at this opset",
+    "no-definition": "the operator's domain has no definition",
+    "evaluator-fails": "its definition cannot be evaluated",
+    "another-form": "onnx's evaluator and shape inference disagree",
+    "too-many-numbers": "too many numbers to rank",
+}
+#: Unjudged nodes of one operator that are named.
+_MOST_NAMED = 3
+
+
+def _unjudged_groups(nodes: NodesJudged) -> Iterator[str]:
+    """Yield ``2 MatMulNBits (qkv, out): its definition cannot be evaluated (…)`` for each operator and reason."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for node in nodes.unjudged:
+        groups.setdefault((node.operator, node.why, node.detail), []).append(node.name)
+    for (operator, why, detail), names in groups.items():
+        more = ", …" if len(names) > _MOST_NAMED else ""
+        what = f" ({detail})" if detail else ""
+        yield f"{len(names)} {operator} ({', '.join(names[:_MOST_NAMED])}{more}): {_WHY_UNJUDGED[why]}{what}"
 
 
 def check_data(found: ModelCheck) -> dict[str, Any]:
@@ -311,6 +345,7 @@ def check_data(found: ModelCheck) -> dict[str, Any]:
         "survives": found.survives,
         "left_out": list(found.left_out),
         "notes": list(found.notes),
+        "given_in_training_mode": found.trains,
         "state": {
             "changed": list(found.state.names),
             "inputs_written": list(found.state.inputs),
@@ -331,6 +366,7 @@ def _run_data(verdict: Verdict) -> dict[str, Any]:
         "stage": str(verdict.stage),
         "outcome": str(verdict.outcome),
         "message": verdict.message,
+        "excused": verdict.excused,
         "error": run.growth.error if run.growth else None,
         "traced": run.traced.what if run.traced else None,
         "fixed": [list(place) for place in run.traced.fixed] if run.traced else [],

@@ -91,6 +91,7 @@ SENTENCES: dict[str, str] = {
     "decomposition/refuses": "PyTorch's decomposition of the operator rejects the call: {error}.",
     "defined-shape/shape-or-dtype": "By the definitions of its nodes, the graph's result has the shape {defined}; PyTorch's has {expected}.",
     "drawn-numbers/same": "The graph draws {drawn} numbers for the {elements} elements of {output}, which are independent of each other.",
+    "emitting-rule/same": "The rule {rule} makes what is wrong, from {overload}.",
     "emitting-function/same": "{library}'s {function} makes what is wrong, from {overload}.",
     "exporter-passes/right": "The graph is right until {converter}'s optimiser applies {passes}.",
     "float32-graph/right": "{witness}, which cannot run the model in float64, gives {right_result} for it in float32.",
@@ -369,9 +370,10 @@ def _invalid_node(facts: Mapping[str, Any]) -> str:
 
 def invalid_text(facts: Mapping[str, Any]) -> str:
     """Why ONNX's own rules reject a node."""
-    if "values" in facts:
-        return f"its input {facts['input']} has the values {facts['values']}, and its text says “{facts['quote']}”"
-    return facts.get("error") or f"its input {facts['input']} is “{facts['quote']}” and has the shape {facts['shape']}"
+    if "error" in facts:
+        return str(facts["error"])
+    what = f"values {facts['values']}" if "values" in facts else f"shape {facts['shape']}"
+    return f"its input {facts['input']} has the {what}, and ONNX's text says “{facts['quote']}”"
 
 
 _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {

@@ -88,8 +88,9 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
     path = listed(group.converters, 3)
     if group.backends:
         path += f" → {listed(group.backends, 4)}"
-    more = "" if group.blame in ("", "unknown") else f", blame: {group.blame}"
-    more += f", by the rule {plain(group.rule)}" if group.rule else ""
+    more = "" if group.blame in ("", "unknown") else f", blame: {plain(group.cause.owner)}"
+    took_part = group.rule and group.rule not in group.cause.owner
+    more += f", with the rule {plain(group.rule)}" if took_part else ""
     yield Text.assemble(
         f"{number:>3} ",
         (str(group.outcome), "bold red"),

@@ -249,17 +249,24 @@ class CallReport(BugReport):
     def diagnosis(self) -> str:
         """Describe the place of the defect, with the evidence."""
         failure = self.failure
-        guilty = failure.rule if failure.is_in_rule else converter_name(failure.converter)
-        where = {
-            "converter": f"the defect is in `{guilty}`",
-            "backend": f"the defect is in {backend_name(failure.backend)}",
-            "pytorch": "the defect is in PyTorch",
-            "spec": "the ONNX specification leaves the result open",
-        }.get(failure.blame, "it is not known where the defect is")
         evidence = ["", self._named(failure.evidence)] if failure.evidence else []
         matters = [f"- {matter}" for matter in failure.matters]
-        parts = [f"Diagnosis: {where}.", *evidence, *([""] if matters else []), *matters]
+        parts = [f"Diagnosis: {self._where}.", *evidence, *([""] if matters else []), *matters]
         return "\n".join([*parts, *self._places])
+
+    @property
+    def _where(self) -> str:
+        """Say where the defect is: the owner that all views name, and the place."""
+        failure = self.failure
+        cause = failure.cause
+        if failure.blame == "spec":
+            return "the ONNX specification leaves the result open"
+        if cause is None or failure.blame in ("", "unknown"):
+            return "it is not known where the defect is"
+        runtimes = {e.name for e in BACKENDS.entries()}
+        owner = backend_name(cause.owner) if cause.owner in runtimes else cause.owner
+        place = f", {cause.place}" if cause.place and cause.place not in owner else ""
+        return f"the defect is in {owner}{place}"
 
     @property
     def _places(self) -> list[str]:

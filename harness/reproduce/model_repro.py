@@ -23,9 +23,10 @@ from harness.core.text import count
 from harness.core.torch_arrays import to_numpy
 from harness.models.check import ModelCheck, Progress, RouteCheck, check_model
 from harness.models.facts import ModelFacts
-from harness.pipeline.graph_runs import GraphStructure, load_file
+from harness.pipeline.graph_runs import GraphStructure
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource
+from harness.pipeline.onnx_files import load_file
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit
 from harness.record import store

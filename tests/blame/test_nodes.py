@@ -96,6 +96,11 @@ DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]
         lambda: defined("CumSum", np.array([1.0, 2.0], F32), np.array([0], np.int64)),
         lambda: [np.array([1.0, 3.0], F32)],
     ),
+    # The evaluator has sums for as many channels as there are batches.
+    "LRN": (
+        lambda: defined("LRN", np.array([1.0, 2.0]).reshape(1, 2, 1, 1), size=1, alpha=1.0, beta=1.0, bias=0.0),
+        lambda: [np.array([1.0, 0.5]).reshape(1, 2, 1, 1)],
+    ),
     # Indices count through all channels.
     "MaxPool": (
         lambda: defined("MaxPool", X, outputs=2, kernel_shape=[2, 2, 2]),

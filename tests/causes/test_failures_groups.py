@@ -255,7 +255,7 @@ def test_what_a_rule_does_is_never_one_with_what_the_converter_does() -> None:
     console = Console(width=160)
     with console.capture() as shown:
         console.print(render(groups))
-    assert "blame: converter, by the rule mine.py:elu" in shown.get()
+    assert "blame: dynamo, with the rule mine.py:elu" in shown.get()
 
 
 @pytest.mark.parametrize("changes", [{"dtype": "float16"}, {"blame": "backend"}])

@@ -168,7 +168,8 @@ class Quantised(nn.Module):
     def __init__(self):
         super().__init__()
         import torch.ao.quantization.fx._decomposed
-        self.register_buffer("weight", torch.randint(-127, 128, (4, 3, 3, 3), dtype=torch.int8))
+        # Within 7 bits: on a processor without VNNI, pairs of larger products are added in 16 bits and saturate.
+        self.register_buffer("weight", torch.randint(-63, 64, (4, 3, 3, 3), dtype=torch.int8))
         self.register_buffer("bias", torch.randn(4))
     def train(self, mode=True):
         raise NotImplementedError("not supported for exported models")
@@ -177,7 +178,7 @@ class Quantised(nn.Module):
             given = (scale, 0, -128, 127, torch.int8)
             quantised = torch.ops.quantized_decomposed.quantize_per_tensor(value, *given)
             return torch.ops.quantized_decomposed.dequantize_per_tensor(quantised, *given)
-        given = (0.01, 0, -127, 127, torch.int8)
+        given = (0.02, 0, -127, 127, torch.int8)
         weight = torch.ops.quantized_decomposed.dequantize_per_tensor(self.weight, *given)
         return stepped(nn.functional.conv2d(stepped(x, 0.02), weight, self.bias), 0.1)
 
@@ -416,7 +417,7 @@ def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
         "dynamic dimensions set to 8",
         "other values",
     ]
-    assert way["nodes"] == {"nodes": 2, "judged": 2, "wrong": 0}
+    assert way["nodes"] == {"nodes": 2, "judged": 2, "wrong": 0, "unjudged": []}
 
 
 @pytest.mark.parametrize(

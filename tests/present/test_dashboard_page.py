@@ -270,7 +270,7 @@ def test_two_clicks_lead_to_the_evidence(visit: Visit, sites: Sites) -> None:
     said = cards.first.inner_text()
     assert "expected" in said
     assert "got" in said
-    assert "blame: converter" in said
+    assert "blame: torchlib" in said
     expect(page.locator("a", has_text="pytorch/pytorch #105349").first).to_have_attribute(
         "href", "https://github.com/pytorch/pytorch/issues/105349"
     )

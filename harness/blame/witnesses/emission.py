@@ -37,10 +37,15 @@ def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
         # TorchScript infers no types behind some nodes that carry a note of their lines.
         return
     guilty = _guilty_nodes(context, graph)
+    calls = dict.fromkeys(graph.target(graph.of_node[i]) for i in guilty)
+    rule = context.failure.result.rule
+    if rule:
+        overload = next((call for call in calls if call), context.invocation.overload)
+        yield Testimony(Role.EMISSION, Finding.SAME, "emitting-rule", {"rule": rule, "overload": overload})
+        return
     function = _common_function(graph, guilty)
     if function is None:
         return
-    calls = dict.fromkeys(graph.target(graph.of_node[i]) for i in guilty)
     facts = {
         "library": function.library,
         "function": function.name,

@@ -18,7 +18,7 @@ _DOMAIN = "formula"
 
 def has_body(node: onnx.NodeProto, opset: int) -> bool:
     """Whether ONNX defines an operator by a function of other operators."""
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
         return False
     # Not all properties are in the type stubs.
     schema: Any = onnx.defs.get_schema(node.op_type, opset)
@@ -75,11 +75,13 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> onnx.FunctionProto | None:
     schema: Any = onnx.defs.get_schema(node.op_type, opset)
+    # A body of a later opset has operators at versions that this opset does not have.
     if schema.has_function:
-        found = schema.get_function_with_opset_version(max(schema.function_opset_versions))
+        version = max(version for version in schema.function_opset_versions if version <= opset)
+        found = schema.get_function_with_opset_version(version)
     else:
         given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
-        version = max(schema.context_dependent_function_opset_versions)
+        version = max(version for version in schema.context_dependent_function_opset_versions if version <= opset)
         found = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), given)
     return onnx.FunctionProto.FromString(found) if found else None
 

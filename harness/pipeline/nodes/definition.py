@@ -1,14 +1,15 @@
 """Evaluate an operator's definition on a node's own inputs, in its dtypes and in a wider one.
 
-The definition is evaluated by onnx's reference evaluator, or by a formula of `formulas` if that is known
-to be wrong. In the wide evaluation every float is a float64, and a float64 is NumPy's `longdouble` where the
-evaluator can compute in it.
+The definition is evaluated by onnx's reference evaluator, by a formula of `formulas` if that is known to be wrong, and
+by a formula of `earlier_versions` if the node's version has another meaning than today's. In the wide evaluation every
+float is a float64, and a float64 is NumPy's `longdouble` where the evaluator can compute in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -19,19 +20,49 @@ from onnx import TensorProto
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.nodes.bodies import has_body, inline_bodies
-from harness.pipeline.nodes.formulas import FORMULAS, NodeCall
+from harness.pipeline.nodes.contrib import CONTRIB, DOMAIN, IN_DEFAULT_DOMAIN
+from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
+from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
+from harness.pipeline.submodel import walk_nodes
 from harness.run.backend import Backend, BackendSession
 
 #: Dtype and shape, as far as inference knows them.
 _Form: TypeAlias = "tuple[np.dtype[Any] | None, tuple[int | None, ...] | None]"
 
+#: Domains that onnx's evaluator defines.
+_DEFINED_DOMAINS = ("", "ai.onnx", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 _NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT)
 
 
+class WhyUndefined(StrEnum):
+    """Why the right result of a node is not known here."""
+
+    ANOTHER_VERSION = "another-version"
+    """No evaluator has the meaning that the operator has at the model's opset."""
+    NO_DEFINITION = "no-definition"
+    """The operator belongs to no domain whose definitions are known."""
+    EVALUATOR_FAILS = "evaluator-fails"
+    """The evaluator, or the formula, refuses the node's inputs."""
+    ANOTHER_FORM = "another-form"
+    """The evaluator's result has not the shape, or the number of outputs, of ONNX's shape inference."""
+    TOO_MANY_NUMBERS = "too-many-numbers"
+    """The node orders more numbers than can be ranked."""
+
+
 class Undefined(Exception):
-    """The right result of a node is not known here."""
+    """The right result of a node is not known here.
+
+    Attributes:
+        why: The reason.
+        detail: What the evaluator said, or the forms that differ.
+    """
+
+    def __init__(self, why: WhyUndefined, operator: str, detail: str = "") -> None:
+        super().__init__(f"{operator}: {detail or why}")
+        self.why = why
+        self.detail = detail
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +120,8 @@ class Definition:
             return tuple(array for array in empty if array is not None)
         found = self._evaluated_or_rounded(forms)
         if len(found) != len(forms):
-            raise Undefined(f"{self.operator}: {len(found)} results in place of {len(forms)}")
+            detail = f"{len(found)} results in place of {len(forms)}"
+            raise Undefined(WhyUndefined.ANOTHER_FORM, self.operator, detail)
         return tuple(self._cast_result(array, *form) for array, form in zip(found, forms, strict=True))
 
     @cached_property
@@ -128,7 +160,8 @@ class Definition:
 
     def _cast_result(self, array: Array, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array:
         if shape is not None and not _fits(array.shape, shape):
-            raise Undefined(f"{self.operator}: shape {list(array.shape)} where inference has {list(shape)}")
+            detail = f"shape {list(array.shape)} where inference has {list(shape)}"
+            raise Undefined(WhyUndefined.ANOTHER_FORM, self.operator, detail)
         with np.errstate(all="ignore"):
             return array if dtype is None or array.dtype == dtype else array.astype(dtype)
 
@@ -138,7 +171,7 @@ class Definition:
 
         None without such a function, or if it cannot be evaluated.
         """
-        if not self.step.is_single or not has_body(self.step.node, emitted_opset(self.graph.model) or 1):
+        if not self.step.is_single or not has_body(self.step.node, self._opset):
             return None
         body = inline_bodies(self.model)
         try:
@@ -177,25 +210,53 @@ class Definition:
 
     def _evaluated(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            formula = FORMULAS.get(self.operator) if self.step.is_single else None
+            formula = self._formula
             try:
                 if formula is not None:
                     found = formula(self._call(inputs))
                     if found is not None:
                         return tuple(np.asarray(a, order="C") for a in found)
-                return self._evaluate_model(inputs)
+                if self._why_unevaluated is None:
+                    return self._evaluate_model(inputs)
             except Exception as error:
-                raise Undefined(f"{self.operator}: {type(error).__name__}: {error}") from error
+                detail = f"{type(error).__name__}: {error}"
+                raise Undefined(WhyUndefined.EVALUATOR_FAILS, self.operator, detail) from error
+            raise Undefined(self._why_unevaluated, self.operator)
+
+    @property
+    def _opset(self) -> int:
+        return emitted_opset(self.graph.model) or 1
+
+    @property
+    def _formula(self) -> Formula | None:
+        if not self.step.is_single:
+            return None
+        if self.step.node.domain not in ("", "ai.onnx"):
+            return CONTRIB.get(self.operator) if self.step.node.domain == DOMAIN else None
+        earlier = earlier_meaning(self.step.node, self._opset)
+        if earlier is not None:
+            return earlier.formula
+        return FORMULAS.get(self.operator) or IN_DEFAULT_DOMAIN.get(self.operator)
+
+    @cached_property
+    def _why_unevaluated(self) -> WhyUndefined | None:
+        """Why onnx's evaluator cannot be asked about the step; None if it can."""
+        if any(node.domain not in _DEFINED_DOMAINS for node in walk_nodes(self.step.nodes)):
+            return WhyUndefined.NO_DEFINITION
+        if not self.step.is_single:
+            return WhyUndefined.ANOTHER_VERSION if has_earlier_meanings(self.model) else None
+        earlier = earlier_meaning(self.step.node, self._opset)
+        return WhyUndefined.ANOTHER_VERSION if earlier is not None and earlier.restate is None else None
 
     def _call(self, inputs: Mapping[str, Array]) -> NodeCall:
         node = self.step.node
         own = next((str(self.inputs[n].dtype) for n in node.input if n), "")
         given = [inputs[n] if n else None for n in node.input]
-        return NodeCall(node, given, emitted_opset(self.graph.model) or 1, own)
+        return NodeCall(node, given, self._opset, own)
 
     def _evaluate_model(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
-            return run_or_raise(self.evaluator, self.model, self.fed)
+            return run_or_raise(self.evaluator, restated(self.model), self.fed)
         names, constants = self.step.names_alone, self.graph.constants
         # No model has a constant in `longdouble`.
         feeds = {names[n]: _narrow_longdouble(a) if n in constants else a for n, a in inputs.items()}
@@ -211,7 +272,7 @@ class Definition:
         model = self.graph.alone(self.step, wide, fed_with_constants=True)
         if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
             widen_attributes(model)
-        session = load_stage(self.evaluator, model, None)
+        session = load_stage(self.evaluator, restated(model), None)
         if isinstance(session, StageFailure):
             raise session.error
         return session

@@ -265,8 +265,11 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
     """Pool with windows that may reach beyond the data on the right if the output's size is rounded up."""
     x = call.given(0)
     assert x is not None
-    if call.attribute("auto_pad", b"NOTSET") != b"NOTSET" or call.attribute("storage_order", 0):
+    if call.attribute("auto_pad", b"NOTSET") != b"NOTSET":
         return None
+    by_columns = bool(call.attribute("storage_order", 0)) and len(call.node.output) > 1
+    if by_columns and x.shape[:2] != (1, 1):
+        raise ValueError("the text does not say how indices by columns count batches and channels")
     kernel, rank = call.attribute("kernel_shape"), x.ndim - 2
     strides, dilations = (call.attribute(n, [1] * rank) for n in ("strides", "dilations"))
     pads = call.attribute("pads", [0] * (2 * rank))
@@ -283,7 +286,8 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
         sizes.append(count)
         around.append((before, max(behind, (count - 1) * s + (k - 1) * d + 1 - size - before)))
     padded = np.pad(x, around, constant_values=lowest)
-    places = np.pad(np.arange(x.size).reshape(x.shape), around, constant_values=-1)
+    numbered = np.arange(x.size).reshape(x.shape, order="F" if by_columns else "C")
+    places = np.pad(numbered, around, constant_values=-1)
     result, chosen = padded[:0], places[:0]
     for offset in np.ndindex(*kernel):
         steps = zip(offset, dilations, strides, sizes, strict=True)
@@ -334,6 +338,20 @@ def _log_softmax(call: NodeCall) -> Sequence[Array] | None:
     largest = np.take_along_axis(below, first, axis)
     np.put_along_axis(others, first, np.where(np.isnan(largest), largest, 0), axis)
     return [below - np.log1p(np.sum(others, axis, keepdims=True))]
+
+
+def _lrn(call: NodeCall) -> Sequence[Array]:
+    """Divide by sums of squares over neighbouring channels; the evaluator has sums for as many channels as batches."""
+    x = call.given(0)
+    assert x is not None
+    alpha, beta, bias = (call.attribute(n, v) for n, v in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)))
+    size, channels = call.attribute("size"), x.shape[1]
+    wide = x if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else x.astype(np.float64)
+    sums = np.zeros_like(wide)
+    for channel in range(channels):
+        first, last = max(0, channel - (size - 1) // 2), min(channels - 1, channel + size // 2)
+        sums[:, channel] = np.square(wide[:, first : last + 1]).sum(1)
+    return [np.asarray(wide / (bias + alpha / size * sums) ** beta).astype(x.dtype)]
 
 
 def _conv(call: NodeCall) -> Sequence[Array] | None:
@@ -416,6 +434,7 @@ FORMULAS: dict[str, Formula] = ELEMENTWISE | {
     "CumSum": _cumsum,
     "GatherElements": _gather_elements,
     "LogSoftmax": _log_softmax,
+    "LRN": _lrn,
     "MaxPool": _max_pool,
     "Pad": _pad,
     "ReduceLogSumExp": _reduce_log_sum_exp,

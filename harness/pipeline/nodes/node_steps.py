@@ -52,6 +52,8 @@ ACCUMULATING: frozenset[str] = frozenset(
         *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean", "ReduceSumSquare"),
         *("CumSum", "AveragePool", "GlobalAveragePool", "Sum", "Mean", "Add", "Sub", "ReduceL1", "ReduceL2"),
         *("Col2Im", "DFT", "STFT", "Resize", "GridSample", "LpPool", "RoiAlign"),
+        # ONNX Runtime's own.
+        "FusedMatMul",
     }
 )
 

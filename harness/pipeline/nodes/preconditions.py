@@ -6,7 +6,7 @@ ONNX's own inference knows the limits on shapes. `VALUE_LIMITS` has the limits o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,17 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         return {"error": one_line(error)[:160]}
-    if not definition.step.is_single or node.domain not in ("", "ai.onnx"):
+    opset = emitted_opset(definition.graph.model) or 1
+    is_known = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type, opset, "")
+    if not definition.step.is_single or not is_known:
         return {}
-    schema = onnx.defs.get_schema(node.op_type, emitted_opset(definition.graph.model) or 1)
+    schema = onnx.defs.get_schema(node.op_type, opset)
     return (
-        _not_of_rank(definition, schema) or _find_unlike_shape(definition, schema) or _out_of_range(definition, schema)
+        _not_of_rank(definition, schema)
+        or _find_unlike_shape(definition, schema)
+        or _of_other_size(definition, schema)
+        or _not_broadcastable(definition, schema)
+        or _out_of_range(definition, schema)
     )
 
 
@@ -67,6 +73,66 @@ def _find_unlike_shape(definition: Definition, schema: onnx.defs.OpSchema) -> di
             if shape != like:
                 return {"input": expected.name, "quote": _LIKE_INDICES, "shape": list(shape)}
     return {}
+
+
+#: How the text names the only dimension of an input, and where a node has that size.
+_SIZES: Mapping[str, Callable[[onnx.NodeProto, Sequence[Array]], int]] = {
+    "tensor of shape `(C)`": lambda node, inputs: int(inputs[0].shape[1]),
+    "tensor of shape `(num_groups)`": lambda node, inputs: _integer(node, "num_groups"),
+    "tensor of shape (C)": lambda node, inputs: int(inputs[0].shape[1]) if inputs[0].ndim > 1 else 1,
+    "1-dimensional scale tensor of size C": lambda node, inputs: int(inputs[0].shape[1]),
+    "1-dimensional bias tensor of size C": lambda node, inputs: int(inputs[0].shape[1]),
+}
+
+
+def _of_other_size(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input that has not the one dimension of the text's size; empty if there is none."""
+    node = definition.step.node
+    inputs = [definition.inputs[name] for name in node.input if name]
+    for name, expected in zip(node.input, schema.inputs, strict=False):
+        text = " ".join(expected.description.split())
+        for quote, size in _SIZES.items():
+            if name and quote in text and inputs[0].ndim and node_attribute(node, "spatial", 1):
+                shape = definition.inputs[name].shape
+                if shape != (size(node, inputs),):
+                    return {"input": expected.name, "quote": text.partition(". ")[0], "shape": list(shape)}
+    return {}
+
+
+#: Operator → the input that must be broadcastable to a shape without changing it, that shape, and the words.
+_BROADCAST: Mapping[str, tuple[int, Callable[[onnx.NodeProto, Sequence[Array]], tuple[int, ...]], str]] = {
+    "Gemm": (
+        2,
+        lambda node, inputs: (
+            inputs[0].shape[1 if _integer(node, "transA") else 0],
+            inputs[1].shape[0 if _integer(node, "transB") else 1],
+        ),
+        "The shape of C should be unidirectional broadcastable to (M, N).",
+    ),
+    "PRelu": (1, lambda node, inputs: inputs[0].shape, "its shape must be unidirectional broadcastable to X"),
+}
+
+
+def _not_broadcastable(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input that is not broadcastable in one direction, as the text asks; empty if it is."""
+    node = definition.step.node
+    place, shape_of, quote = _BROADCAST.get(node.op_type, (0, None, ""))
+    if shape_of is None or quote not in operator_text(schema) or len(node.input) <= place or not node.input[place]:
+        return {}
+    inputs = [definition.inputs[name] for name in node.input]
+    wanted, shape = shape_of(node, inputs), inputs[place].shape
+    try:
+        fits = np.broadcast_shapes(wanted, shape) == wanted
+    except ValueError:
+        fits = False
+    if fits:
+        return {}
+    return {"input": schema.inputs[place].name, "quote": quote, "shape": list(shape), "wanted": list(wanted)}
+
+
+def _integer(node: onnx.NodeProto, name: str) -> int:
+    value = node_attribute(node, name, 0)
+    return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True)

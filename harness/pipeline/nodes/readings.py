@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from harness.core.dtypes import PRECISION, Array
-from harness.pipeline.nodes.definition import Definition, Undefined
+from harness.pipeline.nodes.definition import Definition, Undefined, WhyUndefined
 
 #: Operators whose results are elements of their inputs, zeros or places, chosen by the order of the elements.
 ORDERING = frozenset(
@@ -103,7 +103,7 @@ def _ranks(arrays: Sequence[Array]) -> dict[float, int]:
     numbers = numbers[~np.isnan(numbers)]
     nans = sum(int(np.isnan(a).sum()) for a in floats)
     if len(numbers) + nans + 1 >= 2**digits or sum(a.size for a in floats) > _MOST:
-        raise Undefined("too many numbers to rank")
+        raise Undefined(WhyUndefined.TOO_MANY_NUMBERS, "the node")
     first = int(np.searchsorted(numbers, 0.0))
     return {float(number): place - first for place, number in enumerate(numbers)}
 

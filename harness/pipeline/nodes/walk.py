@@ -54,7 +54,7 @@ class Walk:
     values: dict[str, Array]
     wrong: list[WrongStep] = field(default_factory=list)
     failing: list[FailingStep] = field(default_factory=list)
-    unjudged: list[tuple[NodeStep, str]] = field(default_factory=list)
+    unjudged: list[tuple[NodeStep, Undefined]] = field(default_factory=list)
     ended: bool = False
 
 
@@ -99,7 +99,7 @@ def walk(
                     found.wrong.append(WrongStep(definition, got, wrong))
                     got = _mended(got, wrong, right_results(definition))
         except Undefined as reason:
-            found.unjudged.append((step, str(reason)))
+            found.unjudged.append((step, reason))
             if isinstance(got, StageFailure):
                 return found
         if altered is not None:

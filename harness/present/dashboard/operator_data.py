@@ -124,7 +124,7 @@ def _group(group: FailureGroup, attachments: Attachments, rule: str) -> dict[str
     }
 
 
-_GROUP = ("outcome", "stage", "blame", "place", "cause", "cases", "dtypes", "converters", "backends", "known")
+_GROUP = ("outcome", "stage", "blame", "owner", "place", "cause", "cases", "dtypes", "converters", "backends", "known")
 
 
 def _script(

@@ -39,6 +39,7 @@ _LISTED = (
     "outcome",
     "stage",
     "blame",
+    "owner",
     "place",
     "cases",
     "overloads",

@@ -93,8 +93,8 @@
     "": "not decided",
   };
 
-  function blame(word) {
-    return el("span.chip", { title: BLAMES[word] || "" }, `blame: ${word || "unknown"}`);
+  function blame(group) {
+    return el("span.chip", { title: BLAMES[group.blame] || "" }, `blame: ${group.owner || "unknown"}`);
   }
 
   const GLYPHS = {

@@ -20,7 +20,7 @@
           words.count(group.cases, "case"),
           group.ordinary ? `, ${words.number(group.ordinary.cases)} ordinary` : ", all edge",
         ),
-        controls.blame(group.blame),
+        controls.blame(group),
       ),
       el("div.body", body(group, overload, run)),
     );
@@ -80,7 +80,7 @@
       group.evidence &&
         details(
           `Why ${
-            group.blame === "unknown" || !group.blame ? "blame is undecided" : `the ${group.blame} is blamed`
+            group.blame === "unknown" || !group.blame ? "blame is undecided" : `${group.owner} is blamed`
           }`,
           sentences(group.evidence),
           false,

@@ -122,7 +122,7 @@
       el("div.clip2", `${group.place}: ${message(group)}`),
       el(
         "div.quiet.small.op",
-        `${words.count(group.cases, "case")}, blame: ${group.blame || "unknown"} · ${group.call}`,
+        `${words.count(group.cases, "case")}, blame: ${group.owner || "unknown"} · ${group.call}`,
       ),
     );
   }
@@ -187,8 +187,8 @@
     grid.column({
       title: "blame",
       field: "blame",
-      cell: (g) => g.blame || "unknown",
-      sort: (g) => g.blame,
+      cell: (g) => g.owner || "unknown",
+      sort: (g) => g.owner,
       width: 86,
     }),
     grid.column({

@@ -300,7 +300,7 @@
   function about(group) {
     const cases = words.count(group.cases, "case");
     const usual = group.ordinary ? ` (${words.number(group.ordinary)} ordinary)` : "";
-    return `${cases}${usual}, blame: ${group.blame || "unknown"}`;
+    return `${cases}${usual}, blame: ${group.owner || "unknown"}`;
   }
 
   // Families by column: the share of ordinary cases that pass, and of edge cases, worst first.

@@ -1,0 +1,127 @@
+"""Errors that no user of a model would notice are no failures; others of the same size are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from harness_runs import literal_unit, unary
+from onnx import parser
+
+from harness.app.cli._group import conformance
+from harness.compare.verdict import Outcome, Verdict
+from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.generate.case_library import load_cases
+from harness.pipeline.model_reference import RANDOM
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.unit import run_unit
+
+FLUSHES = "onnx-api:planted.flushes"
+
+MODELS = """
+import torch
+from torch import nn
+
+class Draws(nn.Module):
+    def __init__(self, scale=1.0):
+        super().__init__()
+        self.scale = scale
+    def forward(self, x):
+        return x + torch.rand_like(x), x * 2, torch.log(torch.rand_like(x) * self.scale)
+
+def sure():
+    return nn.Softmax(-1), (torch.tensor([[0.0, -100.0]]),)
+
+def draws():
+    return Draws(), (torch.randn(3, 4),)
+
+class Formula(nn.Module):
+    def forward(self, x):
+        return torch.celu(x, 1.5)
+
+def formula():
+    torch.manual_seed(0)
+    return Formula(), (torch.randn(2, 32, 17, 20),)
+
+def norm(mode):
+    torch.manual_seed(0)
+    return nn.BatchNorm1d(3).train(mode), (torch.randn(4, 3) * 2 + 1,)
+
+def trains():
+    return norm(True)
+
+def evaluates():
+    return norm(False)
+
+def linear():
+    return nn.Linear(3, 2), (torch.randn(4, 3),)
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("models") / "small.py"
+    path.write_text(MODELS)
+    return path
+
+
+def check(*words: str | Path, status: int = 0) -> dict[str, Any]:
+    """Check a model, and return the answer as data."""
+    done = CliRunner().invoke(conformance, ["check", *map(str, words), "--json"], catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_subnormal_number_that_a_module_loses_is_no_failure(models: Path) -> None:
+    assert check(f"{models}:sure", "--backend", FLUSHES)["survives"]
+
+
+def test_a_subnormal_number_that_a_file_loses_is_no_failure(tmp_path: Path) -> None:
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1,2] x) => (float[1,2] y) { y = Softmax (x) }'
+    onnx.save(parser.parse_model(text), tmp_path / "sure.onnx")
+    np.savez(tmp_path / "sure.npz", x=np.array([[0.0, -100.0]], np.float32))
+    assert check(tmp_path / "sure.onnx", "--inputs", tmp_path / "sure.npz", "--backend", FLUSHES)["survives"]
+
+
+def run_call(call: Invocation) -> Verdict:
+    """Run a call in a backend that flushes subnormal numbers."""
+    load_cases()
+    with Supervisor(timeout=60) as supervisor:
+        ((verdict,),) = run_unit(literal_unit([call], converter="dynamo", backends=[FLUSHES]), supervisor)
+    return verdict
+
+
+def softmax(*values: float) -> Invocation:
+    spec = TensorSpec((1, len(values)), "float32", (len(values), 1), 0, Literal(values))
+    return Invocation("aten.softmax.int", (("self", spec), ("dim", -1)))
+
+
+def test_a_subnormal_number_that_an_ordinary_call_loses_is_inaccurate() -> None:
+    verdict = run_call(softmax(0.0, -100.0))
+    assert (verdict.ordinary, verdict.outcome, verdict.component) == (True, Outcome.INACCURATE, FLUSHES)
+
+
+def test_a_result_of_subnormal_numbers_alone_is_a_mismatch() -> None:
+    assert run_call(unary("aten.neg.default", [1e-39, 2e-39])).outcome is Outcome.MISMATCH
+
+
+def test_a_model_that_is_as_exact_as_its_operators_formula_survives(models: Path) -> None:
+    (way,) = check(f"{models}:formula")["ways"]
+    assert {run["outcome"] for run in way["runs"]} == {"pass", "inaccurate"}
+
+
+def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: Path) -> None:
+    (way,) = check(f"{models}:draws")["ways"]
+    assert all(RANDOM in run["excused"] for run in way["runs"])
+    assert way["runs"][0]["error"] < 1e-6
+
+
+@pytest.mark.parametrize(("name", "is_said"), [("trains", True), ("evaluates", False), ("linear", False)])
+def test_a_training_mode_that_matters_is_said(name: str, is_said: bool, models: Path) -> None:
+    assert check(f"{models}:{name}")["given_in_training_mode"] is is_said
