@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.app import baseline_option, command_options, model_windows, time_budget
+from harness.app import baseline_option, command_options, lost_record, model_windows, time_budget
 from harness.app.session import Session, corpus_of
 from harness.compare.repeated import RUNS
 from harness.core.documents import parse_data
@@ -220,6 +221,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     time_budget.skip_late(item)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Fail an item whose verdicts cannot be written, with the reason."""
+    with lost_record.noted(item):
+        return (yield)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Record the operators that the user deselected, so that they do not count as missing."""
     run = session.config.stash.get(_SESSION, None)
@@ -248,7 +256,10 @@ def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -
 class _Follower:
     """Follows the reports of all items, those of xdist's workers too, and keeps the progress line."""
 
-    def __init__(self, reporter: Any, items: int, gate: baseline_option.Gate) -> None:
+    def __init__(self, session: pytest.Session, reporter: Any, items: int, gate: baseline_option.Gate) -> None:
+        #: Why the record cannot be written any further; "" if it can.
+        self.lost = ""
+        self._session = session
         self.progress = ProgressLine(items)
         self.cases = 0
         self.fired: set[str] = set()
@@ -268,6 +279,9 @@ class _Follower:
             self.not_reached.append(properties[time_budget.NOT_REACHED])
         if report.when != "call":
             return
+        if lost_record.PROPERTY in properties and not self.lost:
+            self.lost = properties[lost_record.PROPERTY]
+            lost_record.end_session(self._session, self.lost)
         self.cases += properties.get("cases", 0)
         self.fired.update(properties.get("fired", ()))
         self.notes.update(dict.fromkeys(properties.get("notes", ())))
@@ -306,7 +320,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         # Under xdist only the workers collect.
         items = len(session.items) or len(config.stash[_PLAN].units)
         gate = baseline_option.Gate(baseline_option.expected(config.option))
-        follower = _Follower(config.pluginmanager.get_plugin("terminalreporter"), items, gate)
+        follower = _Follower(session, config.pluginmanager.get_plugin("terminalreporter"), items, gate)
         config.pluginmanager.register(follower, "conformance-follower")
 
 
@@ -334,7 +348,16 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
     if _idle_rules(session.config) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = exitstatus = pytest.ExitCode.TESTS_FAILED
-    run.close(int(exitstatus), follower.notes if follower is not None else ())
+    try:
+        run.close(int(exitstatus), follower.notes if follower is not None else ())
+    except ResultsError as error:
+        if follower is None:
+            # The process that starts the workers says so.
+            return
+        follower.lost = follower.lost or str(error)
+    if follower is not None and follower.lost:
+        session.exitstatus = lost_record.STATUS
+        return
     if follower is not None and follower.cases:
         session.exitstatus = follower.gate.close(session.config.option, run.results_dir, int(exitstatus))
         compared = follower.gate.comparison(read_run_info(run.results_dir))
@@ -394,11 +417,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for part in generator.render(surveys, excuses(), whole=not config.option.op):
             console.print(part, soft_wrap=isinstance(part, Text))
         return
+    if follower is not None and follower.lost:
+        terminalreporter.write_line(f"The run ended early: {follower.lost}", red=True)
+        return
     print_summary(
         console,
         run.results_dir,
         regressed=follower.gate.regressed if follower else None,
         verbose=config.get_verbosity() > 0,
+        minutes=config.option.minutes,
     )
     if config.option.github:
         for line in github_annotations(run.results_dir):
@@ -410,7 +437,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(f"ERROR: no case of the run called the rule {label}", red=True)
     if follower is not None:
         state = follower.progress.state
-        terminalreporter.write_line(f"{state.cases:,} verdicts in {state.elapsed:.0f} s, {state.rate:.1f}/s")
-        late = time_budget.lines(config.option, follower.not_reached)
+        terminalreporter.write_line(f"{state.elapsed:.0f} s, {state.rate:.1f} verdicts a second")
+        late = time_budget.lines(config.option, follower.not_reached, run.results_dir)
         for line in [*follower.afterwords.lines(), *late]:
             terminalreporter.write_line(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from harness.causes.model_use import model_use
 from harness.core.text import count
 from harness.plan.options import UsageProblem
 from harness.plan.unit import Unit
+from harness.record import store
 
 #: The property of an item's report that names its operator if it was not reached.
 NOT_REACHED = "not reached"
@@ -52,10 +54,14 @@ def skip_late(item: pytest.Item) -> None:
         pytest.skip(f"not reached within --minutes {option.minutes:g}")
 
 
-def lines(option: Any, overloads: Sequence[str]) -> list[str]:
-    """Return the lines at the end of the session about operators that were not reached."""
-    names = list(dict.fromkeys(overloads))
-    if option.minutes is None or not names:
+def lines(option: Any, overloads: Sequence[str], results_dir: Path) -> list[str]:
+    """Return the lines at the end of the session about operators of which no case was reached."""
+    if option.minutes is None or not overloads:
+        return []
+    # An operator may be reached with one converter and not with another: the matrix has it.
+    begun = set(store.read(results_dir, ["overload"], encoded=True)["overload"].unique().to_pylist())
+    names = [name for name in dict.fromkeys(overloads) if name not in begun]
+    if not names:
         return []
     use = model_use()
     called = sorted((name for name in names if use.callers_of(name)), key=lambda name: -len(use.callers_of(name)))

@@ -177,10 +177,11 @@ _MISMATCH = (
         ((R.META, F.CONTRADICTS),),
     ),
     *_asked_by_graph((R.NODES, F.SHAPE_OR_DTYPE)),
+    # A runtime that contradicts itself is wrong, whatever the text leaves open.
+    _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
     _Row(SPEC, _LEFT_OPEN, ((R.SPECIFICATION, F.OPEN),)),
     _INVENTED,
     _Row(SPEC, _LEFT_OPEN, ((R.NODES, F.OPEN),)),
-    _Row(BACKEND, _BY_OPTIMISATION, ((R.PLAIN, F.RIGHT),), without=(_SAME,)),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.RIGHT), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
     _Row(BACKEND, "nodes-together", ((R.NODES, F.RIGHT),)),
     _INVALID,
@@ -262,6 +263,8 @@ _ERROR = (
         ((*_RIGHT, _OWN), (R.MODEL, F.VALID)),
     ),
     _Row(UNKNOWN, "validity-unknown", ((*_RIGHT, _OWN),)),
+    # The call is the node: no converter has chosen it.
+    _Row(BACKEND, "fails-on-valid-node", ((R.OPERATOR, F.SAME), (R.MODEL, F.VALID))),
     _Row(CONVERTER, _NONE_RIGHT, (_REFUSES, (R.CONVERTER, F.RIGHT))),
     _Row(CONVERTER, _NONE_RIGHT, (_OTHER, (R.CONVERTER, F.RIGHT))),
     _Row(CONVERTER, "no-runtime-runs-it", (_REFUSES,), without=(_OTHER,)),

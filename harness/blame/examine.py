@@ -15,8 +15,9 @@ from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.emission import REJECTED_NODE
-from harness.blame.witnesses.passes import BROKEN_EXPORT
+from harness.blame.witnesses.passes import BROKEN_EXPORT, ask_runtime_passes
 from harness.blame.witnesses.pytorch import repeat_call
+from harness.blame.witnesses.runtimes import ask_without_optimisations
 from harness.compare.diagnosis import (
     CALL_ALONE,
     COMPOSED,
@@ -29,7 +30,7 @@ from harness.compare.diagnosis import (
     Testimony,
 )
 from harness.compare.drawn import draws
-from harness.compare.verdict import BACKEND, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BACKEND, SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import Converter
 from harness.core.program import Program, is_program
 from harness.core.route import Route
@@ -93,6 +94,9 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
         statements = tuple(_hear(asked, context, dead, announce))
         is_optimisers = any(t.finding is Finding.RIGHT for t in statements)
         return replace(known, rule=OPTIMISED if is_optimisers else known.rule, testimony=statements)
+    if failure.result.blame == SPEC:
+        # The elements are open: only the runtime itself can contradict them.
+        return _decided(failure, [*_hear([ask_without_optimisations, ask_runtime_passes], context, dead, announce)])
     announce(_AGAIN)
     if _AGAIN in dead:
         return Diagnosis(UNKNOWN, "crashes-when-repeated")

@@ -185,10 +185,32 @@ def assign_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor)
     failures.examine([i for selection in selections for i in selection.audited()])
     failures.examine([i for selection in selections for i in selection.distrusted()])
     failures.diagnoses |= {i: heir for selection in selections for i, heir in selection.heirs().items()}
+    _accuse_of_contradiction(failures)
     near = {*inaccurate, *_near_largest(failures, firsts)}
     failures.results = [replace(r, outcome=Outcome.INACCURATE) if i in near else r for i, r in enumerate(results)]
     diagnosed = iter(map(failures.diagnosed, range(len(results))))
     return [replace(next(diagnosed), further=tuple(islice(diagnosed, len(first.further)))) for first in firsts]
+
+
+def _accuse_of_contradiction(failures: _Failures) -> None:
+    """Blame a runtime for a result that the specification leaves open if its own optimisations change it.
+
+    One case of each structure is run without them; the others inherit.
+    """
+    by_structure: defaultdict[tuple[str, int], list[int]] = defaultdict(list)
+    for i, result in enumerate(failures.results):
+        if result.blame == SPEC and result.graph_kind:
+            by_structure[result.backend, failures.structure(i)].append(i)
+    firsts = [members[0] for members in by_structure.values()]
+    left_open = {i: failures.diagnoses[i] for i in firsts}
+    failures.examine(firsts)
+    for first, *others in by_structure.values():
+        diagnosis = failures.diagnoses[first]
+        if diagnosis.blame != BACKEND:
+            failures.diagnoses[first] = left_open[first]
+            continue
+        heir = replace(diagnosis, inherited_from=failures.invocation(first).case_id)
+        failures.diagnoses |= dict.fromkeys(others, heir)
 
 
 def _near_largest(failures: _Failures, firsts: Sequence[CaseRun]) -> Iterator[int]:

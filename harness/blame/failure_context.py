@@ -24,7 +24,7 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.problem_kinds import elements_of_kind, name_problem
 from harness.compare.repeated import first_wrong
 from harness.compare.tolerances import MUCH_NEARER
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import SPEC, Outcome
 from harness.convert.converter import Converter, HasUnoptimised, find_converter
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.convert.transform import tolerance_along
@@ -250,7 +250,9 @@ class FailureContext:
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
         count = len(self.reference.expected) if failure.result.wrong_outputs else 0
-        allowed = judge.without_unsettled.allowing(tolerance_along(failure.route))
+        # What a text leaves open is no failure, except for a runtime that contradicts itself there.
+        settled = judge if failure.result.blame == SPEC else judge.without_unsettled
+        allowed = settled.allowing(tolerance_along(failure.route))
         self.judge = allowed.restricted_to(failure.result.wrong_outputs, count)
 
     @cached_property

@@ -292,6 +292,14 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         calm=_finite,
     ),
     OpenQuestion(
+        # Their texts mention weights, but not of what.
+        operators=frozenset({"Resize", "RoiAlign", "Upsample"}),
+        arises=_weighs_what_is_not_finite,
+        silent_on=("nan", "not a number", "infinit"),
+        subject="infinities and NaN whose weight is zero",
+        calm=_finite,
+    ),
+    OpenQuestion(
         operators=frozenset({"AffineGrid"}),
         arises=_has_one_place_along_an_axis,
         quote="consider `-1` and `1` to refer to the centers of the corner pixels",

@@ -452,4 +452,5 @@ def _matching(rows: CodedRows, cause: Numbers, known: Sequence[KnownIssue]) -> l
 def _sort_key(group: FailureGroup) -> tuple[Any, ...]:
     where = group.overloads[0], group.converter, group.backend, group.signature
     kind = group.outcome.severity, not group.ordinary
-    return group.blame == SPEC, -group.priority, *kind, -group.cases, *where
+    # A failure of a model's own call comes before one that is only drawn, whatever the operator's use.
+    return group.blame == SPEC, not group.callers, -group.priority, *kind, -group.cases, *where

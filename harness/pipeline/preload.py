@@ -11,6 +11,7 @@ import contextlib
 import faulthandler
 import gc
 import os
+import signal
 import sys
 
 #: Whether this process is the fork server; others may import this module.
@@ -22,6 +23,8 @@ _SESSION = os.getppid()
 # Imports leave hardly any garbage, and looking for it takes a fifth of their time.
 gc.disable()
 if _SERVES:
+    # Ctrl-C is for the session, which ends this process; the fork server itself ignores it once it serves.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.dump_traceback_later(_PATIENCE, exit=True)
 
 

@@ -5,6 +5,7 @@ A digest as Markdown, as a chat message and as JSON.
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,8 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from harness.causes import groups as failures, known_issues
 from harness.causes.groups import FailureGroup
+from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.causes.real_use import RealUse, real_use
 from harness.causes.richness import CausesOfRuns, causes_of_runs
 from harness.causes.rows import fill_ordinary
@@ -24,10 +28,12 @@ from harness.core.text import count, listed, markdown_cell, plain
 from harness.gate.diff_inputs import BaselineComparison, Found, Side, compare_as_fits, find_side
 from harness.gate.run_diff import Diff
 from harness.present import gate_report as gate, matrix, report as reports, run_changes as changes
-from harness.present.failures_text import kinds_text
+from harness.present.composition_text import composition, render_composition
+from harness.present.failures_text import kinds_text, render_inaccuracies
+from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.pass_reach import PassReach, pass_reach
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
-from harness.present.run_counts import Fallback, OnnxReach, fallbacks, onnx_reach
+from harness.present.run_counts import COUNTED_COLUMNS, Fallback, OnnxReach, counts, fallbacks, onnx_reach, table_rows
 from harness.record import store
 from harness.record.json_lines import read_minimal
 from harness.record.progress import Completeness, completeness
@@ -93,6 +99,8 @@ class Digest:
         reach: The ONNX operators that each backend computed.
         passes: The optimiser passes that changed its programs.
         causes: The root causes of this run and of earlier ones; None if no other run was named.
+        outcomes: A head, and a row of verdicts by stage for each outcome.
+        details: What programs, opsets and inaccuracies show, as a terminal has it; "" for nothing.
     """
 
     info: RunInfo
@@ -106,6 +114,8 @@ class Digest:
     reach: tuple[OnnxReach, ...] = ()
     passes: tuple[PassReach, ...] = ()
     causes: CausesOfRuns | None = None
+    outcomes: tuple[tuple[str, ...], ...] = (("outcome",),)
+    details: str = ""
 
     @property
     def worse(self) -> int:
@@ -168,7 +178,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         ResultsError: one of them cannot be read.
     """
     there = completeness(run)
-    columns = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS})
+    columns = sorted({*matrix.COLUMNS, *matrix.RATE_COLUMNS, *COUNTED_COLUMNS})
     rows = store.read(run, columns, encoded=True, made=fill_ordinary).unify_dictionaries()
     weighted = {(rate.converter, rate.backend): rate.ordinary for rate in matrix.weighted_rates(rows)}
     groups = failures.failure_groups(
@@ -190,8 +200,20 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
         passes=tuple(pass_reach(run)),
+        outcomes=tuple(table_rows(counts(rows))),
+        details=_details(run),
         causes=causes_of_runs(run, earlier) if earlier else None,
     )
+
+
+def _details(run: Path) -> str:
+    """Return what programs, opsets and inaccuracies show, as a terminal has it; "" for nothing."""
+    console = Console(file=io.StringIO(), width=110)
+    inexact = inaccuracies(store.read(run, COLUMNS, INACCURATE).to_pylist())
+    parts = (*render_composition(composition(run)), *render_opsets(opset_differences(run)))
+    for part in (*parts, *((render_inaccuracies(inexact),) if inexact else ())):
+        console.print(part)
+    return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 def _columns(
@@ -258,10 +280,18 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
         yield "\nWeighted by use: each operator/dtype counts once per model that uses it.\n"
     for use in found.use:
         yield f"\n{markdown_cell(real_use_sentence(use))} {markdown_cell(kinds_sentence(use))}.\n"
+    yield ""
+    titles, *ended = found.outcomes
+    yield f"| {' | '.join(titles)} |"
+    yield f"| --- |{' ---: |' * (len(titles) - 1)}"
+    yield from (f"| {' | '.join(row)} |" for row in ended)
+    yield ""
     for reach in found.reach:
         yield f"\n{markdown_cell(reach.sentence)}.\n"
     for passes in found.passes:
         yield f"\n{passes.sentence}.\n"
+    if found.details:
+        yield f"\n```\n{found.details.strip()}\n```\n"
     if found.causes is not None:
         yield f"\n{_causes_sentence(found.causes)}\n"
     if found.fallbacks:

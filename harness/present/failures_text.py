@@ -25,6 +25,35 @@ def render(groups: Sequence[FailureGroup], limit: int | None = 10) -> Renderable
     return Group(*_blocks(groups, limit))
 
 
+def render_first(groups: Sequence[FailureGroup], limit: int = 10) -> RenderableType:
+    """Render the failures that most models meet for the end of a run: two lines each, and no more than `limit`."""
+    return Group(*_first(groups, limit))
+
+
+def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableType]:
+    defects = [group for group in groups if group.blame != SPEC]
+    left_open = len(groups) - len(defects)
+    open_ = f"{count(left_open, 'difference')} left open by the specification" if left_open else ""
+    found = f"{count(len(defects), 'distinct failure')}{kinds_text(defects)}" if defects else ""
+    yield Text("; ".join(filter(None, (found, open_))), style="bold")
+    if any(group.kind is GroupKind.GAP for group in defects):
+        yield Text("(declared gap: the converter or the runtime says that it does not support the call)", style="dim")
+    if not defects:
+        return
+    yield Text("First those that models meet, by use and by how silent they are:", style="bold")
+    for number, group in enumerate(defects[:limit], start=1):
+        place = place_text(group.cause)
+        wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else ""
+        use = f"{count(group.callers, 'model')}, " if group.callers else ""
+        cases = f"{use}{count(group.cases, 'case')}"
+        yield shown(f"#{number} {group.outcome} ({cases}): {place}{wrong}", limit=99)
+        which, call = (group.minimal.minimal_id if group.minimal else group.case_id), group.call
+        if group.callers and group.ordinary:
+            # The smallest call may be one that no model makes.
+            which, call = group.ordinary.case_id, group.ordinary.call
+        yield Text.assemble("   ", shown(f"{which} {call}", style="cyan", limit=96))
+
+
 #: Printed for a run whose failures have no diagnosis.
 EARLIER = "An earlier version recorded this run without root causes: failures with the same message are one entry."
 

@@ -168,6 +168,11 @@ class MatrixCell:
         return f"{self.passes}/{self.total}" + (f" ({', '.join(notes)})" if notes else "")
 
     @property
+    def brief(self) -> str:
+        """The passes and the total; what became of the cases if none was judged."""
+        return f"{self.passes:,}/{self.total:,}" if self.total else str(self)
+
+    @property
     def style(self) -> str:
         """Return a style for rich."""
         if self.failures:
@@ -258,15 +263,21 @@ def _counted(
     return by_row, {column: _cell(outcomes) for column, outcomes in totals.items()}
 
 
-def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> RenderableType:
-    """Return the matrix for a terminal, at most `limit` operators. Those that pass everywhere share one line.
+def render(counts: Matrix, limit: int = 15, seen: SeenPairs | None = None) -> RenderableType:
+    """Return the matrix for a terminal, at most `limit` operators, those that most models call first. Those that pass
+    everywhere share one line.
 
     Args:
+        counts: The matrix.
+        limit: The number of operators.
         seen: Pairs seen in the operators that pass everywhere; None if they were not counted.
     """
+    use = model_use()
     open_rows = [row for row in counts.rows if not row.passing]
+    # Worst first among operators of equal use.
+    open_rows.sort(key=lambda row: -len(use.callers_of(row.overload)))
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_footer=True)
-    table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", overflow="fold")
+    table.add_column("operator", footer=f"all {count(len(counts.rows), 'operator')}", no_wrap=True)
     for column in counts.columns:
         names = [shown(word) for word in column]
         for heading, totals in (
@@ -280,7 +291,7 @@ def render(counts: Matrix, limit: int = 20, seen: SeenPairs | None = None) -> Re
         cells = (part.get(column) for column in counts.columns for part in (row.ordinary, row.edge))
         table.add_row(
             shown(row.overload),
-            *(Text("-") if cell is None else Text(str(cell), style=cell.style) for cell in cells),
+            *(Text("-") if cell is None else Text(cell.brief, style=cell.style) for cell in cells),
         )
     return Group(table, *_footnotes(counts.rows, open_rows[limit:], seen))
 
@@ -289,7 +300,7 @@ def _total(cell: MatrixCell | None) -> Text:
     """Format a sum under its column: the share that passes, and the total."""
     if cell is None:
         return Text("-")
-    return Text(f"{percent(cell.passes, cell.total)}\n{cell}", style=cell.style)
+    return Text(f"{percent(cell.passes, cell.total)}\n{cell.brief}", style=cell.style)
 
 
 def percent(part: int, whole: int) -> str:

@@ -13,13 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from harness.compare.signatures import normalise
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.core.text import count, listed, plain
 from harness.pipeline.task import FELL_BACK, FOLDED, operators_on_cpu
 from harness.record import store
@@ -232,36 +230,49 @@ def _commonest(messages: Sequence[str]) -> str:
 
 COUNTED_COLUMNS: tuple[str, ...] = ("stage", "outcome", "blame")
 
-#: Stands for the outcome of results that the specification leaves open.
-OPEN = "open"
 
-_STYLES: dict[str, str] = {
-    Outcome.PASS: "green",
-    **dict.fromkeys((Outcome.BUILT, Outcome.NARROWED, Outcome.INACCURATE, Outcome.SKIP, OPEN), "yellow"),
-}
+@dataclass(frozen=True)
+class Counts:
+    """The verdicts of a run.
+
+    Attributes:
+        ended: Outcome and stage → verdicts.
+        left_open: The number of mismatches whose right result the specification leaves open: nobody's defect.
+    """
+
+    ended: Counter[tuple[Outcome, Stage]]
+    left_open: int
 
 
-def counts(verdicts: pa.Table) -> Counter[tuple[str, Stage]]:
-    """Count rows by outcome, or `OPEN`, and stage; only the columns `COLUMNS` are read."""
+def counts(verdicts: pa.Table) -> Counts:
+    """Count rows by outcome and stage; only the columns `COUNTED_COLUMNS` are read."""
     grouped = verdicts.select(COUNTED_COLUMNS).group_by(list(COUNTED_COLUMNS)).aggregate([([], "count_all")])
-    counted: Counter[tuple[str, Stage]] = Counter()
+    ended: Counter[tuple[Outcome, Stage]] = Counter()
+    left_open = 0
     for row in grouped.to_pylist():
-        outcome = OPEN if row["blame"] == "spec" else Outcome(row["outcome"])
-        counted[outcome, Stage(row["stage"])] += row["count_all"]
-    return counted
+        outcome = Outcome(row["outcome"])
+        ended[outcome, Stage(row["stage"])] += row["count_all"]
+        left_open += row["count_all"] * (row["blame"] == SPEC and outcome.is_failure)
+    return Counts(ended, left_open)
 
 
-def render_counts(counted: Counter[tuple[str, Stage]]) -> RenderableType:
-    """Render outcomes × stages, those that occur."""
-    stages = [stage for stage in Stage if any(at is stage for _, at in counted)]
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    table.add_column("outcome")
-    for stage in stages:
-        table.add_column(str(stage), justify="right")
-    table.add_column("all", justify="right")
-    for outcome in (*Outcome, OPEN):
-        numbers = [counted[outcome, stage] for stage in stages]
+def sentence(counted: Counts) -> Text:
+    """Return the numbers of verdicts by outcome: ``2 verdicts: 1 pass, 1 mismatch``."""
+    by_outcome: Counter[Outcome] = Counter()
+    for (outcome, _), number in counted.ended.items():
+        by_outcome[outcome] += number
+    parts = [f"{by_outcome[outcome]:,} {outcome}" for outcome in Outcome if by_outcome[outcome]]
+    words = f"{count(by_outcome.total(), 'verdict')}: {', '.join(parts)}"
+    open_ = f"; {counted.left_open:,} of the mismatches are left open by the specification" if counted.left_open else ""
+    return Text(f"{words}{open_}")
+
+
+def table_rows(counted: Counts) -> list[tuple[str, ...]]:
+    """Return a head and a row for each outcome: its verdicts at each stage that occurs, and all of them."""
+    stages = [stage for stage in Stage if any(at is stage for _, at in counted.ended)]
+    rows: list[tuple[str, ...]] = [("outcome", *map(str, stages), "all")]
+    for outcome in Outcome:
+        numbers = [counted.ended[outcome, stage] for stage in stages]
         if any(numbers):
-            cells = [f"{number:,}" if number else "" for number in (*numbers, sum(numbers))]
-            table.add_row(str(outcome), *cells, style=_STYLES.get(outcome, "red"))
-    return table
+            rows.append((str(outcome), *(f"{n:,}" if n else "" for n in (*numbers, sum(numbers)))))
+    return rows

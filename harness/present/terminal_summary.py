@@ -14,7 +14,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from harness.causes import groups as failures, known_issues
-from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.causes.real_use import real_use
 from harness.causes.rows import fill_ordinary
 from harness.compare.diagnosis import Finding
@@ -29,12 +28,7 @@ from harness.gate.run_diff import Diff, compare_runs
 from harness.pipeline.model_task import model_word
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
-from harness.present.composition_text import composition, render_composition
-from harness.present.failures_text import (
-    render as render_failures,
-    render_inaccuracies,
-    render_no_longer_failing,
-)
+from harness.present.failures_text import render_first, render_no_longer_failing
 from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.real_use_text import real_use_sentence
 from harness.present.run_counts import fallbacks
@@ -60,26 +54,29 @@ def print_summary(
     console: Console,
     results_dir: Path,
     *,
-    operators: int = 20,
+    operators: int = 10,
     groups: int = 10,
     cwd: Path | None = None,
     regressed: ReportedDifference | None = None,
     verbose: bool = False,
+    minutes: float | None = None,
 ) -> None:
-    """Print a run's summary: at most so many operators and groups of failures, paths relative to `cwd`.
+    """Print a run on one screen: its headline, a matrix, the failures that most models meet, and what to do next.
 
-    The command at its end reruns the case that has `regressed` from a baseline, if one is given. With `verbose`, it
-    has the notes on how the run was made, which ``run.json`` keeps.
+    At most so many operators and groups of failures are shown, paths relative to `cwd`. `conformance failures` and
+    `conformance summary` have the rest. The command at its end reruns the case that has `regressed` from a baseline, if
+    one is given. With `verbose`, it has what concerns maintainers: the notes on how the run was made, operator cases
+    that PyTorch rejects, witnesses that raised. `minutes` is the time after which the run was asked to end.
 
     Raises:
         ResultsError: the run cannot be read.
     """
-    for part in _parts(results_dir, operators, groups, cwd, regressed):
+    for part in _parts(results_dir, operators, groups, cwd, regressed, minutes):
         # A line that people copy is never wrapped.
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     if verbose:
-        for note in _notes(results_dir):
-            console.print(note, soft_wrap=True)
+        for part in _for_maintainers(results_dir):
+            console.print(part, soft_wrap=True)
 
 
 def _parts(
@@ -87,7 +84,8 @@ def _parts(
     operators: int,
     groups: int,
     cwd: Path | None,
-    from_baseline: ReportedDifference | None = None,
+    from_baseline: ReportedDifference | None,
+    minutes: float | None,
 ) -> Iterator[RenderableType]:
     rows = store.read(results_dir, _COLUMNS, encoded=True, made=fill_ordinary).unify_dictionaries()
     where = shown_path(results_dir, cwd)
@@ -95,9 +93,8 @@ def _parts(
         yield Text(f"No case was drawn; the run is in {plain(where)}", style="bold red")
         yield from _notes(results_dir)
         return
-    yield from _rates(results_dir, rows, operators)
-    yield Text()
-    yield run_counts.render_counts(run_counts.counts(rows))
+    yield from _rates(results_dir, merge_opsets(rows), operators)
+    yield run_counts.sentence(run_counts.counts(rows))
     yield Text()
     known, complaint = _known_issues()
     if complaint:
@@ -108,12 +105,9 @@ def _parts(
         known,
     )
     if found:
-        yield render_failures(found, groups)
+        yield render_first(found, groups)
         yield Text()
-    yield from _inaccuracies(results_dir)
-    yield from render_composition(composition(results_dir))
     yield from render_opsets(opset_differences(results_dir))
-    yield from _remarks(results_dir)
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     regressed = None if from_baseline is None else _failing(results_dir, from_baseline)
     if without.is_dir():
@@ -122,20 +116,11 @@ def _parts(
         yield Text("With the rules, compared with the converter's own conversions:", style="bold")
         yield reports.render(changes.report(found_by_rules))
         yield Text()
-    defective = run_counts.rejections(rows, store.read(results_dir, run_counts.REJECTED_COLUMNS, run_counts.REJECTED))
-    if defective:
-        yield run_counts.render(defective)
-        yield Text()
     if found:
         worst = found[0]
         case = regressed or {**vars(worst), "rule": worst.rule, "overload": worst.overloads[0]}
         yield from _next(results_dir, case, cwd, "regression" if regressed else "failure")
-    gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
-    if gone:
-        yield render_no_longer_failing(gone)
-    missing = completeness(results_dir).summary
-    if missing:
-        yield Text(f"Incomplete: {plain(missing)}", style="bold yellow")
+    yield from _ending(results_dir, minutes)
     cases = len(numbered_column(rows["case_id"])[1])
     name = layout.VERDICTS_FILE if (results_dir / layout.VERDICTS_FILE).exists() else layout.PARTS_DIRECTORY
     yield Text(
@@ -144,19 +129,55 @@ def _parts(
     )
 
 
-def _inaccuracies(results_dir: Path) -> Iterator[RenderableType]:
-    found = inaccuracies(store.read(results_dir, COLUMNS, INACCURATE).to_pylist())
-    if found:
-        yield render_inaccuracies(found, 3)
-        yield Text()
+def merge_opsets(rows: pa.Table) -> pa.Table:
+    """Return rows with ``dynamo`` in place of ``dynamo@23`` if the run has both: a column of its own for a few
+    operators at a later opset says little."""
+    names = pc.unique(rows["converter"].cast(pa.string())).to_pylist()
+    plainer = {name: name.partition("@")[0] for name in names if name.partition("@")[0] in names}
+    if all(name == base for name, base in plainer.items()):
+        return rows
+    merged = rows["converter"].cast(pa.string())
+    for name, base in plainer.items():
+        merged = pc.if_else(pc.equal(merged, name), base, merged)
+    place = rows.column_names.index("converter")
+    return rows.set_column(place, "converter", merged.dictionary_encode()).unify_dictionaries()
+
+
+def _ending(results_dir: Path, minutes: float | None) -> Iterator[Text]:
+    """Yield what is missing from the run; for one that ended after the minutes that it was given, nothing is."""
+    there = completeness(results_dir)
+    if there.complete:
+        return
+    if minutes is not None and len(there.parts) == 1:
+        done = len(there.operators) - len(there.unfinished)
+        yield Text(
+            f"Ended after {minutes:g} minutes, as asked: {done:,} of {len(there.operators):,} operators are done."
+        )
+        return
+    yield Text(f"Incomplete: {plain(there.summary)}", style="bold yellow")
+
+
+def _for_maintainers(results_dir: Path) -> Iterator[RenderableType]:
+    """Yield how the run was made, what of it concerns the harness itself, and what did not run on its device."""
+    yield from _notes(results_dir)
+    for left in fallbacks(results_dir):
+        yield Text(f"Not on the backend's device: {left.sentence}", style="yellow")
+    raised = _witnesses_that_raised(results_dir)
+    if raised:
+        yield Text(raised)
+    rows = store.read(results_dir, list(run_counts.COLUMNS))
+    rejected = store.read(results_dir, run_counts.REJECTED_COLUMNS, run_counts.REJECTED)
+    defective = run_counts.rejections(rows, rejected)
+    if defective:
+        yield run_counts.render(defective)
+    known, _ = _known_issues()
+    gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
+    if gone:
+        yield render_no_longer_failing(gone)
 
 
 def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[RenderableType]:
-    """Yield pass rates of operators, and of each converter and backend as users meet them, with the figures."""
-    counted = matrix.matrix(rows)
-    passing = [row.overload for row in counted.rows if row.passing]
-    seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
-    yield matrix.render(counted, operators, seen)
+    """Yield the rates of each converter and backend as users meet them, and the matrix of operators."""
     used = {(use.converter, use.backend): use for use in real_use(results_dir)}
     weighted = {(rate.converter, rate.backend): rate for rate in matrix.weighted_rates(rows)}
     for found in glance.glances(rows):
@@ -165,6 +186,11 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
         yield from (Text(f"  {sentence}") for sentence in found.sentences)
         if way in used:
             yield Text(f"  {real_use_sentence(used[way])}")
+    yield Text()
+    counted = matrix.matrix(rows)
+    passing = [row.overload for row in counted.rows if row.passing]
+    seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
+    yield matrix.render(counted, operators, seen)
 
 
 def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
@@ -172,54 +198,37 @@ def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str
     way = route_label(found.converter, found.backend)
     if weighted is not None and weighted.ordinary is not None:
         share = matrix.percent_of(weighted.ordinary)
-        return f"{way}: {share} of ordinary calls are right, each operator weighted by how many models call it"
+        return f"{way}: {share} of ordinary calls are right, weighted by how many models make them"
     total = found.ordinary.total()
     return f"{way}: {matrix.percent(found.ordinary[Outcome.PASS], total)} of ordinary calls are right"
 
 
-def _remarks(results_dir: Path) -> Iterator[Text]:
-    """Yield facts that verdicts do not show: cases that fell back to the CPU, and witnesses that raised."""
-    left_to_cpu = fallbacks(results_dir)
-    if left_to_cpu:
-        yield Text("What did not run on the backend's device:", style="bold yellow")
-        yield from (Text(f"  {one.sentence}") for one in left_to_cpu)
-        yield Text()
-    raised = _witnesses_that_raised(results_dir)
-    if raised:
-        yield Text(raised)
-        yield Text()
-
-
 def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: str) -> Iterator[Text]:
-    """Return a failure as a script to paste, if it is one call, and the commands for a closer look."""
-    script = _script(results_dir, case)
-    if script:
-        yield Text(f"The first {what}, as a script:")
-        yield from (Text(f"  {line}", no_wrap=True) for line in script.rstrip().splitlines())
-        yield Text()
-    yield Text(f"Reproduce the first {what}:")
-    yield Text(f"  {_rerun(results_dir, case, cwd)}", no_wrap=True)
+    """Yield where a script of a failure is, if it is one call, and the commands for a closer look."""
+    script = _written_script(results_dir, case)
+    if script is not None:
+        yield Text(f"The first {what} as a script: python {shown_path(script, cwd)}", no_wrap=True)
+    yield Text(f"Run it again: {_rerun(results_dir, case, cwd)}", no_wrap=True)
+    where = shown_path(results_dir, cwd)
     if not str(case["overload"]).startswith(MODEL):
-        yield Text("See whose fault it is:")
-        yield Text(f"  conformance show {case['case_id']} --run {shown_path(results_dir, cwd)}", no_wrap=True)
+        yield Text(f"See whose fault it is: conformance show {case['case_id']} --run {where}", no_wrap=True)
+    yield Text(f"All failures: conformance failures {where}", no_wrap=True)
+    yield Text(f"All figures: conformance summary {where}", no_wrap=True)
 
 
-def _script(results_dir: Path, case: Mapping[str, Any]) -> str:
-    """Return the script that shows a failing case; "" if there is none, or a long one."""
+def _written_script(results_dir: Path, case: Mapping[str, Any]) -> Path | None:
+    """Write the script that shows a failing case beside the record; return None if there is none."""
     if str(case["overload"]).startswith(MODEL):
-        return ""
+        return None
     try:
         failure = find_failure(
             results_dir, case["case_id"], converter=case["converter"] or None, backend=case["backend"] or None
         )
-        script = write_script(failure)
-    except (NoScript, ResultsError, LookupError):
-        return ""
-    return script if len(script.splitlines()) <= _LONGEST_SCRIPT else ""
-
-
-#: Lines of a script that is shown at the end of a run.
-_LONGEST_SCRIPT = 60
+        path = results_dir / f"repro_{case['case_id'][:8]}.py"
+        path.write_text(write_script(failure), encoding="utf-8")
+    except (NoScript, ResultsError, LookupError, OSError):
+        return None
+    return path
 
 
 def _rerun(results_dir: Path, case: Mapping[str, Any], cwd: Path | None) -> str:

@@ -27,7 +27,9 @@ MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("pytorch", [SAME, (R.PYTORCH, F.CONTRADICTS), (R.SPECIFICATION, F.OPEN)]),
     ("pytorch", [SAME, (R.META, F.CONTRADICTS)]),
     ("spec", [SAME, (R.SPECIFICATION, F.OPEN)]),
-    ("spec", [RIGHT, (R.PLAIN, F.RIGHT), (R.SPECIFICATION, F.OPEN)]),
+    # A runtime that contradicts itself is never excused.
+    ("backend", [RIGHT, (R.PLAIN, F.RIGHT), (R.SPECIFICATION, F.OPEN)]),
+    ("backend", [(R.PLAIN, F.RIGHT), (R.NODES, F.OPEN)]),
     ("converter", [RIGHT, (R.SPECIFICATION, F.SETTLED)]),
     ("converter", [RIGHT, (R.SPECIFICATION, F.SETTLED), (R.PYTORCH, F.CONTRADICTS)]),
     ("converter", [RIGHT, (R.SPECIFICATION, F.INVENTED)]),

@@ -107,8 +107,9 @@ def test_a_witness_that_raises_is_on_record_and_decides_nothing(
     failed = {"outcome": Outcome.MISMATCH, "blame": after.blame, "diagnosis": _diagnosis(after).json}
     run = record_of(tmp_path / "run", [call, unary("aten.relu.default", [-3.0])], **failed)
     counted = "Diagnosis probes that crashed: the planted one (2 times)"
-    assert counted in summary_text(run, width=160)
-    assert "raised" not in summary_text(record_of(tmp_path / "other", [call]), width=160)
+    assert counted in summary_text(run, width=160, verbose=True)
+    assert "probes" not in summary_text(run, width=160)
+    assert "probes" not in summary_text(record_of(tmp_path / "other", [call]), width=160, verbose=True)
 
 
 @pytest.mark.parametrize(

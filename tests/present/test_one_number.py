@@ -62,7 +62,7 @@ def _said(*words: str | Path) -> str:
 
 
 def test_all_views_count_alike(run: Path, tmp_path: Path) -> None:
-    assert f"{PASSED}/{JUDGED} (" in summary_text(run, width=160)
+    assert f" {PASSED}/{JUDGED} " in summary_text(run, width=160)
     assert f"{PASSED} of {JUDGED} (60.0%)" in _said("summary", run)
     (column,) = json.loads(_said("summary", run, "--json"))["columns"]
     assert (column["passed"], column["total"]) == (PASSED, JUDGED)

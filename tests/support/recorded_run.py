@@ -30,11 +30,13 @@ def make(cwd: Path) -> subprocess.CompletedProcess[str]:
     return conformance("run", *operators, *backends, "--examples", "48", *where, "--json", cwd=cwd)
 
 
-def summary_text(results_dir: Path, *, width: int, colour: bool = False, cwd: Path | None = None) -> str:
+def summary_text(
+    results_dir: Path, *, width: int, colour: bool = False, cwd: Path | None = None, verbose: bool = False
+) -> str:
     """What `print_summary` prints, `width` columns wide; escape sequences only with `colour`."""
     console = Console(
         file=io.StringIO(), width=width, force_terminal=colour, color_system="standard" if colour else None
     )
     with console.capture() as capture:
-        print_summary(console, results_dir, cwd=cwd)
+        print_summary(console, results_dir, cwd=cwd, verbose=verbose)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())

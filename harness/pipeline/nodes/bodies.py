@@ -42,13 +42,16 @@ def inline_bodies(model: onnx.ModelProto) -> onnx.ModelProto | None:
             body = _body(node, opset, types)
             if body is None:
                 return None if not depth else model
+            if depth and any(attribute.HasField("g") for inner in body.node for attribute in inner.attribute):
+                # `Range` is a loop, whose names inlining mixes up; it computes nothing that a body would round.
+                continue
             body.domain, body.name = _DOMAIN, f"{node.op_type}_{number}"
             del body.opset_import[:]
             body.opset_import.extend(called.opset_import)
             called.functions.append(body)
             node.attribute.extend(_defaults(node, opset))
             node.domain, node.op_type = _DOMAIN, body.name
-        if not nodes:
+        if not called.functions:
             return model
         called.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
         model = inline_local_functions(called)

@@ -1,8 +1,10 @@
 """Evaluate an operator's definition on a node's own inputs, in its dtypes and in a wider one.
 
-The definition is evaluated by onnx's reference evaluator, by a formula of `formulas` if that is known to be wrong, and
-by a formula of `earlier_versions` if the node's version has another meaning than today's. In the wide evaluation every
-float is a float64, and a float64 is NumPy's `longdouble` where the evaluator can compute in it.
+The definition is the first of these that there is: a formula of `earlier_versions`, for a node whose version has
+another meaning than today's; a formula of `formulas`; the function body by which ONNX defines the operator, evaluated
+step by step; the kernel of onnx's reference evaluator. In the wide evaluation every float is a float64, and a float64
+is NumPy's `longdouble` where the evaluator can compute in it. A body that rounds a float64 to float32 on its way does
+so in the wide evaluation, too.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from onnx import TensorProto
 
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
-from harness.pipeline.nodes.bodies import has_body, inline_bodies
+from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.contrib import CONTRIB, DOMAIN, IN_DEFAULT_DOMAIN
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
 from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
@@ -256,7 +258,8 @@ class Definition:
 
     def _evaluate_model(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
-            return run_or_raise(self.evaluator, restated(self.model), self.fed)
+            body = self.body_results
+            return run_or_raise(self.evaluator, restated(self.model), self.fed) if body is None else body
         names, constants = self.step.names_alone, self.graph.constants
         # No model has a constant in `longdouble`.
         feeds = {names[n]: _narrow_longdouble(a) if n in constants else a for n, a in inputs.items()}
@@ -272,10 +275,18 @@ class Definition:
         model = self.graph.alone(self.step, wide, fed_with_constants=True)
         if any(a.dtype != self.inputs[n].dtype for n, a in wide.items()):
             widen_attributes(model)
-        session = load_stage(self.evaluator, restated(model), None)
+        session = load_stage(self.evaluator, self._wide_body(model) or restated(model), None)
         if isinstance(session, StageFailure):
             raise session.error
         return session
+
+    def _wide_body(self, model: onnx.ModelProto) -> onnx.ModelProto | None:
+        """Return the body of the step for float64 inputs; None if it has none, or none that can be evaluated."""
+        if self.body_results is None:
+            return None
+        body = inline_bodies(model)
+        in_double = any(str(a.dtype) == "float64" for a in self.inputs.values())
+        return body if body is None or in_double else widened(body)
 
 
 def _empty(dtype: np.dtype[Any] | None, shape: tuple[int | None, ...] | None) -> Array | None:

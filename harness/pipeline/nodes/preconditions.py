@@ -195,12 +195,22 @@ VALUE_LIMITS: Mapping[str, ValueLimit] = {
         "there's no zero point (zero point is supposed to be 0)",
         lambda zero, data, node: data.dtype != np.int32 or not zero.any(),
     ),
+    "Div": ValueLimit(
+        1,
+        "For integer inputs, the result is computed using truncating division (rounding toward zero).",
+        lambda divisor, data, node: divisor.dtype.kind not in "iu" or bool((divisor != 0).all()),
+    ),
     "Dropout": ValueLimit(1, "The ratio of random dropout, with value in [0, 1).", _between(0.0, 1.0, open_end=True)),
     "Gather": ValueLimit(1, _OUT_OF_BOUNDS, _within),
     "GatherElements": ValueLimit(1, _OUT_OF_BOUNDS, _within),
     "GatherND": ValueLimit(1, _OUT_OF_BOUNDS, _within_dims),
     "MaxUnpool": ValueLimit(
         1, "So the values in indices are in the range [0,", lambda indices, data, node: bool((indices >= 0).all())
+    ),
+    "Mod": ValueLimit(
+        1,
+        "the semantics follow that of the Python `%`-operator",
+        lambda divisor, data, node: divisor.dtype.kind not in "iu" or bool((divisor != 0).all()),
     ),
     "NegativeLogLikelihoodLoss": ValueLimit(1, "Target element value shall be in range of [0, C).", _is_class),
     "Resize": ValueLimit(2, "It takes value greater than 0.", lambda scales, data, node: bool((scales > 0).all())),

@@ -10,6 +10,7 @@ import argparse
 import gc
 import importlib
 import os
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,10 @@ def _plugin() -> ModuleType:
     gc.disable()
     try:
         return importlib.import_module("harness.app.plugin")
+    except KeyboardInterrupt:
+        # Pytest has no session yet that could say so, and a traceback through imports says nothing.
+        sys.stderr.write("interrupted while the harness was loaded\n")
+        raise SystemExit(pytest.ExitCode.INTERRUPTED) from None
     finally:
         gc.freeze()
         if collecting:
