@@ -78,7 +78,7 @@ PIPELINE = {
 OTHERS = {
     *("onnx.load", "np.load", "point.load", "subprocess.run", "supervisor.run", "conformance.run", "msgspec.convert"),
     # PyTorch's interpreter of graphs, and onnx's evaluator with roundings.
-    *("_Interpreted(module, notes).run", "_Noting(module, notes).run", "evaluator.run", "node.run"),
+    *("_Interpreted(module, notes).run", "_Noting(module, notes).run", "calls.run", "evaluator.run", "node.run"),
     # The user's module in PyTorch.
     "model.program",
 }

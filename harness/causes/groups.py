@@ -49,6 +49,7 @@ class OrdinaryFailures:
         case_id: The id of the smallest case.
         invocation: The smallest case's invocation, as JSON.
         message: The smallest case's failure message.
+        overload: The smallest case's operator, stage and outcome, which may be others than the group's.
         pairs: The overloads and dtypes of all cases.
     """
 
@@ -56,6 +57,9 @@ class OrdinaryFailures:
     case_id: str
     invocation: str
     message: str
+    overload: str = ""
+    stage: str = ""
+    outcome: str = ""
     pairs: frozenset[Pair] = frozenset()
 
     @cached_property
@@ -91,6 +95,7 @@ class FailureGroup:
             JSON.
         invocation: The smallest case's invocation, as JSON.
         message: The smallest case's failure message.
+        overload: The smallest case's operator.
         file: The file of the wrong function; "" if the place is not a function or its file is unknown.
         evidence: Only in records of an early version: the evidence for the smallest case's blame.
         diagnosis: The smallest case's diagnosis, as recorded.
@@ -118,6 +123,7 @@ class FailureGroup:
     case_id: str
     invocation: str
     message: str
+    overload: str
     file: str = ""
     evidence: str = ""
     diagnosis: str = ""
@@ -287,6 +293,7 @@ def _groups(
             case_id=row["case_id"],
             invocation=row["invocation"],
             message=row["message"],
+            overload=row["overload"],
             ordinary=ordinary.get(number),
             minimal=min(shrunk[number], key=lambda m: (m.elements, len(m.invocation), m.minimal_id), default=None),
             known=tuple(dict.fromkeys(issue for n in numbers for issue in matching[n])),
@@ -372,7 +379,8 @@ def _ordinary(rows: CodedRows, group: Numbers) -> dict[int, OrdinaryFailures]:
     if not len(places):
         return {}
     groups, dense = np.unique(group[places], return_inverse=True)
-    smallest = rows.at(rows.smallest(dense, places), ("case_id", "invocation", "message"))
+    names = ("case_id", "invocation", "message", "overload", "stage", "outcome")
+    smallest = rows.at(rows.smallest(dense, places), names)
     pairs = np.unique(np.stack([dense, rows.numbers("case_id")[places]]), axis=1)
     cases = np.bincount(pairs[0])
     ordinary_group = np.full(len(group), -1)

@@ -233,13 +233,29 @@ class ProgramSteps:
                 return [taken(element) for element in argument]
             return next(supply) if argument is TENSOR_PLACE else argument
 
-        for call in self.calls:
+        def step(place: int) -> None:
+            call = self.calls[place]
             # Inputs are supplied in the order of the schema, which has positional arguments first.
             positional = [taken(argument) for argument in call.positional]
             keywords = {name: taken(argument) for name, argument in call.keywords}
             result = call.target(*positional, **keywords)
             results.append([result] if call.target in _SIZE_FUNCTIONS else output_tensors(result))
+
+        _on_lines(len(self.calls))(step)
         return results
+
+
+@cache
+def _on_lines(count: int) -> Callable[[Callable[[int], None]], None]:
+    """Return a function that takes some steps, each on a line of its own, as people write calls.
+
+    TorchScript loses a write through a view only if the view and the write are on different lines: a loop hides that.
+    """
+    lines = "".join(f"    step({place})\n" for place in range(count))
+    namespace: dict[str, Any] = {}
+    exec(compile(f"def take(step):\n{lines or '    pass'}", "<program>", "exec"), namespace)
+    steps: Callable[[Callable[[int], None]], None] = namespace["take"]
+    return steps
 
 
 def python_form(call: Invocation, program: Program) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -66,13 +67,28 @@ _MOST = 8
 _TIMEOUT = 120.0
 
 
-def can_be_located(verdict: Verdict) -> bool:
-    """Whether a verdict is a failure whose lines can be found: the converter's, of one call, exported with static
-    shapes and without the user's rules."""
+class Unlocated(StrEnum):
+    """Why no lines are searched for."""
+
+    RULE = "rule"
+    """The user's own conversion function took part."""
+    NOT_CONVERTER = "not-converter"
+    """Another component is to blame."""
+    DYNAMIC = "dynamic"
+    """The call was exported with dynamic shapes."""
+    MODEL = "model"
+    """It is a run of a whole model."""
+
+
+def why_unlocated(verdict: Verdict) -> Unlocated | None:
+    """Return why no lines can be found for a failure; None if they can."""
     if verdict.rule:
-        return False
-    static = verdict.shape_mode != "dynamic" and not verdict.overload.startswith(MODEL)
-    return verdict.outcome.is_failure and verdict.blame == CONVERTER and static
+        return Unlocated.RULE
+    if verdict.blame != CONVERTER:
+        return Unlocated.NOT_CONVERTER
+    if verdict.overload.startswith(MODEL):
+        return Unlocated.MODEL
+    return Unlocated.DYNAMIC if verdict.shape_mode == "dynamic" else None
 
 
 def find_suspects(run: Path, verdict: Verdict, *, opset: int | None) -> tuple[Suspect, ...]:
@@ -82,7 +98,7 @@ def find_suspects(run: Path, verdict: Verdict, *, opset: int | None) -> tuple[Su
 
     Args:
         run: The run.
-        verdict: The failure, one that `can_be_located`.
+        verdict: The failure, one for which `why_unlocated` gives no reason.
         opset: The opset of the run; None means the converter's default.
 
     Raises:
@@ -111,7 +127,8 @@ def find_suspects_of_case(
     """
     on_route = (pc.field("case_id") == case_id) & (pc.field("converter") == converter)
     rows = store.verdicts(run, on_route & (pc.field("backend") == backend))
-    verdict = next((row for row in rows if can_be_located(row)), None)
+    failing = (row for row in rows if row.outcome.is_failure)
+    verdict = next((row for row in failing if why_unlocated(row) is None), None)
     if verdict is None:
         return ()
     return _suspects(run, verdict, (invocation.json, verdict.invocation), opset)

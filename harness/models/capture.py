@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,8 @@ class Capture:
         left_out: Why calls could not be captured → their number.
         eager: Whether they are the calls of eager mode, because `torch.export` fails.
         foreign: Operators of other libraries that it calls.
+        obstacle: What of the model `torch.export` cannot capture, `BRANCH` or `CAUSAL_MASK`; "" if it can, or for
+            another reason.
     """
 
     model: str
@@ -55,6 +58,7 @@ class Capture:
     left_out: Mapping[str, int]
     eager: bool = False
     foreign: tuple[str, ...] = ()
+    obstacle: str = ""
 
     @property
     def total(self) -> int:
@@ -94,11 +98,36 @@ def capture_calls(model: LoadedModel, *, exact: bool = False) -> Capture:
         notes.left_out[f"torch.export fails ({first_line(error)}): these are the calls of eager mode"] += 1
         _record_eager(model, notes)
         return Capture(
-            model.name, tuple(notes.calls.values()), dict(notes.left_out), eager=True, foreign=tuple(notes.foreign)
+            model.name,
+            tuple(notes.calls.values()),
+            dict(notes.left_out),
+            eager=True,
+            foreign=tuple(notes.foreign),
+            obstacle=_obstacle(error),
         )
     with torch.no_grad():
         _Interpreted(module, notes).run(*inputs, enable_io_processing=False)
     return Capture(model.name, tuple(notes.calls.values()), dict(notes.left_out), foreign=tuple(notes.foreign))
+
+
+#: A branch on the values of a tensor, and PyTorch's own such branch: on whether a mask is a causal one.
+BRANCH, CAUSAL_MASK = "branch", "causal-mask"
+#: The function of `torch.nn.modules.transformer` that compares a mask with a causal one.
+_COMPARES_MASK = "_detect_is_causal_mask"
+#: PyTorch's exceptions for a branch on data.
+_ON_DATA = frozenset({"GuardOnDataDependentSymNode", "UserError"})
+
+
+def _obstacle(error: Exception) -> str:
+    """Return what a failing `torch.export` trips over, as far as there is a remedy for it."""
+    frames = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    cause: BaseException | None = error
+    while cause is not None:
+        if type(cause).__name__ in _ON_DATA and "data-dependent" in str(cause):
+            return CAUSAL_MASK if _COMPARES_MASK in frames else BRANCH
+        frames |= {frame.name for frame in traceback.extract_tb(cause.__traceback__)}
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,7 @@ class RouteCheck:
         foreign: Operators of other libraries that the model calls.
         captures: Whether the converter begins with `torch.export`.
         is_uncaptured: Whether `torch.export` fails on the model.
+        obstacle: See `harness.models.capture.Capture`.
         remedies: The changes that were tried.
         notes: Further facts, and reasons why something is unknown.
     """
@@ -80,6 +81,7 @@ class RouteCheck:
     foreign: tuple[str, ...] = ()
     captures: bool = False
     is_uncaptured: bool = False
+    obstacle: str = ""
     remedies: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -272,6 +274,7 @@ def _check_routes(
             foreign=alone.foreign,
             captures=find_converter(unit.route.converter).captures,
             is_uncaptured=alone.is_uncaptured,
+            obstacle=alone.obstacle if backend in failing else "",
             notes=alone.notes if backend in failing else (),
         )
         yield check, alone.left_out
@@ -293,6 +296,7 @@ class _CallsAlone:
         left_out: Reasons why some could not be run.
         foreign: Operators of other libraries among them.
         is_uncaptured: Whether `torch.export` fails on the model, so that these are the calls of eager mode.
+        obstacle: See `harness.models.capture.Capture`.
     """
 
     failing: Mapping[str, list[Verdict]] = field(default_factory=dict)
@@ -301,6 +305,7 @@ class _CallsAlone:
     left_out: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     is_uncaptured: bool = False
+    obstacle: str = ""
 
 
 def _run_calls_alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Supervisor) -> _CallsAlone:
@@ -325,6 +330,7 @@ def _run_calls_alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Superv
         left_out=tuple(answer.capture.left_out),
         foreign=answer.capture.foreign,
         is_uncaptured=answer.capture.eager,
+        obstacle=answer.capture.obstacle,
     )
 
 

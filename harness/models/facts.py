@@ -14,6 +14,7 @@ from harness.compare.verdict import Stage
 from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
+from harness.models.as_program import program_of
 from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
 from harness.models.state import StateChange, state_change, training_changes_result
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
@@ -71,10 +72,18 @@ class CallsTask:
 
 @dataclass(frozen=True)
 class ModelCalls:
-    """The calls of a model; `problem` says why they are unknown."""
+    """The calls of a model.
+
+    Attributes:
+        capture: The calls.
+        resized: The calls at other sizes.
+        program: The example's run as a program; None for a model that is too large for one.
+        problem: Why they are unknown.
+    """
 
     capture: Capture | None = None
     resized: ResizedCalls = field(default_factory=ResizedCalls)
+    program: Invocation | None = None
     problem: str = ""
 
 
@@ -165,7 +174,7 @@ def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
         resized = ResizedCalls()
         if task.other_run is not None:
             resized = resized_calls(model, tuple(build_tensors(task.other_run)))
-        worker.send(ModelCalls(capture, resized))
+        worker.send(ModelCalls(capture, resized, program_of(model)))
 
 
 def _loaded(task: FactsTask | CallsTask, worker: WorkerProcess) -> Iterator[LoadedModel]:

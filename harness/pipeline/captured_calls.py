@@ -36,15 +36,22 @@ def invocation_of(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
     describe: Callable[..., Any] = describe_tensor,
+    *,
+    in_place: bool = False,
 ) -> Invocation:
     """Return a call as an invocation; a call that writes into its argument becomes one that returns the result.
 
-    `describe` makes a `TensorSpec` of a tensor and its place among the arguments.
+    Args:
+        target: The operator.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        describe: Makes a `TensorSpec`, or another form of a tensor, of a tensor and its place among the arguments.
+        in_place: Keep a call that writes into its argument.
 
     Raises:
         CannotKeep: an invocation cannot hold the call.
     """
-    target = functional(target)
+    target = target if in_place else functional(target)
     given = {a.name: v for a, v in zip(target._schema.arguments, args, strict=False)} | dict(kwargs)
     if given.get("generator", ...) is None:
         del given["generator"]

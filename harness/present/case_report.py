@@ -85,6 +85,7 @@ class CaseView:
         known: Known defects that match one of its failures, in the order of their list.
         lines: Converter, backend and shapes of a failure → lines of the converter that may cause it, the
             likeliest first, if they were searched for.
+        unlocated: The same → why no lines were searched for, a `harness.locate.locate.Unlocated`.
     """
 
     run: Path
@@ -95,6 +96,7 @@ class CaseView:
     minimal: tuple[Minimal, ...]
     known: tuple[KnownIssue, ...]
     lines: Mapping[tuple[str, str, str], tuple[Suspect, ...]] = field(default_factory=dict)
+    unlocated: Mapping[tuple[str, str, str], str] = field(default_factory=dict)
 
     @property
     def failed(self) -> bool:
@@ -116,7 +118,9 @@ class CaseView:
         }
 
     def _lines_of(self, verdict: Verdict) -> dict[str, Any]:
-        found = self.lines.get(_export_of(verdict))
+        found, why = self.lines.get(_export_of(verdict)), self.unlocated.get(_export_of(verdict))
+        if why is not None:
+            return {"lines": [], "no_lines_because": why}
         return {} if found is None else {"lines": [suspect.to_data() for suspect in found]}
 
 
@@ -132,13 +136,15 @@ def add_suspects(view: CaseView) -> CaseView:
         harness.pipeline.supervisor.WorkerFailed: no worker process can be started.
     """
     # PyTorch takes seconds to import, and nothing else here needs it.
-    from harness.locate.locate import can_be_located, find_suspects
+    from harness.locate.locate import find_suspects, why_unlocated
 
     opset = read_run_info(view.run).options.get("opset")
     given = opset if isinstance(opset, int) else None
-    wanted = [verdict for verdict in view.verdicts if can_be_located(verdict)]
+    failing = [verdict for verdict in view.verdicts if verdict.outcome.is_failure]
+    reasons = {_export_of(v): str(why) for v in failing if (why := why_unlocated(v)) is not None}
+    wanted = [verdict for verdict in failing if why_unlocated(verdict) is None]
     found = {_export_of(v): find_suspects(view.run, v, opset=given) for v in wanted}
-    return replace(view, lines=found)
+    return replace(view, lines=found, unlocated=reasons)
 
 
 def verdict_data(verdict: Verdict) -> dict[str, Any]:
@@ -152,7 +158,8 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
     )  # fmt: skip
     problems = [_add_evidence(vars(problem)) for problem in parse_problems(verdict.problems)]
     why = {"evidence": evidence_of_row(vars(verdict)), "diagnosis": _parsed(verdict.diagnosis)}
-    return {**{name: getattr(verdict, name) for name in names}, **why, "problems": problems}
+    owner = {"owner": _owner(vars(verdict))}
+    return {**{name: getattr(verdict, name) for name in names}, **owner, **why, "problems": problems}
 
 
 def _add_evidence(problem: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +209,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     yield verdict_table(view.verdicts)
     for verdict in view.verdicts:
         yield from _details(verdict)
-        yield from _lines(view.lines.get(_export_of(verdict)))
+        yield from _lines(view.lines.get(_export_of(verdict)), view.unlocated.get(_export_of(verdict)))
     for issue in view.known:
         yield Text(f"known: {plain(issue.note)}", style="bold")
         yield Text(f"  {plain(issue.link)}", no_wrap=True)
@@ -304,7 +311,17 @@ def _place(row: Mapping[str, Any], indent: int) -> Iterator[RenderableType]:
         yield Padding(shown(f"{place_text(cause)} {fault_text(cause)}"), (0, 0, 0, indent))
 
 
-def _lines(found: Sequence[Suspect] | None) -> Iterator[RenderableType]:
+_WHY_NO_LINES = {
+    "rule": "the conversion function is in your own file",
+    "not-converter": "the converter is not to blame",
+    "dynamic": "only exports with static shapes are searched",
+    "model": "only single calls are searched; `conformance check` names the model's guilty call",
+}
+
+
+def _lines(found: Sequence[Suspect] | None, why_not: str | None) -> Iterator[RenderableType]:
+    if why_not is not None:
+        yield Padding(Text(f"no lines of the converter: {_WHY_NO_LINES[why_not]}", style="bold"), (0, 0, 0, 2))
     if found is None:
         return
     yield Padding(Text("lines of the converter", style="bold"), (0, 0, 0, 2))

@@ -15,6 +15,7 @@ from harness.convert.exporter_messages import raising_line
 from harness.core.invocation import Invocation
 from harness.core.route import FILE
 from harness.core.text import count
+from harness.models.capture import BRANCH, CAUSAL_MASK
 from harness.models.check import ModelCheck, RouteCheck
 from harness.pipeline.model_reference import RANDOM
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
@@ -38,6 +39,7 @@ def check_report(found: ModelCheck, options: str = "") -> Report:
     if failing:
         sections.append(Section(title="Why", rows=tuple(causes.rows()), noun="cause"))
         sections.append(Section(title="How much", rows=tuple(_error_rows(failing)), noun="output"))
+        sections.append(Section(title="What PyTorch asks for", rows=tuple(_asked_rows(failing)), noun="change"))
         sections.append(Section(title="What helps, tried", rows=tuple(_remedy_rows(found)), noun="change"))
     if found.state:
         sections.append(Section(title="State", rows=tuple(_state_rows(found)), noun="change"))
@@ -222,6 +224,27 @@ _CHANGES = {
 }
 
 
+#: Obstacle of a capture → what to write, and why.
+_ASKED = {
+    BRANCH: (
+        "torch.cond(condition, if_true, if_false, operands) or torch.where(condition, a, b)",
+        "a branch depends on the data, and an export can take one path only",
+    ),
+    CAUSAL_MASK: (
+        "tgt_is_causal=True or False (is_causal= of an encoder) beside the mask",
+        "without it PyTorch's layer branches on whether the mask is causal, which an export cannot know",
+    ),
+}
+
+
+def _asked_rows(failing: Sequence[RouteCheck]) -> Iterator[Row]:
+    """Yield PyTorch's own remedy for a model that `torch.export` cannot capture."""
+    for obstacle in dict.fromkeys(way.obstacle for way in failing if way.obstacle and way.captures):
+        line = next((raising_line(w.failure.message) for w in failing if w.obstacle == obstacle and w.failure), "")
+        what, why = _ASKED[obstacle]
+        yield Row(what, why, f"at {line}" if line else "")
+
+
 def _remedy_rows(found: ModelCheck) -> Iterator[Row]:
     """Yield the changes that make a failing way right, or those that were tried in vain."""
     for way in found.ways:
@@ -401,6 +424,7 @@ def _way_data(way: RouteCheck) -> dict[str, Any]:
         ],
         "remedies": [asdict(remedy) for remedy in way.remedies],
         "owner": way.owner,
+        "obstacle": way.obstacle,
         "cause": _cause_data(way),
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),

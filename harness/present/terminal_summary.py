@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from harness.gate.run_diff import Diff, compare_runs
 from harness.pipeline.model_task import model_word
 from harness.present import glance, matrix, report as reports, run_changes as changes, run_counts
 from harness.present.case_report import command, shown_path
+from harness.present.composition_text import composition, render_composition
 from harness.present.failures_text import render_first, render_no_longer_failing
 from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.real_use_text import real_use_sentence
@@ -95,6 +97,8 @@ def _parts(
         return
     yield from _rates(results_dir, merge_opsets(rows), operators)
     yield run_counts.sentence(run_counts.counts(rows))
+    for left in fallbacks(results_dir):
+        yield Text(f"Not on the backend's device: {left.sentence}", style="bold yellow")
     yield Text()
     known, complaint = _known_issues()
     if complaint:
@@ -107,6 +111,8 @@ def _parts(
     if found:
         yield render_first(found, groups)
         yield Text()
+    # Its table of pairs is in `conformance summary`.
+    yield from islice(render_composition(composition(results_dir)), 1)
     yield from render_opsets(opset_differences(results_dir))
     without = results_dir / layout.WITHOUT_RULES_DIRECTORY
     regressed = None if from_baseline is None else _failing(results_dir, from_baseline)
@@ -158,10 +164,8 @@ def _ending(results_dir: Path, minutes: float | None) -> Iterator[Text]:
 
 
 def _for_maintainers(results_dir: Path) -> Iterator[RenderableType]:
-    """Yield how the run was made, what of it concerns the harness itself, and what did not run on its device."""
+    """Yield how the run was made, and what of it concerns the harness itself."""
     yield from _notes(results_dir)
-    for left in fallbacks(results_dir):
-        yield Text(f"Not on the backend's device: {left.sentence}", style="yellow")
     raised = _witnesses_that_raised(results_dir)
     if raised:
         yield Text(raised)

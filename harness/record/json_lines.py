@@ -43,7 +43,7 @@ class Minimal:
         evidence: Only in records of an earlier version: the evidence for the minimal case's blame.
         component: The minimal case's diagnosis, like `place`, `fault`, `detail` and `diagnosis`: see `Verdict`.
         exported_invocation: The exported invocation if its sizes differ; else "".
-        matters: One sentence per argument that the failure depends on: "fails only with ceil_mode=True".
+        matters: One sentence per argument that the failure depends on: "fails with ceil_mode=True; not with False".
         elements: Tensor elements of the minimal invocation.
         evaluations: Number of invocations that were tried.
         finished: Whether shrinking ended because nothing smaller fails rather than because its budget was used up.

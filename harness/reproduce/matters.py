@@ -74,7 +74,7 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
         if omitted is None or omitted.key not in passing:
             continue
         if isinstance(argument, TensorSpec):
-            yield f"fails only with {name} given"
+            yield f"fails with {name} given, not without it"
             continue
         others: Sequence[Argument] = []
         if type(argument) is int or type(argument) is float:
@@ -86,9 +86,11 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
         spared = test.passing([s for _, s in tried])
         alike = [describe(a) for a, s in tried if s.key in failing][:2]
         unlike = [describe(a) for a, s in tried if s.key in spared][:2]
-        more = [f"also {_listed(alike)}"] if alike else []
-        more += [f"not {_listed(unlike)}"] if alike and unlike else []
-        yield f"fails only with {name}={describe(argument)}" + (f" ({', '.join(more)})" if more else "")
+        # Left out, it has its default, which passes.
+        default = optional[name]
+        spared_by = unlike or ([describe(default)] if isinstance(default, bool | int | float | str) else [])
+        passes = f"not with {_listed(spared_by)}" if spared_by else "not without it"
+        yield f"fails with {name}={_listed([describe(argument), *alike])}; {passes}"
 
 
 def _replace_argument(subject: Replayed, name: str, others: Sequence[Argument]) -> list[tuple[Argument, Replayed]]:

@@ -2,6 +2,7 @@
 
 1. Check the model. Of a way that fails, a call that fails alone is shrunk as the failures of a run are.
 2. If none does, and the runtime refuses the graph or computes it wrongly, the smallest part of the graph is taken.
+3. If there is none either, the model's calls are taken as a program, which is shrunk as drawn programs are.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.core.text import count
 from harness.core.torch_arrays import to_numpy
+from harness.generate.sources.recorded import FromRecord
 from harness.models.check import ModelCheck, Progress, RouteCheck, check_model
-from harness.models.facts import ModelFacts
+from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.pipeline.graph_runs import GraphStructure
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.onnx_files import load_file
 from harness.pipeline.supervisor import Supervisor
-from harness.plan.unit import Unit
+from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo, installed_versions
 from harness.record.writer import RunWriter
@@ -122,8 +124,30 @@ def smallest_of_model(
     if part is None and source.is_file:
         part = _whole_file(source, failure)
     if part is None:
+        progress("shrink the program of its calls")
+        program = _failing_program(unit, failure, supervisor)
+        if program is not None:
+            return _shrunk(program, unit, directory)
         raise ModelProblem(_nothing_smaller(found, way))
     return replace(part, name=found.name, backend=way.route.backend)
+
+
+def _failing_program(unit: Unit, failure: Verdict, supervisor: Supervisor) -> Verdict | None:
+    """Return the verdict on a model's calls as a program that fails as the model does; None if there is none."""
+    assert unit.model is not None
+    calls = model_calls(CallsTask(source=unit.model), supervisor)
+    if calls.program is None:
+        return None
+    alone = Unit(
+        overload=calls.program.overload,
+        route=replace(unit.route, dynamic=False),
+        backends=(failure.backend,),
+        sources=(FromRecord.of_calls([calls.program]),),
+        settings=unit.settings,
+    )
+    ends = failure.stage, failure.outcome
+    verdicts = (verdict for verdicts in run_unit(alone, supervisor) for verdict in verdicts)
+    return next((verdict for verdict in verdicts if (verdict.stage, verdict.outcome) == ends), None)
 
 
 def _is_of(unit: Unit, way: RouteCheck) -> bool:

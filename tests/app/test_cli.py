@@ -266,14 +266,14 @@ def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
                 "minimal_id": small.case_id,
                 "invocation": small.json,
                 "exported_invocation": "",
-                "matters": ("fails only with divisor_override=3",),
+                "matters": ("fails with divisor_override=3, not without it",),
                 "elements": 1,
             }
         ),
     )
     shown = typed("show", failed.case_id, "--run", copied)
     assert f"Minimal case {small.case_id}" in shown.output
-    assert "fails only with divisor_override=3" in shown.output
+    assert "fails with divisor_override=3, not without it" in shown.output
     assert as_json("show", small.case_id, "--run", copied)["case_id"] == failed.case_id
     groups = as_json("failures", copied, "--op", "avg_pool2d", "--outcome", "mismatch")["failures"]["groups"]
     assert small.case_id in [group["minimal"]["case_id"] for group in groups if group["minimal"]]

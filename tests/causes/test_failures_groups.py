@@ -225,7 +225,7 @@ def test_a_group_shows_what_its_cases_were_shrunk_to() -> None:
             if hasattr(row, f.name) and f.name != "elements"
         },
         minimal_id="abcdef012345",
-        matters=("fails only with alpha=2",),
+        matters=("fails with alpha=2; not with 1",),
         elements=1,
     )
     elsewhere = dataclasses.replace(minimal, backend="trt", elements=0)

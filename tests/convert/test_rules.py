@@ -80,7 +80,7 @@ def test_what_changed_is_found_and_said(tried: Path) -> None:
 
 def test_a_regressed_case_is_named_and_rerun_with_its_rule(tried: Path) -> None:
     said = (tried / "said").read_text()
-    [again] = re.findall(r"Reproduce the first regression:\n  (.+)", said)
+    [again] = re.findall(r"Run it again: (.+)", said)
     words = shlex.split(again)
     regressed = words[words.index("--case") + 1]
     [row] = [r for r in rows(tried / "run") if r["case_id"] == regressed and r["converter"] == "torchscript"]

@@ -110,7 +110,7 @@ def test_a_case_to_look_at_is_named(planted: Path) -> None:
     assert case is not None
     assert case[1] in {row["case_id"] for row in rows(planted / "after", "case_id")}
     # The first command to copy is about what is worse than expected, whatever else fails.
-    again = re.search(r"Reproduce the first regression:\n  .* --case (\w+) ", (planted / "said").read_text())
+    again = re.search(r"Run it again: .* --case (\w+) ", (planted / "said").read_text())
     assert again is not None
     assert f"case {again[1]}" in said
 

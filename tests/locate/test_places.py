@@ -124,3 +124,19 @@ def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
     assert line.text.startswith("return _aten_avg_pool_onnx(")
     report = write_issue(CallReport(find_failure(run, DIVISOR.case_id), "print()", None, "", tuple(lines)))
     assert f"in `aten_avg_pool2d`, {line.file}:{line.line}. {line.reason}" in report
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"blame": "backend"}, "not-converter"),
+        ({"rule": "my_rules.py:avg_pool2d"}, "rule"),
+        ({"shape_mode": "dynamic"}, "dynamic"),
+    ],
+)
+def test_without_lines_the_reason_is_told(changes: dict[str, str], why: str, tmp_path: Path) -> None:
+    run = record_of(tmp_path, [DIVISOR], **{**WRONG, **changes})
+    words = ["show", DIVISOR.case_id, "--run", str(run), "--lines"]
+    (verdict,) = json.loads(CliRunner().invoke(conformance, [*words, "--json"]).output)["verdicts"]
+    assert (verdict["lines"], verdict["no_lines_because"]) == ([], why)
+    assert "no lines of the converter: " in CliRunner().invoke(conformance, words).output

@@ -430,3 +430,27 @@ def test_runs_of_other_operators_are_told_from_those_that_compare(tmp_path: Path
     write_site(runs, tmp_path / "site")
     found = [run["unlike"] for run in site_data(tmp_path / "site", "index")["runs"]]
     assert found == [len(OPERATORS) - 2, 0, 0]
+
+
+def test_every_link_of_a_failure_leads_to_a_page_that_has_its_case(tmp_path: Path) -> None:
+    # One cause of two operators, whose smallest case is not of the first.
+    cause = {"outcome": Outcome.MISMATCH, "signature": "values", "blame": "backend", "component": "ort-cpu"}
+    cause |= {"place": "Neg", "fault": "wrong-numbers", "message": "values: output 0: expected 1, got 2"}
+    rows = [
+        row_of(unary("aten.abs.default", [1.0, 2.0, 3.0]), **cause),
+        row_of(unary("aten.neg.default", [1.0, 2.0]), **cause),
+        row_of(unary("aten.neg.default", [1.0]), **{**cause, "message": "of ordinary use"}, ordinary=True),
+    ]
+    site = tmp_path / "site"
+    write_site([recorded(tmp_path / "run", rows)], site)
+    names = site_data(site, "index")["operators"]
+    listed, overview = site_data(site, "failures/0"), site_data(site, "overview/0")["failures"]
+    assert len(listed) == 1
+    for group in (*listed, *overview):
+        cases = site_data(site, f"operator/{names.index(group['overload'])}")["cases"]
+        assert group["case"] in [case["id"] for case in cases]
+    # The card shows one case: its call, its message and its badge.
+    assert (overview[0]["call"], overview[0]["message"]) == (
+        "aten.neg.default(self=float32[1]=[1.0])",
+        "of ordinary use",
+    )

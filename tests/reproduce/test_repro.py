@@ -495,7 +495,7 @@ def test_the_shrunk_case_is_preferred(run: Path) -> None:
             message=recorded.message,
             minimal_id=small.case_id,
             invocation=small.json,
-            matters=("fails only with divisor_override",),
+            matters=("fails with divisor_override given, not without it",),
         ),
     )
     assert failure_of(run, "the same by the other exporter").invocation == small

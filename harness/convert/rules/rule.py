@@ -167,6 +167,10 @@ def _line_in(error: BaseException, file: Path) -> str:
     return line
 
 
+class RuleExits(Exception):
+    """A rule calls `sys.exit` in place of converting."""
+
+
 class RuleBook:
     """The rules of one converter, which know when they are called.
 
@@ -197,7 +201,11 @@ class RuleBook:
 
         def counted(*args: Any, **kwargs: Any) -> Any:
             self.fired[rule.label] += 1
-            return function(*args, **kwargs)
+            try:
+                return function(*args, **kwargs)
+            except SystemExit as error:
+                # It would end the worker process, which says nothing about the rule.
+                raise RuleExits(f"the rule {rule.label} calls sys.exit({error.code!r})") from None
 
         # Exporters read signatures; an onnxscript function keeps the Python function that it was made of.
         signed = function if inspect.isfunction(function) else getattr(function, "function", function)

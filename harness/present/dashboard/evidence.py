@@ -36,7 +36,10 @@ class UnreadableRun(Exception):
 
 
 def operator_files(
-    built: SiteModel, known: tuple[KnownIssue, ...], tolerances: Mapping[int, Sequence[ErrorDistribution]]
+    built: SiteModel,
+    known: tuple[KnownIssue, ...],
+    tolerances: Mapping[int, Sequence[ErrorDistribution]],
+    failures: Mapping[int, Sequence[FailureGroup]],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the name of each file and the content of an operator's page, run by run.
 
@@ -44,6 +47,7 @@ def operator_files(
 
     Args:
         tolerances: Run → error distributions.
+        failures: Run → its failures, whose cases other views link to.
 
     Raises:
         UnreadableRun: a run turns out to be damaged.
@@ -60,12 +64,12 @@ def operator_files(
     for number, run in built.evidence.of.items():
         by_run[run].append(words[number])
     for run, names in sorted(by_run.items()):
-        wanted = _linked(built, run, tolerances[run])
+        wanted = _linked(built, run, tolerances[run], failures[run])
         for name, data in _run_pages(built.runs[run], names, known, wanted):
             yield str(place[name]), page(run, name, data)
     for run, others in built.evidence.own.items():
         if others:
-            wanted = _linked(built, run, tolerances[run])
+            wanted = _linked(built, run, tolerances[run], failures[run])
             for name, data in _run_pages(built.runs[run], [words[number] for number in others], known, wanted):
                 yield f"{run}-{place[name]}", page(run, name, data)
     for name in set(built.names) - {name for names in by_run.values() for name in names}:
@@ -145,9 +149,15 @@ def _history(built: SiteModel) -> list[list[list[int]]]:
     return found
 
 
-def _linked(built: SiteModel, run: int, tolerances: Sequence[ErrorDistribution]) -> Mapping[str, Collection[str]]:
-    """Return operator → case ids that other views of a run link to: outliers, and the latest changes."""
+def _linked(
+    built: SiteModel, run: int, tolerances: Sequence[ErrorDistribution], failures: Sequence[FailureGroup]
+) -> Mapping[str, Collection[str]]:
+    """Return operator → case ids that other views of a run link to: failures, outliers, and the latest changes."""
     wanted: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for group in failures:
+        wanted[group.overload][group.case_id] = None
+        if group.ordinary:
+            wanted[group.ordinary.overload][group.ordinary.case_id] = None
     for tolerance in tolerances:
         wanted[tolerance.overload][tolerance.worst_case] = None
     found = built.compared(run)

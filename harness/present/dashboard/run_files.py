@@ -72,6 +72,8 @@ def listed(group: FailureGroup) -> dict[str, Any]:
         "signature": group.signature[:_LONGEST],
         "message": (group.minimal.message if group.minimal else group.message)[:_LONGEST],
         "case": group.case_id,
+        # Its page, which may be another than that of the first operator of the group.
+        "overload": group.overload,
         "call": group.call[:_LONGEST],
         "ordinary": group.ordinary_cases,
         "callers": group.callers,
@@ -92,7 +94,9 @@ def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
     shown = [listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
     for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
         if group.ordinary:
-            data |= {"call": group.ordinary.call[:_LONGEST], "message": group.ordinary.message[:_LONGEST]}
+            usual = group.ordinary
+            data |= {"call": usual.call[:_LONGEST], "message": usual.message[:_LONGEST], "case": usual.case_id}
+            data |= {"overload": usual.overload, "stage": usual.stage, "outcome": usual.outcome}
     return shown
 
 

@@ -274,7 +274,8 @@ def _write_data(
     found = write_findings(place, built, known, progress)
     progress("writing operators")
     tolerances = {number: (*run.tolerances, *run.ordinary_tolerances) for number, run in found.items()}
-    for name, data in operator_files(built, known, tolerances):
+    failures = {number: run.failures for number, run in found.items()}
+    for name, data in operator_files(built, known, tolerances, failures):
         write_script(place, f"operator/{name}", data)
     progress("writing runs")
     write_cases(place, built)

@@ -101,14 +101,14 @@
     );
   }
 
-  const place = (group) => [group.overloads[0], { case: group.case }];
+  const place = (group) => [group.overload, { case: group.case }];
 
   const message = (group) => group.message.split("\n")[0] || group.signature;
 
   const link = (group) =>
     controls.operator(
       "op.mono.link",
-      group.overloads[0],
+      group.overload,
       names.listed(group.overloads.map(words.short), 3),
       { case: group.case },
       { tabindex: "-1", title: group.overloads.join(", ") },

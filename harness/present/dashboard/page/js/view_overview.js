@@ -284,7 +284,7 @@
             controls.outcome(group.outcome, group.stage),
             controls.operator(
               "grow.mono",
-              group.overloads[0],
+              group.overload,
               names.listed(group.overloads.map(words.short), 2),
               { case: group.case },
             ),
