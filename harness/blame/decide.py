@@ -38,6 +38,7 @@ _ORDER = (
     R.EMISSION,
     R.OPERATOR,
     R.LOWERED,
+    R.RANGE,
     R.MODEL,
     R.ABSENT,
 )

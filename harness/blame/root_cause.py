@@ -414,6 +414,8 @@ def _own_fault(facts: FailureFacts) -> Fault:
 
 def _fault(blame: str, facts: FailureFacts) -> Fault:
     node = facts.statements.get("wrong-node") or facts.statements.get("formula-rounded")
+    if blame == BACKEND and "within-7-bits" in facts.statements:
+        return Fault("saturates-in-16-bits")
     if blame == BACKEND and node is not None and facts.rule in ("wrong-node", "rounded-formula"):
         return Fault(node["kernel_fault"])
     if blame == SPEC:

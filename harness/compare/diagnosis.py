@@ -25,6 +25,7 @@ KERNEL_FAULTS = frozenset(
     {
         *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
         *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
+        "saturates-in-16-bits",
         *("loses-sign-of-zero", "flushes-small-numbers", "inexact", "inexact-float64", "float64-in-float32"),
         *("wrong-numbers", "number-of-results", "inaccurate"),
     }
@@ -163,6 +164,8 @@ class Role(StrEnum):
     """PyTorch on the call without one of its arguments."""
     CONSTANT = "constant"
     """The graph, whose result is a constant."""
+    RANGE = "range"
+    """The failing backend on weights of fewer bits."""
     ABSENT = "absent"
     """A witness that raised an exception."""
 

@@ -170,7 +170,7 @@ class GraphReference(ProgramReference):
             return None
         names = (value.name for value in signature(self.model))
         feeds = dict(zip(names, self.feeds, strict=True))
-        return moved_by_steps_of_graph(graph, feeds, self.plain, self.expected, self.alive)
+        return moved_by_steps_of_graph(graph, feeds, self.plain, self.alive)
 
     def allowed(self, output: int) -> Array:
         """Return the allowed difference of each element of an output; 0 for integers and truth values."""
