@@ -20,9 +20,8 @@ def has_body(node: onnx.NodeProto, opset: int) -> bool:
     """Whether ONNX defines an operator by a function of other operators."""
     if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
         return False
-    # Not all properties are in the type stubs.
-    schema: Any = onnx.defs.get_schema(node.op_type, opset)
-    return bool(schema.has_function or schema.has_context_dependent_function)
+    plain, by_types = _versions(node, opset)
+    return bool(plain or by_types)
 
 
 #: Bodies within bodies: that of `Celu` has `Elu`.
@@ -78,15 +77,26 @@ def widened(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _body(node: onnx.NodeProto, opset: int, types: Mapping[str, onnx.TypeProto]) -> onnx.FunctionProto | None:
     schema: Any = onnx.defs.get_schema(node.op_type, opset)
-    # A body of a later opset has operators at versions that this opset does not have.
-    if schema.has_function:
-        version = max(version for version in schema.function_opset_versions if version <= opset)
-        found = schema.get_function_with_opset_version(version)
-    else:
+    plain, by_types = _versions(node, opset)
+    if plain:
+        found = schema.get_function_with_opset_version(max(plain))
+    elif by_types:
         given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
-        version = max(version for version in schema.context_dependent_function_opset_versions if version <= opset)
-        found = schema.get_context_dependent_function_with_opset_version(version, node.SerializeToString(), given)
+        found = schema.get_context_dependent_function_with_opset_version(max(by_types), node.SerializeToString(), given)
+    else:
+        return None
     return onnx.FunctionProto.FromString(found) if found else None
+
+
+def _versions(node: onnx.NodeProto, opset: int) -> tuple[list[int], list[int]]:
+    """Return the opsets of an operator's bodies up to an opset: those of one form, and those that depend on its types.
+
+    A body of a later opset has operators at versions that this opset does not have: Relu's first is of opset 18.
+    """
+    # Not all properties are in the type stubs.
+    schema: Any = onnx.defs.get_schema(node.op_type, opset)
+    plain = [version for version in schema.function_opset_versions if version <= opset]
+    return plain, [version for version in schema.context_dependent_function_opset_versions if version <= opset]
 
 
 def _defaults(node: onnx.NodeProto, opset: int) -> list[onnx.AttributeProto]:
