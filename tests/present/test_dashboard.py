@@ -366,6 +366,27 @@ def test_findings_name_the_argument_that_the_failures_share() -> None:
     assert findings([RecordedCall(str(n), "{}", n < 5) for n in range(9)]) == []
 
 
+def test_the_worst_right_case_says_which_rule_accepts_it(tmp_path: Path) -> None:
+    rule = "nearness 4 (the terms' magnitudes)"
+    errors = {"max_ulp_error": 4e6, "max_abs_error": 8.0, "needed_rtol": 2.0, "needed_atol": 1.0}
+    right = {"outcome": Outcome.PASS, "stage": Stage.COMPARE, **errors}
+    row = row_of(unary("celu", [1.0, 2.0, 3.0]), **right, excused=f"3: {rule}")
+    write_site([recorded(tmp_path / "run", [row])], tmp_path / "site")
+    (case,) = site_data(tmp_path / "site", "operator/0")["cases"]
+    assert case["rows"][0]["accepted"] == [[rule, 3]]
+
+
+def test_a_badge_counts_the_operators_that_pass_in_ordinary_use(tmp_path: Path) -> None:
+    right = row_of(unary("celu", [1.0]), outcome=Outcome.PASS, stage=Stage.COMPARE)
+    # A call with an infinity is an edge case.
+    wrong = row_of(unary("celu", [float("inf")]), outcome=Outcome.MISMATCH, stage=Stage.COMPARE)
+    site = write_site([recorded(tmp_path / "run", [right, wrong])], tmp_path / "site")
+    (column,) = site.summary["columns"]
+    assert column["operators"]["whole"] == 0
+    image = ElementTree.fromstring((tmp_path / "site" / column["badge"]).read_text())
+    assert "1/1 operators" in (image.get("aria-label") or "")
+
+
 def test_badges_are_images_with_their_words() -> None:
     for total in (0, 3, 2000):
         image = ElementTree.fromstring(badge("a<b>&'\" → c", min(total, 2), total, "partial"))

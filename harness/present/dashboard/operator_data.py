@@ -14,6 +14,7 @@ import pyarrow as pa
 from harness.causes.groups import FailureGroup
 from harness.causes.known_issues import call
 from harness.compare.diagnosis import recorded_difference
+from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.text import strip_escapes
@@ -28,7 +29,7 @@ from harness.record.json_lines import Graph, Script
 COLUMNS = (
     "case_id", "dtype", "shape_mode", "converter", "converter_version", "opset", "backend", "stage",
     "outcome", "blame", "signature", "message", "invocation", "structure_id", "rule", "max_abs_error",
-    "max_ulp_error", "mismatched_elements", "total_elements", "placement",
+    "max_ulp_error", "mismatched_elements", "total_elements", "placement", "excused",
 )  # fmt: skip
 #: Columns of rows, decoded: names and numbers.
 Rows: TypeAlias = Mapping[str, npt.NDArray[np.object_]]
@@ -271,6 +272,7 @@ class _Cases:
                     "elements": columns["total_elements"][row],
                     # Few rows have it, and the page is to stay small.
                     **({"placement": said} if (said := columns["placement"][row]) else {}),
+                    **({"accepted": rules} if (rules := list(parse_excuses(columns["excused"][row]))) else {}),
                 }
                 for row in places
             ],

@@ -120,7 +120,7 @@ def write_summary(directory: Path, built: SiteModel) -> dict[str, Any]:
     data = _summary(built)
     state = "" if not built.runs or built.runs[built.shown].state == COMPLETE else "partial"
     for column in data["columns"]:
-        operators = column["operators"]
+        operators = column["ordinary"]["operators"]
         label = route_label(column["converter"], column["backend"])
         image = badge(label, operators["whole"], sum(operators.values()), state)
         write_text(directory / column["badge"], image)
@@ -170,13 +170,13 @@ def _summary(built: SiteModel) -> dict[str, Any]:
 
 
 def badge(label: str, passing: int, total: int, note: str = "") -> str:
-    """Return an SVG image with `label` and the share of operators that pass all their cases.
+    """Return an SVG image with `label` and the share of operators that pass all their ordinary cases.
 
     Args:
         label: Subject of the badge: ``dynamo → ort-cpu``.
         note: Text after the numbers: ``partial``.
     """
-    value = f"{passing:,}/{total:,} operators" if total else "no operators"
+    value = f"{passing:,}/{total:,} operators in ordinary use" if total else "no operators in ordinary use"
     value += f" · {note}" if note else ""
     share = passing / total if total else None
     fill = _GREY if share is None or note else next(f for least, f in _FILLS if share >= least)

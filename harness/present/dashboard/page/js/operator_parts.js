@@ -241,12 +241,16 @@
           el("td.number", row.elements ? `${row.wrong}/${row.elements}` : "–"),
           el("td.number", endless(row.abs)),
           el("td.number", endless(row.ulp)),
-          el("td.mono.long", [row.placement, row.message].filter(Boolean).join("; ") || "–"),
+          el("td.mono.long", [row.placement, row.message, ...accepted(row)].filter(Boolean).join("; ") || "–"),
         ]),
       ),
       controls.code(`conformance show ${one.id} --run ${quoted(run)}`, "command", true),
     );
   }
+
+  // Why elements count as right that differ by more than the last places.
+  const accepted = (row) =>
+    (row.accepted || []).map(([rule, elements]) => `${words.count(elements, "element")} accepted: ${rule}`);
 
   Conformance.operatorParts = { standing, converter, findings, history, cases, oneCase };
 })();

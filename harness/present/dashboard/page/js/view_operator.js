@@ -123,6 +123,8 @@
     const wanted = asked.params.get("case") || "";
     fill(spot);
     if (!wanted) return;
+    const recorded =
+      data.run >= 0 ? ` --run ${Conformance.failureCard.quoted(index.runs[data.run].place)}` : "";
     const group = data.groups.find((one) => one.case === wanted || one.shown === wanted);
     const one =
       data.cases.find((c) => c.id === wanted) || (group && data.cases.find((c) => c.id === group.case));
@@ -134,7 +136,11 @@
       spot,
       one
         ? parts.oneCase(one, index.runs[data.run].place)
-        : el("p.notice", `Case ${wanted} is not on this page. To see it, run: conformance show ${wanted}`),
+        : el(
+            "div.notice",
+            el("p", `Case ${wanted} is not on this page. This command shows it:`),
+            controls.code(`conformance show ${wanted}${recorded}`, "command", true),
+          ),
     );
   }
 

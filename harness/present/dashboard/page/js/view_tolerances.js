@@ -98,7 +98,7 @@
             "above the default tolerance",
             Boolean(params.get("beyond")),
             (on) => set("beyond")(on ? "1" : ""),
-            "Needs a larger rtol or atol than the default of torch.testing for the dtype. It passes because it is close to the float64 result.",
+            "Needs a larger rtol or atol than the default of torch.testing for the dtype. Its worst case says which rule accepts it.",
           ),
         ),
       );
