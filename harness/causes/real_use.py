@@ -35,6 +35,7 @@ class RealUse:
         backend: The backend.
         calls: The number of distinct calls, as the models make them.
         models: The number of models that make them.
+        known: The number of models whose calls are on file.
         by_dtype: Dtype → share, with static shapes; `OTHERS` for integers and other dtypes.
         dynamic: The share with dynamic shapes, where a call passes if it does at all tried sizes.
         by_kind: Kind of model → share of its models' calls, as the models make them.
@@ -44,6 +45,7 @@ class RealUse:
     backend: str
     calls: int
     models: int
+    known: int
     by_dtype: Mapping[str, Share]
     dynamic: Share
     by_kind: Mapping[str, Share]
@@ -94,6 +96,7 @@ def _summarise(converter: str, backend: str, rows: list[Mapping[str, str]]) -> R
         backend=backend,
         calls=len(as_made),
         models=len({number for models in as_made.values() for number in models}),
+        known=len(names),
         by_dtype={dtype: Share(passed[dtype], total[dtype]) for dtype in (*DEPLOYED, OTHERS) if total[dtype]},
         dynamic=Share(sum(dynamic.values()), len(dynamic)),
         by_kind={kind: Share(kinds_passed[kind], n) for kind, n in kinds_total.most_common()},

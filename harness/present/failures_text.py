@@ -31,11 +31,9 @@ def render_first(groups: Sequence[FailureGroup], limit: int = 10) -> RenderableT
 
 
 def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableType]:
-    defects = [group for group in groups if group.blame != SPEC]
-    left_open = len(groups) - len(defects)
-    open_ = f"{count(left_open, 'difference')} left open by the specification" if left_open else ""
+    defects, left_open = _apart(groups)
     found = f"{count(len(defects), 'distinct failure')}{kinds_text(defects)}" if defects else ""
-    yield Text("; ".join(filter(None, (found, open_))), style="bold")
+    yield Text("; ".join(filter(None, (found, _open_text(left_open)))), style="bold")
     if any(group.kind is GroupKind.GAP for group in defects):
         yield Text("(declared gap: the converter or the runtime says that it does not support the call)", style="dim")
     if not defects:
@@ -62,16 +60,25 @@ EARLIER = "An earlier version recorded this run without root causes: failures wi
 def _blocks(groups: Sequence[FailureGroup], limit: int | None) -> Iterator[RenderableType]:
     if any(not group.cause.fault for group in groups):
         yield Text(EARLIER, style="yellow")
-    defects = [group for group in groups if group.blame != SPEC]
-    left_open = [group for group in groups if group.blame == SPEC]
+    defects, left_open = _apart(groups)
     if defects:
         yield Text(f"{count(len(defects), 'distinct failure')}, worst first{kinds_text(defects)}", style="bold")
     yield from _numbered(defects, limit, start=1)
     if left_open:
-        title = f"{count(len(left_open), 'difference')} allowed by the specification: not a defect"
-        yield Text(title, style="bold")
+        yield Text(_open_text(left_open), style="bold")
     shown_defects = len(defects) if limit is None else min(limit, len(defects))
     yield from _numbered(left_open, None if limit is None else limit - shown_defects, start=len(defects) + 1)
+
+
+def _apart(groups: Sequence[FailureGroup]) -> tuple[list[FailureGroup], list[FailureGroup]]:
+    """Return the distinct failures, and the differences that are none: a specification leaves them open."""
+    return [group for group in groups if group.blame != SPEC], [group for group in groups if group.blame == SPEC]
+
+
+def _open_text(left_open: Sequence[FailureGroup]) -> str:
+    if not left_open:
+        return ""
+    return f"{count(len(left_open), 'difference')} left open by the specification: not a defect"
 
 
 #: Characters of a call in a table.
@@ -79,10 +86,25 @@ _CALL = 160
 
 
 def markdown(groups: Sequence[FailureGroup], limit: int | None = None) -> str:
-    """Return the groups as a table of Markdown, worst first, a line each; no more than `limit`, all for None."""
+    """Return the groups as Markdown, worst first, a line each; no more than `limit`, all for None.
+
+    What a specification leaves open has a table of its own.
+    """
+    defects, left_open = _apart(groups)
+    rest = None if limit is None else max(limit - len(defects), 0)
+    parts = []
+    if defects:
+        title = f"{count(len(defects), 'distinct failure')}{kinds_text(defects)}"
+        parts.append(f"{title}\n\n{_table(defects[:limit], start=1)}")
+    if left_open[:rest]:
+        parts.append(f"{_open_text(left_open)}\n\n{_table(left_open[:rest], start=len(defects) + 1)}")
+    return "\n".join(parts)
+
+
+def _table(groups: Sequence[FailureGroup], start: int) -> str:
     heads = ("", "place", "what is wrong", "ends", "operators", "dtypes", "cases", "models", "smallest case")
     lines = [f"| {' | '.join(heads)} |", f"| ---: |{' --- |' * 5} ---: | ---: | --- |"]
-    for number, group in enumerate(groups[:limit], start=1):
+    for number, group in enumerate(groups, start=start):
         path = listed(group.converters, 3) + (f" → {listed(group.backends, 4)}" if group.backends else "")
         ends = f"{group.outcome} at {group.stage}, {path}"
         counts = str(group.cases), str(group.callers or "")

@@ -14,7 +14,10 @@ def real_use_sentence(use: RealUse) -> str:
     shares = [_share(share, f"in {dtype}") for dtype, share in use.by_dtype.items()]
     if use.dynamic.total:
         shares.append(_share(use.dynamic, "with dynamic dimensions"))
-    return f"Of {count(use.calls, 'distinct call')} that {count(use.models, 'real model')} make, {', '.join(shares)}."
+    # A run has the commonest calls of each operator, unless it was asked for all.
+    known = count(max(use.models, use.known), "real model")
+    models = known if use.models >= use.known else f"{use.models:,} of {known}"
+    return f"Of {count(use.calls, 'distinct call')} that {models} make, {', '.join(shares)}."
 
 
 def kinds_sentence(use: RealUse) -> str:

@@ -106,7 +106,8 @@ def test_failures_are_a_table_that_words_of_a_runtime_cannot_break(tmp_path: Pat
     store.finish(run, 1)
     done = asked(run, ("failures", "RUN", "--markdown"))
     assert done.exit_code == 1, done.output
-    heads, _, *lines = done.stdout.splitlines()
+    title, _, heads, _, *lines = done.stdout.splitlines()
+    assert title.startswith("3 distinct failures")
     assert len(lines) == 3
     assert all(line.replace(r"\|", "").count("|") == heads.count("|") for line in lines)
     assert "<img" not in done.stdout

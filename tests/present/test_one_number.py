@@ -80,6 +80,24 @@ def test_failures_are_what_all_views_list(run: Path) -> None:
     assert sum(one["cases"] for one in groups["inaccuracies"]) == ENDINGS[Outcome.INACCURATE, "backend"]
 
 
+def test_distinct_failures_are_counted_alike(run: Path, tmp_path: Path) -> None:
+    listed = json.loads(_said("failures", run, "--json"))["failures"]
+    groups = [group for group in listed["groups"] if group["blame"] != SPEC]
+    assert (listed["total"], listed["left_open"]) == (len(groups), len(listed["groups"]) - len(groups)) == (2, 1)
+    numbers = [listed["total"], json.loads(_said("summary", run, "--json"))["failures"]]
+    first = re.compile(r"(\d+) distinct failures")
+    for text in (
+        *(summary_text(run, width=160), _said("failures", run)),
+        *(_said("failures", run, "--markdown"), _said("summary", run)),
+    ):
+        (number,) = set(first.findall(text))
+        numbers.append(int(number))
+    _said("dashboard", run, "--out", tmp_path / "site")
+    overview = (tmp_path / "site" / "data" / "overview" / "0.js").read_text()
+    numbers += [int(number) for number in re.findall(r'"failureCount\W+(\d+)', overview)]
+    assert numbers == [2] * 7
+
+
 def test_annotations_are_what_github_reads(run: Path) -> None:
     lines = list(github_annotations(run))
     assert len(lines) == JUDGED - PASSED

@@ -47,7 +47,7 @@ SECTION = "look"
     type=click.IntRange(min=0),
     help="Most entries to show; 0: all.  [default: 20; all with --json or --markdown]",
 )
-@click.option("--markdown", "as_markdown", is_flag=True, help="Print a table of Markdown, a line each.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print tables of Markdown, a line each.")
 @json_option
 @click.pass_context
 def command(
@@ -93,7 +93,7 @@ def command(
             }
         )
     elif as_markdown:
-        click.echo(markdown(some), nl=False)
+        click.echo(markdown(groups, limit or None), nl=False)
     else:
         if groups:
             emit(render(groups, limit or None), Text())

@@ -69,6 +69,7 @@ def listed(group: FailureGroup) -> dict[str, Any]:
     data = {**group.to_data(), "place": group_place(group), "cause": fault_text(group.cause)}
     return {
         **{name: data[name] for name in _LISTED},
+        "kind": str(group.kind),
         "signature": group.signature[:_LONGEST],
         "message": (group.minimal.message if group.minimal else group.message)[:_LONGEST],
         "case": group.case_id,
@@ -81,16 +82,16 @@ def listed(group: FailureGroup) -> dict[str, Any]:
 
 
 def failure_overview(failures: Sequence[FailureGroup]) -> dict[str, Any]:
-    """Return the overview's data on all failures of a run."""
-    ordinary = sum(group.ordinary is not None for group in failures)
-    return {"failures": _first(failures), "failureCount": len(failures), "ordinaryFailureCount": ordinary}
+    """Return the overview's data on all failures of a run; what a specification leaves open is none."""
+    somebodys = [group for group in failures if group.blame != SPEC]
+    ordinary = sum(group.ordinary is not None for group in somebodys)
+    return {"failures": _first(somebodys), "failureCount": len(somebodys), "ordinaryFailureCount": ordinary}
 
 
 def _first(failures: Sequence[FailureGroup]) -> list[dict[str, Any]]:
     """Return the failures that the overview shows: those that ordinary use meets, with such a call, and others."""
-    somebodys = [group for group in failures if group.blame != SPEC]
-    ordinary = [group for group in somebodys if group.ordinary]
-    edge = [group for group in somebodys if not group.ordinary]
+    ordinary = [group for group in failures if group.ordinary]
+    edge = [group for group in failures if not group.ordinary]
     shown = [listed(group) for group in (*ordinary[:_FAILURES], *edge[:_FAILURES])]
     for data, group in zip(shown, ordinary[:_FAILURES], strict=False):
         if group.ordinary:

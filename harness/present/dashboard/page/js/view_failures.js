@@ -3,9 +3,20 @@
   "use strict";
   const { el, words, load, grid, controls, address, names, outside, download } = Conformance;
 
-  // Somebody's, and neither a declared gap nor allowed by a specification: as `FailureGroup.kind` has it.
-  const isDefect = (group) =>
-    group.outcome !== "unsupported" && group.blame !== "spec" && (group.blame || "unknown") !== "unknown";
+  // The counts of kinds, in the words of the terminal.
+  function counted(groups) {
+    const by = (kind) => groups.filter((group) => group.kind === kind).length;
+    const open = by("left open");
+    const failures = groups.length - open;
+    const kinds = [
+      by("defect") && words.count(by("defect"), "defect"),
+      by("declared gap") && words.count(by("declared gap"), "declared gap"),
+      by("undecided") && `${words.number(by("undecided"))} undecided`,
+    ].filter(Boolean);
+    const parts = [words.count(failures, "distinct failure") + (kinds.length > 1 ? `: ${kinds.join(", ")}` : "")];
+    if (open) parts.push(`${words.count(open, "difference")} left open by the specification`);
+    return parts.join("; ");
+  }
 
   Conformance.views.failures = {
     title: "Failures",
@@ -21,7 +32,7 @@
           "div.stack",
           controls.heading(
             "Failures",
-            `One line per defect, worst first, from the run of ${words.when(index.runs[run].started)}`,
+            `A line each, worst first, from the run of ${words.when(index.runs[run].started)}. A declared gap is a call that a converter or runtime says it does not support; undecided means that the evidence names nobody.`,
             download.menu(
               "failures",
               () =>
@@ -53,10 +64,7 @@
               (!get("q") || match([...group.overloads, group.signature, group.case, group.call].join("\n"))),
           );
           bar(filters, all, asked.params);
-          count.textContent =
-            words.count(shown.length, "failure") +
-            (shown.length < all.length ? ` of ${words.number(all.length)}` : "") +
-            `, ${words.count(shown.filter(isDefect).length, "defect")} among them`;
+          count.textContent = counted(shown) + (shown.length < all.length ? `; of ${words.number(all.length)} lines` : "");
           if (table) table.setData(shown);
           else table = build(box, shown);
         },
