@@ -190,11 +190,16 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
         yield from (Text(f"  {sentence}") for sentence in found.sentences)
         if way in used:
             yield Text(f"  {real_use_sentence(used[way])}")
+    yield Text(_KINDS, style="dim")
     yield Text()
     counted = matrix.matrix(rows)
     passing = [row.overload for row in counted.rows if row.passing]
     seen = SeenPairs.together(read_seen_pairs(results_dir, passing).values())
     yield matrix.render(counted, operators, seen)
+
+
+#: Ordinary and edge cases, as `harness.generate.call_traits` tells them apart.
+_KINDS = "(ordinary: a call that a model could well make; edge: all others, such as NaN, a rare dtype or no element)"
 
 
 def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
