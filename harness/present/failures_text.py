@@ -32,10 +32,13 @@ def render_first(groups: Sequence[FailureGroup], limit: int = 10) -> RenderableT
 
 def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableType]:
     defects, left_open = _apart(groups)
-    found = f"{count(len(defects), 'distinct failure')}{kinds_text(defects)}" if defects else ""
-    yield Text("; ".join(filter(None, (found, _open_text(left_open)))), style="bold")
-    if any(group.kind is GroupKind.GAP for group in defects):
-        yield Text("(declared gap: the converter or the runtime says that it does not support the call)", style="dim")
+    if defects:
+        yield Text(f"{count(len(defects), 'distinct failure')}{kinds_text(defects)}", style="bold")
+    has_gap = any(group.kind is GroupKind.GAP for group in defects)
+    # A run ends on one screen, so these share a line.
+    notes = ("declared gap: reported as unsupported" if has_gap else "", _open_text(left_open))
+    if any(notes):
+        yield Text(f"({'; '.join(filter(None, notes))})", style="dim")
     if not defects:
         return
     yield Text("First those that models meet, by use and by how silent they are:", style="bold")

@@ -199,7 +199,7 @@ def _rates(results_dir: Path, rows: pa.Table, operators: int) -> Iterator[Render
 
 
 #: Ordinary and edge cases, as `harness.generate.call_traits` tells them apart.
-_KINDS = "(ordinary: a call that a model could well make; edge: all others, such as NaN, a rare dtype or no element)"
+_KINDS = "(ordinary: a call that a model could well make; edge: NaN, infinities, rare dtypes, empty tensors)"
 
 
 def _headline(found: glance.Glance, weighted: matrix.WeightedRate | None) -> str:
