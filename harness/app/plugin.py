@@ -352,7 +352,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         run.close(int(exitstatus), follower.notes if follower is not None else ())
     except ResultsError as error:
         if follower is None:
-            # The process that starts the workers says so.
+            # The process that starts the workers reports it.
             return
         follower.lost = follower.lost or str(error)
     if follower is not None and follower.lost:

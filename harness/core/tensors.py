@@ -241,12 +241,12 @@ class ProgramSteps:
             result = call.target(*positional, **keywords)
             results.append([result] if call.target in _SIZE_FUNCTIONS else output_tensors(result))
 
-        _on_lines(len(self.calls))(step)
+        _unrolled(len(self.calls))(step)
         return results
 
 
 @cache
-def _on_lines(count: int) -> Callable[[Callable[[int], None]], None]:
+def _unrolled(count: int) -> Callable[[Callable[[int], None]], None]:
     """Return a function that takes some steps, each on a line of its own, as people write calls.
 
     TorchScript loses a write through a view only if the view and the write are on different lines: a loop hides that.

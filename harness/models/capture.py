@@ -114,18 +114,18 @@ def capture_calls(model: LoadedModel, *, exact: bool = False) -> Capture:
 BRANCH, CAUSAL_MASK = "branch", "causal-mask"
 #: The function of `torch.nn.modules.transformer` that compares a mask with a causal one.
 _COMPARES_MASK = "_detect_is_causal_mask"
-#: PyTorch's exceptions for a branch on data.
-_ON_DATA = frozenset({"GuardOnDataDependentSymNode", "UserError"})
+#: PyTorch's exception for a branch on data.
+_BRANCHES_ON_DATA = "GuardOnDataDependentSymNode"
 
 
 def _obstacle(error: Exception) -> str:
     """Return what a failing `torch.export` trips over, as far as there is a remedy for it."""
-    frames = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+    frames: set[str] = set()
     cause: BaseException | None = error
     while cause is not None:
-        if type(cause).__name__ in _ON_DATA and "data-dependent" in str(cause):
-            return CAUSAL_MASK if _COMPARES_MASK in frames else BRANCH
         frames |= {frame.name for frame in traceback.extract_tb(cause.__traceback__)}
+        if type(cause).__name__ == _BRANCHES_ON_DATA:
+            return CAUSAL_MASK if _COMPARES_MASK in frames else BRANCH
         cause = cause.__cause__ or cause.__context__
     return ""
 

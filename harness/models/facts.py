@@ -62,12 +62,14 @@ class CallsTask:
     Attributes:
         source: The model.
         other_run: Inputs of other sizes; None captures the example only.
+        as_program: Return the example's run as a program in place of its distinct calls.
     """
 
     handler: ClassVar[str] = "harness.models.facts:send_calls"
 
     source: ModelSource
     other_run: Invocation | None = None
+    as_program: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,9 +77,9 @@ class ModelCalls:
     """The calls of a model.
 
     Attributes:
-        capture: The calls.
+        capture: The calls; None if they are unknown, or if a program was asked for.
         resized: The calls at other sizes.
-        program: The example's run as a program; None for a model that is too large for one.
+        program: The example's run as a program, if it was asked for; None for a model that is too large for one.
         problem: Why they are unknown.
     """
 
@@ -166,6 +168,9 @@ def _send_file_facts(source: ModelSource, worker: WorkerProcess) -> None:
 def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
     """Capture the model's calls in the worker and send them."""
     for model in _loaded(task, worker):
+        if task.as_program:
+            worker.send(ModelCalls(program=program_of(model)))
+            return
         try:
             capture = capture_calls(model, exact=True)
         except ModelProblem as problem:
@@ -174,7 +179,7 @@ def send_calls(task: CallsTask, worker: WorkerProcess) -> None:
         resized = ResizedCalls()
         if task.other_run is not None:
             resized = resized_calls(model, tuple(build_tensors(task.other_run)))
-        worker.send(ModelCalls(capture, resized, program_of(model)))
+        worker.send(ModelCalls(capture, resized))
 
 
 def _loaded(task: FactsTask | CallsTask, worker: WorkerProcess) -> Iterator[LoadedModel]:

@@ -172,7 +172,7 @@ class UnjudgedNode:
     Attributes:
         operator: Its operator, with the domain in front unless that is ONNX's.
         name: Its name in the file; its place if it has none.
-        why: ``too-large``, ``too-many-nodes``, ``not-reached``, or a `harness.pipeline.nodes.definition.WhyUndefined`.
+        why: ``too-large``, ``not-reached``, or a `harness.pipeline.nodes.definition.WhyUndefined`.
         detail: What the evaluator said; "" if it was not asked.
     """
 

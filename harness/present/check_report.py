@@ -340,7 +340,7 @@ _WHY_UNJUDGED = {
     "too-large": "more elements than are evaluated",
     "not-reached": "behind a node whose result is unknown",
     "another-version": "no evaluator has the operator's meaning at this opset",
-    "no-definition": "the operator's domain has no definition",
+    "no-definition": "there is no definition of it here",
     "evaluator-fails": "its definition cannot be evaluated",
     "another-form": "onnx's evaluator and shape inference disagree",
     "too-many-numbers": "too many numbers to rank",

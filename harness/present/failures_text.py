@@ -44,8 +44,8 @@ def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableTyp
     yield Text("First those that models meet, by use and by how silent they are:", style="bold")
     for number, group in enumerate(defects[:limit], start=1):
         place = place_text(group.cause)
-        says = f": {group.signature}" if group.signature else ""
-        wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else says
+        symptom = f": {group.signature}" if group.signature else ""
+        wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else symptom
         use = f"{count(group.callers, 'model')}, " if group.callers else ""
         cases = f"{use}{count(group.cases, 'case')}"
         yield shown(f"#{number} {group.outcome} ({cases}): {place}{wrong}", limit=99)

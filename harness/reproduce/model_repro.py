@@ -135,7 +135,7 @@ def smallest_of_model(
 def _failing_program(unit: Unit, failure: Verdict, supervisor: Supervisor) -> Verdict | None:
     """Return the verdict on a model's calls as a program that fails as the model does; None if there is none."""
     assert unit.model is not None
-    calls = model_calls(CallsTask(source=unit.model), supervisor)
+    calls = model_calls(CallsTask(source=unit.model, as_program=True), supervisor)
     if calls.program is None:
         return None
     alone = Unit(

@@ -7,36 +7,20 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from harness_runs import row_of
+from harness_runs import row_of, verdict_of
 
 from harness.app.cli._group import conformance
 from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import Outcome, Verdict, is_judged
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
-from harness.core.route import Route
-from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import FromRecord
-from harness.pipeline.supervisor import Supervisor
-from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
 
-def run(call: Invocation, opset: int | None = None) -> list[Verdict]:
-    load_cases()
-    unit = Unit(
-        overload=call.overload,
-        route=Route(converter="dynamo", opset=opset),
-        backends=("ort-cpu",),
-        sources=(FromRecord.of_calls([call]),),
-    )
-    with Supervisor(timeout=60) as supervisor:
-        return [v for found in run_unit(unit, supervisor) for v in found]
-
-
-def outcomes(call: Invocation) -> list[tuple[Outcome, str, str, str]]:
-    return [(v.outcome, v.component, v.place, v.fault) for v in run(call)]
+def ending(call: Invocation) -> tuple[Outcome, str, str, str]:
+    verdict = verdict_of(call)
+    return verdict.outcome, verdict.component, verdict.place, verdict.fault
 
 
 def of(overload: str, values: list[float], **arguments: object) -> Invocation:
@@ -53,7 +37,7 @@ def of(overload: str, values: list[float], **arguments: object) -> Invocation:
     ],
 )
 def test_a_formula_rounded_step_by_step_is_no_defect(call: Invocation, place: str) -> None:
-    assert outcomes(call) == [(Outcome.INACCURATE, "ort-cpu", place, "inaccurate")]
+    assert ending(call) == (Outcome.INACCURATE, "ort-cpu", place, "inaccurate")
 
 
 def test_what_a_specification_leaves_open_is_not_inaccurate() -> None:
@@ -68,7 +52,7 @@ def test_what_a_specification_leaves_open_is_not_inaccurate() -> None:
             ("value", tensor((2, 2, 8, 4), (64, 32, 4, 1), "saturating", 987810)),
         ),
     )
-    (verdict,) = run(call, opset=23)
+    verdict = verdict_of(call, opset=23)
     problems = [(problem["outcome"], problem["blame"]) for problem in json.loads(verdict.problems)]
     # Some scores overflow on their way, which ONNX leaves open; others are wrong.
     assert problems == [("mismatch", "converter"), ("mismatch", "spec")]
@@ -77,7 +61,7 @@ def test_what_a_specification_leaves_open_is_not_inaccurate() -> None:
 def test_a_dropped_argument_of_such_an_operator_is_one() -> None:
     # torchlib leaves `input_scale` out.
     call = of("aten.elu.default", [-0.5, -1.5, 2.0], input_scale=3.0)
-    assert [(outcome, component) for outcome, component, _, _ in outcomes(call)] == [(Outcome.MISMATCH, "torchlib")]
+    assert ending(call)[:2] == (Outcome.MISMATCH, "torchlib")
 
 
 #: Wrong results that a rule about roundings alone would explain.
@@ -103,7 +87,7 @@ DEFECTS = {
 
 @pytest.mark.parametrize("call", DEFECTS.values(), ids=DEFECTS.keys())
 def test_what_roundings_do_not_make_is_a_defect(call: str) -> None:
-    assert [outcome for outcome, *_ in outcomes(Invocation.from_json(call))] == [Outcome.MISMATCH]
+    assert verdict_of(Invocation.from_json(call)).outcome is Outcome.MISMATCH
 
 
 def test_inaccuracies_are_listed_apart_by_their_size(tmp_path: Path) -> None:

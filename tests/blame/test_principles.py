@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from harness_runs import verdict_of
 from test_nodes import defined
 
 from harness.blame.decide import decide
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.verdict import Outcome, Verdict
+from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
-from harness.core.route import Route
-from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import FromRecord
 from harness.pipeline.nodes.preconditions import broken_precondition
-from harness.pipeline.supervisor import Supervisor
-from harness.plan.unit import Unit, run_unit
-
-
-def run(call: Invocation, opset: int | None = None) -> Verdict:
-    load_cases()
-    unit = Unit(
-        overload=call.overload,
-        route=Route(converter="dynamo", opset=opset),
-        backends=("ort-cpu",),
-        sources=(FromRecord.of_calls([call]),),
-    )
-    with Supervisor(timeout=60) as supervisor:
-        ((verdict,),) = run_unit(unit, supervisor)
-    return verdict
 
 
 def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> TensorSpec:
@@ -45,7 +28,7 @@ def attention(dtype: str, **more: object) -> Invocation:
 
 def test_the_function_body_outranks_the_evaluators_kernel() -> None:
     # The body computes the scale in float32, as ONNX Runtime does; only the evaluator's kernel does not.
-    verdict = run(attention("float64"), opset=23)
+    verdict = verdict_of(attention("float64"), opset=23)
     assert (verdict.outcome, verdict.blame, verdict.fault) == (Outcome.MISMATCH, "converter", "as-exact-as-float32")
 
 
@@ -74,6 +57,6 @@ FUSED_SCALE = """{"overload": "aten._scaled_dot_product_attention_math.default",
 
 
 def test_a_runtime_that_contradicts_itself_is_blamed_for_what_a_text_leaves_open() -> None:
-    verdict = run(Invocation.from_json(FUSED_SCALE))
+    verdict = verdict_of(Invocation.from_json(FUSED_SCALE))
     assert (verdict.outcome, verdict.component) == (Outcome.MISMATCH, "ort-cpu")
     assert verdict.place == "graph optimisation, MatMulScaleFusion"

@@ -23,7 +23,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.regressions.corpus_store import Corpus, read_contents
 from harness.models import captured_corpus
-from harness.models.capture import capture_calls
+from harness.models.capture import BRANCH, CAUSAL_MASK, capture_calls
 from harness.pipeline.model_loading import ModelProblem, load_model
 from harness.pipeline.reference import run_reference
 
@@ -122,6 +122,11 @@ def by_values():
 def failing():
     return Own(lambda x: x @ torch.ones(7, 7)), (torch.ones(3),)
 
+def masked():
+    layer = torch.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    decoder = torch.nn.TransformerDecoder(layer, 1)
+    return Own(lambda x: decoder(x, x, tgt_mask=torch.zeros(3, 3)), decoder), (torch.ones(1, 3, 8),)
+
 class Own(torch.nn.Module):
     def __init__(self, function, *parts):
         super().__init__()
@@ -157,6 +162,13 @@ def test_branches_are_counted_and_not_captured(eager: Path) -> None:
     names, left_out = captured(f"{eager}:chosen")
     assert names == {"aten.sum.default", "aten.gt.Scalar", "aten.relu.default"}
     assert left_out == ["calls within torch.cond"]
+
+
+@pytest.mark.parametrize(
+    ("model", "obstacle"), [("by_values", BRANCH), ("masked", CAUSAL_MASK), ("chosen", ""), ("attention", "")]
+)
+def test_a_branch_that_torch_export_cannot_take_is_named(eager: Path, model: str, obstacle: str) -> None:
+    assert capture_calls(load_model(f"{eager}:{model}")).obstacle == obstacle
 
 
 def test_a_model_that_cannot_be_exported_is_captured_as_it_runs(eager: Path) -> None:

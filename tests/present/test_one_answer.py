@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from harness_runs import unary
+from harness_runs import unary, verdict_of
 from recorded_run import summary_text
 from test_dashboard import site_data
 
@@ -15,11 +15,6 @@ from harness.app.cli._group import conformance
 from harness.causes.cause import root_cause
 from harness.compare.verdict import Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
-from harness.core.route import Route
-from harness.generate.case_library import load_cases
-from harness.generate.sources.recorded import FromRecord
-from harness.pipeline.supervisor import Supervisor
-from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import fault_text, place_text
 from harness.record import store
 from harness.record.run_info import RunInfo
@@ -51,16 +46,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     directory = tmp_path_factory.mktemp(request.param)
     (directory / "mine.py").write_text(RULES)
     rules = (str(directory / "mine.py"),) if request.param == "rule" else ()
-    call = CALLS[request.param]
-    load_cases()
-    unit = Unit(
-        overload=call.overload,
-        route=Route(converter="dynamo", rules=rules),
-        backends=("ort-cpu",),
-        sources=(FromRecord.of_calls([call]),),
-    )
-    with Supervisor(timeout=60) as supervisor:
-        ((verdict,),) = run_unit(unit, supervisor)
+    verdict = verdict_of(CALLS[request.param], rules=rules)
     run = directory / "run"
     with RunWriter(run, RunInfo.begin(seed=0, options={"rules": list(rules)})) as writer:
         writer.write([verdict])

@@ -19,10 +19,13 @@ from recorded_rows import (
     vector as vector,
 )
 
+from harness.compare.verdict import Verdict
 from harness.core.invocation import Invocation
 from harness.core.route import Route
+from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import FromRecord
-from harness.plan.unit import Unit
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.unit import Unit, run_unit
 from harness.record import store
 
 ROOT = Path(__file__).parents[2]
@@ -113,14 +116,24 @@ def literal_unit(
     *,
     converter: str = "dynamo",
     backends: Sequence[str],
+    opset: int | None = None,
     rules: Sequence[str] = (),
     **more: Any,
 ) -> Unit:
     """A unit that runs `invocations`."""
     return Unit(
         overload=invocations[0].overload,
-        route=Route(converter=converter, rules=tuple(rules)),
+        route=Route(converter=converter, opset=opset, rules=tuple(rules)),
         backends=tuple(backends),
         sources=(FromRecord.of_calls(invocations),),
         **more,
     )
+
+
+def verdict_of(call: Invocation, *, opset: int | None = None, rules: Sequence[str] = ()) -> Verdict:
+    """Run a call through dynamo and ONNX Runtime, and return its verdict with the blame."""
+    load_cases()
+    unit = literal_unit([call], backends=("ort-cpu",), opset=opset, rules=rules)
+    with Supervisor(timeout=60) as supervisor:
+        ((verdict,),) = run_unit(unit, supervisor)
+    return verdict

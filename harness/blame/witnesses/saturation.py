@@ -53,14 +53,18 @@ def ask_reduced_range(context: FailureContext) -> Iterator[Testimony]:
 def within_seven_bits(model: onnx.ModelProto) -> onnx.ModelProto | None:
     """Return a model with its signed weights of 8 bits halved; None if none of them is beyond 7 bits."""
     factors = {name for node in model.graph.node if node.op_type in _MULTIPLY for name in node.input}
-    changed = onnx.ModelProto()
-    changed.CopyFrom(model)
-    found = False
-    for tensor in changed.graph.initializer:
+    halves = {}
+    for place, tensor in enumerate(model.graph.initializer):
         if tensor.data_type != TensorProto.INT8 or tensor.name not in factors:
             continue
         weights = numpy_helper.to_array(tensor)
         if weights.size > 1 and np.abs(weights.astype(np.int16)).max(initial=0) > _LARGEST:
-            tensor.CopyFrom(numpy_helper.from_array((weights >> 1).astype(np.int8), tensor.name))
-            found = True
-    return changed if found else None
+            halves[place] = (weights >> 1).astype(np.int8)
+    if not halves:
+        return None
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    for place, weights in halves.items():
+        tensor = changed.graph.initializer[place]
+        tensor.CopyFrom(numpy_helper.from_array(weights, tensor.name))
+    return changed

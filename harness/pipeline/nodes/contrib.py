@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
+from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall, gelu
 
 DOMAIN = "com.microsoft"
 
@@ -36,15 +35,10 @@ def _float_dtype(call: NodeCall) -> np.dtype[Any]:
     return x.dtype
 
 
-def _erf_gelu(x: Array) -> Array:
-    wide = torch.from_numpy(np.array(x.astype(np.float64)))
-    return np.asarray((wide * torch.special.ndtr(wide)).numpy().reshape(x.shape))
-
-
 def _bias_gelu(call: NodeCall) -> Sequence[Array]:
     """Compute ``Gelu(A + B)`` with the distribution function."""
     a, b = _inputs(call, 2)
-    return [_erf_gelu(a + b).astype(_float_dtype(call))]
+    return [gelu(a + b, by_tanh=False).astype(_float_dtype(call))]
 
 
 def _fast_gelu(call: NodeCall) -> Sequence[Array]:
@@ -52,8 +46,7 @@ def _fast_gelu(call: NodeCall) -> Sequence[Array]:
     (x,) = _inputs(call, 1)
     bias = call.given(1)
     x = x if bias is None else x + _wide(bias)
-    found = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-    return [np.asarray(found).astype(_float_dtype(call))]
+    return [gelu(x, by_tanh=True).astype(_float_dtype(call))]
 
 
 def _quick_gelu(call: NodeCall) -> Sequence[Array]:
@@ -79,12 +72,12 @@ def _activated(call: NodeCall, x: Array, parameters: Sequence[float]) -> Array:
     return np.asarray(_ACTIVATIONS[call.attribute("activation", b"").decode()](x, parameters))
 
 
-def _fused_conv(call: NodeCall) -> Sequence[Array]:
+def _fused_conv(call: NodeCall) -> Sequence[Array] | None:
     """Compute Conv, add a fourth input, and apply an activation."""
     wide = NodeCall(call.node, [None if a is None else _wide(a) for a in call.inputs[:3]], call.opset, call.dtype)
     found = FORMULAS["Conv"](wide)
     if found is None:
-        raise NotImplementedError("a convolution without elements")
+        return None
     more = call.given(3)
     x = found[0] if more is None else found[0] + _wide(more)
     return [_activated(call, x, call.attribute("activation_params", [])).astype(_float_dtype(call))]
@@ -101,10 +94,10 @@ def _fused_gemm(call: NodeCall) -> Sequence[Array]:
     return [_activated(call, found, [p for p in parameters if p is not None]).astype(_float_dtype(call))]
 
 
-def _fused_matmul(call: NodeCall) -> Sequence[Array]:
-    """Compute ``alpha * A' * B'``, where the last two dimensions may be transposed."""
+def _fused_matmul(call: NodeCall) -> Sequence[Array] | None:
+    """Compute ``alpha * A' * B'``, where the last two dimensions may be transposed; None if batches are, too."""
     if call.attribute("transBatchA", 0) or call.attribute("transBatchB", 0):
-        raise NotImplementedError("transposed batches")
+        return None
     a, b = _inputs(call, 2)
     a = np.swapaxes(a, -1, -2) if call.attribute("transA", 0) and a.ndim > 1 else a
     b = np.swapaxes(b, -1, -2) if call.attribute("transB", 0) and b.ndim > 1 else b
@@ -149,16 +142,19 @@ def _simplified_layer_normalization(call: NodeCall) -> Sequence[Array]:
 
 
 #: The level at which the input may be quantised to 8 bits, so that the text defines no result.
-_IN_INT8 = 4
+_INT8_LEVEL = 4
 
 
-def _matmul_nbits(call: NodeCall) -> Sequence[Array]:
-    """Multiply by weights that are stored in blocks along K: ``(quantized - zero_point) * scale``."""
-    if call.attribute("accuracy_level", 0) == _IN_INT8 or call.attribute("weight_prepacked", 0):
-        raise NotImplementedError("its accuracy_level lets a runtime quantise the input")
+def _matmul_nbits(call: NodeCall) -> Sequence[Array] | None:
+    """Multiply by weights that are stored in blocks along K: ``(quantized - zero_point) * scale``.
+
+    None if the runtime may quantise the input, for prepacked or omitted weights, and for an index of groups.
+    """
+    if call.attribute("accuracy_level", 0) == _INT8_LEVEL or call.attribute("weight_prepacked", 0):
+        return None
     x, packed, scales, zeros = (call.given(i) for i in range(4))
     if call.given(4) is not None or x is None or packed is None or scales is None or not packed.size:
-        raise NotImplementedError("a group index, or omitted weights")
+        return None
     rows, columns, block, bits = (call.attribute(n) for n in ("N", "K", "block_size", "bits"))
     blocks = -(-columns // block)
     codes = _unpacked(packed.reshape(rows, blocks, -1), bits)[..., :block].astype(np.float64)
@@ -194,7 +190,7 @@ def _matmul_integer_to_float(call: NodeCall) -> Sequence[Array]:
     return [np.asarray(found if bias is None else found + _wide(bias)).astype(scale.dtype)]
 
 
-#: Operator of `DOMAIN` → its definition.
+#: Operator of `DOMAIN` → its definition, which returns None for what it leaves to the runtime.
 CONTRIB: Mapping[str, Formula] = {
     "BiasGelu": _bias_gelu,
     "FastGelu": _fast_gelu,
@@ -209,4 +205,4 @@ CONTRIB: Mapping[str, Formula] = {
     "SkipSimplifiedLayerNormalization": _skip_simplified_layer_normalization,
 }
 #: Operators of ONNX Runtime that it puts into the default domain.
-IN_DEFAULT_DOMAIN: Mapping[str, Formula] = {"SimplifiedLayerNormalization": _simplified_layer_normalization}
+DEFAULT_DOMAIN_CONTRIB: Mapping[str, Formula] = {"SimplifiedLayerNormalization": _simplified_layer_normalization}

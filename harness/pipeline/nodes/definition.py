@@ -22,7 +22,7 @@ from onnx import TensorProto
 from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
-from harness.pipeline.nodes.contrib import CONTRIB, DOMAIN, IN_DEFAULT_DOMAIN
+from harness.pipeline.nodes.contrib import CONTRIB, DEFAULT_DOMAIN_CONTRIB, DOMAIN
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
 from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
@@ -44,7 +44,7 @@ class WhyUndefined(StrEnum):
     ANOTHER_VERSION = "another-version"
     """No evaluator has the meaning that the operator has at the model's opset."""
     NO_DEFINITION = "no-definition"
-    """The operator belongs to no domain whose definitions are known."""
+    """The operator belongs to no domain whose definitions are known, or the node leaves its result to the runtime."""
     EVALUATOR_FAILS = "evaluator-fails"
     """The evaluator, or the formula, refuses the node's inputs."""
     ANOTHER_FORM = "another-form"
@@ -238,7 +238,7 @@ class Definition:
         earlier = earlier_meaning(self.step.node, self._opset)
         if earlier is not None:
             return earlier.formula
-        return FORMULAS.get(self.operator) or IN_DEFAULT_DOMAIN.get(self.operator)
+        return FORMULAS.get(self.operator) or DEFAULT_DOMAIN_CONTRIB.get(self.operator)
 
     @cached_property
     def _why_unevaluated(self) -> WhyUndefined | None:

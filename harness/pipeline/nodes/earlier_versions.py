@@ -15,7 +15,7 @@ import onnx
 from onnx import helper
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.formulas import Formula, NodeCall
+from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import all_nodes
 
@@ -61,8 +61,10 @@ def _softmax(x: Array) -> Array:
 
 
 def _log_softmax(x: Array) -> Array:
-    below = x - x.max(1, keepdims=True)
-    return np.asarray(below - np.log(np.exp(below).sum(1, keepdims=True)))
+    node = helper.make_node("LogSoftmax", ["x"], ["y"], axis=1)
+    found = FORMULAS["LogSoftmax"](NodeCall(node, [x], _RESTATED, str(x.dtype)))
+    assert found is not None
+    return found[0]
 
 
 def _hardmax(x: Array) -> Array:

@@ -161,12 +161,14 @@ def _gelu(call: NodeCall) -> Sequence[Array]:
     """Compute GELU by the distribution function, which keeps the digits that 1 + erf loses."""
     x = call.given(0)
     assert x is not None
+    return [gelu(x, by_tanh=call.attribute("approximate", b"none") == b"tanh").astype(x.dtype)]
+
+
+def gelu(x: Array, *, by_tanh: bool) -> Array:
+    """Return GELU in float64, by the distribution function or by its approximation with tanh."""
     wide = torch.from_numpy(np.array(x.astype(np.float64)))
-    if call.attribute("approximate", b"none") == b"tanh":
-        found = torch.nn.functional.gelu(wide, approximate="tanh")
-    else:
-        found = wide * torch.special.ndtr(wide)
-    return [found.numpy().reshape(x.shape).astype(x.dtype)]
+    found = torch.nn.functional.gelu(wide, approximate="tanh") if by_tanh else wide * torch.special.ndtr(wide)
+    return np.asarray(found.numpy().reshape(x.shape))
 
 
 def _clip(call: NodeCall) -> Sequence[Array] | None:

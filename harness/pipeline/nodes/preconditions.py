@@ -35,8 +35,8 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
     return (
         _not_of_rank(definition, schema)
         or _find_unlike_shape(definition, schema)
-        or _of_other_size(definition, schema)
-        or _not_broadcastable(definition, schema)
+        or _find_wrong_size(definition, schema)
+        or _find_unbroadcastable(definition, schema)
         or _out_of_range(definition, schema)
     )
 
@@ -85,8 +85,8 @@ _SIZES: Mapping[str, Callable[[onnx.NodeProto, Sequence[Array]], int]] = {
 }
 
 
-def _of_other_size(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input that has not the one dimension of the text's size; empty if there is none."""
+def _find_wrong_size(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return an input whose only dimension has another size than the text asks for; empty if there is none."""
     node = definition.step.node
     inputs = [definition.inputs[name] for name in node.input if name]
     for name, expected in zip(node.input, schema.inputs, strict=False):
@@ -113,8 +113,8 @@ _BROADCAST: Mapping[str, tuple[int, Callable[[onnx.NodeProto, Sequence[Array]], 
 }
 
 
-def _not_broadcastable(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input that is not broadcastable in one direction, as the text asks; empty if it is."""
+def _find_unbroadcastable(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return an input that must broadcast to another shape, and does not; empty if there is none."""
     node = definition.step.node
     place, shape_of, quote = _BROADCAST.get(node.op_type, (0, None, ""))
     if shape_of is None or quote not in operator_text(schema) or len(node.input) <= place or not node.input[place]:

@@ -49,7 +49,7 @@ def _plugin() -> ModuleType:
     try:
         return importlib.import_module("harness.app.plugin")
     except KeyboardInterrupt:
-        # Pytest has no session yet that could say so, and a traceback through imports says nothing.
+        # Pytest has no session yet to report it, and a traceback through imports helps nobody.
         sys.stderr.write("interrupted while the harness was loaded\n")
         raise SystemExit(pytest.ExitCode.INTERRUPTED) from None
     finally:
