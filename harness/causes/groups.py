@@ -49,7 +49,11 @@ class OrdinaryFailures:
         case_id: The id of the smallest case.
         invocation: The smallest case's invocation, as JSON.
         message: The smallest case's failure message.
-        overload: The smallest case's operator, stage and outcome, which may be others than the group's.
+        overload: The smallest case's operator, which may be another than the group's, like the next four.
+        stage: The stage at which it ended.
+        outcome: How it ended.
+        converter: Its converter.
+        backend: Its backend; "" if none was involved.
         pairs: The overloads and dtypes of all cases.
     """
 
@@ -57,9 +61,11 @@ class OrdinaryFailures:
     case_id: str
     invocation: str
     message: str
-    overload: str = ""
-    stage: str = ""
-    outcome: str = ""
+    overload: str
+    stage: str
+    outcome: str
+    converter: str
+    backend: str
     pairs: frozenset[Pair] = frozenset()
 
     @cached_property
@@ -162,6 +168,11 @@ class FailureGroup:
     def ordinary_cases(self) -> int:
         """The number of cases that are ordinary use of their operator."""
         return self.ordinary.cases if self.ordinary else 0
+
+    @property
+    def usual(self) -> FailureGroup | OrdinaryFailures:
+        """The case to show first: the smallest ordinary one if models meet the failure, or else the smallest."""
+        return self.ordinary if self.callers and self.ordinary else self
 
     def to_data(self) -> dict[str, Any]:
         """Return plain JSON data, as ``conformance failures --json`` prints it."""
@@ -379,7 +390,7 @@ def _ordinary(rows: CodedRows, group: Numbers) -> dict[int, OrdinaryFailures]:
     if not len(places):
         return {}
     groups, dense = np.unique(group[places], return_inverse=True)
-    names = ("case_id", "invocation", "message", "overload", "stage", "outcome")
+    names = ("case_id", "invocation", "message", "overload", "stage", "outcome", "converter", "backend")
     smallest = rows.at(rows.smallest(dense, places), names)
     pairs = np.unique(np.stack([dense, rows.numbers("case_id")[places]]), axis=1)
     cases = np.bincount(pairs[0])

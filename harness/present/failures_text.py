@@ -49,11 +49,10 @@ def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableTyp
         use = f"{count(group.callers, 'model')}, " if group.callers else ""
         cases = f"{use}{count(group.cases, 'case')}"
         yield shown(f"#{number} {group.outcome} ({cases}): {place}{wrong}", limit=99)
-        which, call = (group.minimal.minimal_id if group.minimal else group.case_id), group.call
-        if group.callers and group.ordinary:
-            # The smallest call may be one that no model makes.
-            which, call = group.ordinary.case_id, group.ordinary.call
-        yield Text.assemble("   ", shown(f"{which} {call}", style="cyan", limit=96))
+        # The smallest call may be one that no model makes.
+        usual = group.usual
+        which = group.minimal.minimal_id if usual is group and group.minimal else usual.case_id
+        yield Text.assemble("   ", shown(f"{which} {usual.call}", style="cyan", limit=96))
 
 
 #: Printed for a run whose failures have no diagnosis.

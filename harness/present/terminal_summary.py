@@ -123,8 +123,7 @@ def _parts(
         yield reports.render(changes.report(found_by_rules))
         yield Text()
     if found:
-        worst = found[0]
-        case = regressed or {**vars(worst), "rule": worst.rule, "overload": worst.overloads[0]}
+        case = regressed or {**vars(found[0].usual), "rule": found[0].rule}
         yield from _next(results_dir, case, cwd, "regression" if regressed else "failure")
     yield from _ending(results_dir, minutes)
     cases = len(numbered_column(rows["case_id"])[1])

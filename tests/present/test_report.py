@@ -321,6 +321,12 @@ def test_the_end_of_a_run_is_one_screen(tmp_path: Path) -> None:
     # Later opsets are in the same column, and names are whole.
     assert sum(any(name in line for name in names) for line in printed) >= 10
     assert "dynamo@23" not in "\n".join(printed).partition("distinct failure")[0]
+    # The commands are about the case that is listed first.
+    first = next(n for n, line in enumerate(printed) if line.startswith("#1 "))
+    listed = printed[first + 1].split()[0]
+    commands = [line for line in printed if "conformance show" in line or "--replay" in line]
+    assert len(commands) == 2
+    assert all(f" {listed} " in line for line in commands)
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 200])
