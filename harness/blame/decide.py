@@ -107,6 +107,8 @@ _INVENTED = _Row(
     ((R.SPECIFICATION, F.INVENTED),),
 )
 OPTIMISED = "optimiser-breaks-graph"
+#: The rule of nodes that depart from their definitions.
+WRONG_NODE = "wrong-node"
 #: The rule of exports of models that are right for the inputs that they were made with.
 SPECIALISED = "specialised-by-tracing"
 _DISAGREE = "kernel-against-decomposition"
@@ -165,7 +167,7 @@ _MISMATCH = (
     _Row(PYTORCH, _DISAGREE, ((R.NODES, F.WRONG), _SAME, _DECOMPOSED)),
     _Row(
         BACKEND,
-        "wrong-node",
+        WRONG_NODE,
         ((R.NODES, F.WRONG),),
         without=((R.SPECIFICATION, F.INVENTED),),
     ),

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
-from harness.blame.decide import OPTIMISED, decide, decide_directly
+from harness.blame.decide import OPTIMISED, WRONG_NODE, decide, decide_directly
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
-from harness.blame.witnesses.emission import REJECTED_NODE
+from harness.blame.witnesses.emission import REJECTED_NODE, UNFOLDABLE_NODE
 from harness.blame.witnesses.passes import BROKEN_EXPORT, ask_runtime_passes
 from harness.blame.witnesses.pytorch import repeat_call
 from harness.blame.witnesses.runtimes import ask_without_optimisations
@@ -62,7 +62,11 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
     if is_model and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
         announce(_DIVERGENCE)
         return _examined_model(context, dead, announce)
-    return _examined(context, dead, announce)
+    decision = _examined(context, dead, announce)
+    if decision.rule == WRONG_NODE and context.rest is not None:
+        # Its definition leaves elements wrong: they have another cause.
+        return replace(decision, rest=_examined(context.rest, dead, announce))
+    return decision
 
 
 def _examined_model(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
@@ -90,7 +94,8 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
     known = decide_directly(failure.result, failure.converter)
     if known is not None:
         # The failures that never reach a runtime.
-        asked = [BROKEN_EXPORT, REJECTED_NODE] if failure.stage is Stage.CHECK else [BROKEN_EXPORT]
+        emitter = {Stage.CHECK: [REJECTED_NODE], Stage.CONVERT: [UNFOLDABLE_NODE]}.get(failure.stage, [])
+        asked = [BROKEN_EXPORT, *emitter]
         statements = tuple(_hear(asked, context, dead, announce))
         is_optimisers = any(t.finding is Finding.RIGHT for t in statements)
         return replace(known, rule=OPTIMISED if is_optimisers else known.rule, testimony=statements)
@@ -112,6 +117,9 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
         blame = _decided(failure, heard).blame
         if turn is Turn.FIRST or blame == UNKNOWN or (turn is Turn.GRAPH and blame != BACKEND):
             heard += _hear(asked, context, dead, announce)
+    if any(t.role is Role.PROGRAM and t.finding is Finding.SAME for t in heard):
+        # The program is wrong before any conversion function sees it.
+        heard = [t for t in heard if t.role is not Role.EMISSION]
     return _decided(failure, heard)
 
 

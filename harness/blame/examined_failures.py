@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 from harness.blame.decide import SPECIALISED, decide_directly
@@ -26,6 +26,7 @@ from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.problem_kinds import VALUES
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
+from harness.convert.exporter_messages import ends_in_optimiser
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import is_composed
@@ -104,8 +105,11 @@ def _is_to_be_examined(result: CaseRun, invocation: Invocation) -> bool:
     """Whether a failure that needs no witness may be an optimiser's, or that of one of a program's calls."""
     if result.is_of_harness or result.model_run.traced is not None:
         return False
-    stages = (Stage.CONVERT, Stage.CHECK) if is_composed(invocation.overload) else (Stage.CHECK,)
-    return result.stage in stages and result.outcome in (Outcome.ERROR, Outcome.UNSUPPORTED)
+    if result.outcome not in (Outcome.ERROR, Outcome.UNSUPPORTED):
+        return False
+    if result.stage is Stage.CONVERT:
+        return is_composed(invocation.overload) or ends_in_optimiser(result.message)
+    return result.stage is Stage.CHECK
 
 
 @dataclass
@@ -153,6 +157,12 @@ class _Failures:
         diagnosis = diagnosis or self.diagnoses[index]
         return _add_diagnosis(self.results[index], self.invocation(index), self.task.route, diagnosis)
 
+    def diagnosed_rest(self, index: int) -> list[CaseRun]:
+        """Return a failure again with the diagnosis of what the first one does not explain; empty if it explains
+        all."""
+        rest = self.diagnoses[index].rest
+        return [] if rest is None else [self.diagnosed(index, rest)]
+
     def examine(self, chosen: Iterable[int]) -> None:
         """Ask the witnesses about some failures."""
         failures = tuple(map(self.failure, chosen))
@@ -188,8 +198,11 @@ def assign_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor)
     _accuse_of_contradiction(failures)
     near = {*inaccurate, *_near_largest(failures, firsts)}
     failures.results = [replace(r, outcome=Outcome.INACCURATE) if i in near else r for i, r in enumerate(results)]
-    diagnosed = iter(map(failures.diagnosed, range(len(results))))
-    return [replace(next(diagnosed), further=tuple(islice(diagnosed, len(first.further)))) for first in firsts]
+    diagnosed = map(failures.diagnosed, range(len(results)))
+    rest = map(failures.diagnosed_rest, range(len(results)))
+    problems = ([run, *others] for run, others in zip(diagnosed, rest, strict=True))
+    cases = (chain.from_iterable(islice(problems, 1 + len(first.further))) for first in firsts)
+    return [replace(run, further=tuple(further)) for run, *further in cases]
 
 
 def _accuse_of_contradiction(failures: _Failures) -> None:
@@ -439,7 +452,7 @@ class _Selection:
         if len(blames) != 1 or not blames <= inheritable:
             return Diagnosis(UNKNOWN, "others-disagree", {"blames": sorted(blames)})
         first = (same or nearest)[0]
-        return replace(failures.diagnoses[first], inherited_from=failures.invocation(first).case_id)
+        return replace(failures.diagnoses[first], inherited_from=failures.invocation(first).case_id, rest=None)
 
 
 def _size(invocation: Invocation) -> tuple[int, int]:

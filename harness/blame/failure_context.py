@@ -159,6 +159,15 @@ class WrongElements:
         """Return the number of elements of each output; 1 for a form."""
         return [1 if mask is None else int(mask.sum()) for mask in self.masks]
 
+    def unexplained(self, found: Walk) -> tuple[Mask, ...]:
+        """Return a mask per output of the model, true at the elements in question that are wrong after a walk."""
+        outputs = list(self.context.reference.expected)
+        for i, name in zip(self.indices, self.names, strict=True):
+            outputs[i] = found.values[name]
+        wrong = wrong_elements(self.context.judge, self.context.reference, outputs)
+        asked = {i: mask for i, mask in zip(self.indices, self.masks, strict=True) if mask is not None}
+        return tuple(w & asked[i] if i in asked else np.zeros_like(w) for i, w in enumerate(wrong))
+
     def left(self, found: Walk) -> list[int]:
         """Return the number of wrong elements of each output after a walk; 1 for a wrong form."""
         counts: list[int] = []
@@ -233,9 +242,13 @@ class FailureContext:
         exports: dict[tuple[int, str], object],
         kind: CaseKind | None = None,
         model: onnx.ModelProto | None = None,
+        only: tuple[Mask, ...] | None = None,
     ) -> None:
         self.failure = failure
         self._model = model
+        self._only = only
+        #: The elements in question that a wrong node does not explain, once its definition has been tried.
+        self.unexplained: tuple[Mask, ...] | None = None
         self.kind = kind or Calls()
         self.route = failure.route
         self.settings = settings
@@ -283,6 +296,15 @@ class FailureContext:
     def got(self) -> tuple[Array, ...] | None:
         """Return the failing backend's answer to the case alone; None if it fails."""
         return self.run_model(self.accused, self.loaded).outputs
+
+    @property
+    def rest(self) -> FailureContext | None:
+        """The same failure as far as it is `unexplained`; None if it is explained."""
+        masks = self.unexplained
+        if masks is None or not any(mask.any() for mask in masks):
+            return None
+        means = (self.settings, self.converter, self.backend, self._exports, self.kind, self._model)
+        return FailureContext(self.failure, *means, only=masks)
 
     @property
     def loaded(self) -> AnyModel:
@@ -380,6 +402,8 @@ class FailureContext:
     def _elements_to_explain(self, outputs: Sequence[Array]) -> tuple[Mask, ...]:
         """Return a mask per output, true where the first wrong output shows the kind of the failure."""
         masks = wrong_elements(self.judge, self.reference, outputs)
+        if self._only is not None and [mask.shape for mask in masks] == [only.shape for only in self._only]:
+            return tuple(mask & only for mask, only in zip(masks, self._only, strict=True))
         first = next((i for i, mask in enumerate(masks) if mask.any()), -1)
         return tuple(
             self._showing(i, mask, outputs[i]) if i == first else np.zeros_like(mask) for i, mask in enumerate(masks)
@@ -482,6 +506,10 @@ class FailureContext:
         if self._is_pytorchs(answer.outputs):
             return Finding.RIGHT, comparison.message
         return Finding.OTHER, comparison.message
+
+    def is_right(self, backend: Backend, model: AnyModel) -> bool:
+        """Whether a backend gives PyTorch's result for a model."""
+        return self.classify(self.run_model(backend, model))[0] is Finding.RIGHT
 
     def is_same(self, outputs: Sequence[Array], answer: tuple[Array, ...] | None = None) -> bool:
         """Whether `outputs` are the same wrong answer as `answer`, by default the failing backend's.

@@ -222,9 +222,11 @@ def converter_place(facts: FailureFacts) -> Place:
     if unpromoted(facts):
         return Place(facts.converter, "type promotion")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
-        return _export_place(facts)
+        return _function(facts) if facts.emitter else _export_place(facts)
     if facts.stage is Stage.CHECK:
         return _rejected_node_place(facts)
+    if breaks_program(facts):
+        return Place(facts.converter, "type promotion")
     if facts.rule == "constant-result" and facts.converter == "torchscript":
         return Place(facts.converter, "tracing of the program")
     # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
@@ -242,6 +244,15 @@ def takes_for_numbers(facts: FailureFacts) -> bool:
     0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
     only_scalars = "only-scalars" in facts.call.conditions
     return facts.converter == "torchscript" and facts.dtypes is not None and only_scalars
+
+
+def breaks_program(facts: FailureFacts) -> bool:
+    """Whether the program that the converter translates is wrong already, by the exporter's own pass.
+
+    All conversion functions are faithful to their inputs. The pass that makes dtypes explicit is the only one that
+    changes what a program computes.
+    """
+    return "exporters-program" in facts.statements
 
 
 def unpromoted(facts: FailureFacts) -> str:
@@ -384,6 +395,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
             # All algorithms of an operator share dtypes and shapes.
             choice=place.choice if fault.name in _OF_ELEMENTS else "",
             element=element,
+            has_wrong_numbers=facts.problem is not None and facts.problem.has_wrong_numbers,
         ),
         difference=facts.problem.difference if facts.problem else None,
     )
@@ -462,6 +474,8 @@ def _converter_fault(facts: FailureFacts) -> Fault:
         return Fault("constant-result")
     if takes_for_numbers(facts):
         return Fault("scalars-as-numbers")
+    if breaks_program(facts):
+        return Fault("computes-in-another-dtype")
     if facts.rule == "ignored-argument":
         argument = _OF_AXIS.sub("", facts.statements["ignored-argument"]["argument"])
         if argument == "dtype":

@@ -352,6 +352,7 @@ def cause_facts(rows: CodedRows, causes: Sequence[RootCause], cause: Numbers, or
     """Return what the rows of each root cause have in common; `origin` maps each row to its row in the record."""
     cases, structures, details = (rows.numbers(name) for name in ("case_id", "structure_id", "detail"))
     kinds = [detail.element for detail in rows.details]
+    mixed = np.array([detail.has_wrong_numbers for detail in rows.details])
     worst = np.array([Outcome(word).severity for word in rows.words("outcome").to_pylist()])
     simultaneous = _simultaneous_causes(cause, origin, len(causes))
     order = np.argsort(cause, kind="stable")
@@ -364,7 +365,8 @@ def cause_facts(rows: CodedRows, causes: Sequence[RootCause], cause: Numbers, or
             cases=frozenset(cases[part].tolist()),
             structures=frozenset(structures[part].tolist()),
             simultaneous=simultaneous[number],
-            elements=frozenset(filter(None, (kinds[n] for n in np.unique(details[part]).tolist()))),
+            elements=frozenset(kinds[n] for n in np.unique(details[part]).tolist()),
+            has_wrong_numbers=bool(2 * mixed[details[part]].sum() > len(part)),
         )
         for number, part in enumerate(parts)
     ]

@@ -1,4 +1,4 @@
-"""Decide which root causes at one place are one defect, by three rules on typed facts.
+"""Decide which root causes at one place are one defect, by five rules on typed facts.
 
 A defect may show as several faults: a missing cast, for instance, as a wrong dtype in one case and as a node without a
 kernel in another. Causes that a rule merges are joined by union-find. The comment after each of the `RULES` says how
@@ -29,7 +29,8 @@ class CauseFacts:
         cases: Its cases.
         structures: Its structures; cases with the same structure share a graph.
         simultaneous: Causes that occur in the same cases, as other problems.
-        elements: The kinds of its wrong elements.
+        elements: The kinds of its wrong elements; "" for one that tells nothing.
+        has_wrong_numbers: Whether most of its cases with wrong NaN or infinities have wrong finite numbers as well.
     """
 
     cause: RootCause
@@ -39,6 +40,7 @@ class CauseFacts:
     structures: frozenset[int]
     simultaneous: frozenset[int]
     elements: frozenset[str]
+    has_wrong_numbers: bool = False
 
     @property
     def fault(self) -> str:
@@ -69,7 +71,12 @@ _DTYPE_FAULTS = frozenset({"undefined-dtype", "computes-in-another-dtype", "larg
 
 
 def _lack_same_cast(a: CauseFacts, b: CauseFacts) -> bool:
-    return {a.fault, b.fault} <= _DTYPE_FAULTS
+    """Whether both are symptoms of a missing cast; a number that float32 cannot hold leaves the range."""
+    return all(x.fault in _DTYPE_FAULTS or _leaves_float32(x) for x in (a, b)) and not all(map(_leaves_float32, (a, b)))
+
+
+def _leaves_float32(facts: CauseFacts) -> bool:
+    return facts.fault == "leaves-range" and facts.elements == {elements.BEYOND}
 
 
 def _share_graph(a: CauseFacts, b: CauseFacts) -> bool:
@@ -97,10 +104,24 @@ def _share_unstable_formula(a: CauseFacts, b: CauseFacts) -> bool:
     )
 
 
+def _show_one_fault(a: CauseFacts, b: CauseFacts) -> bool:
+    """Whether one has wrong numbers and the other wrong infinities: two symptoms of a graph that computes another
+    function."""
+    return a.cause.blame == CONVERTER and {a.fault, b.fault} == {"values", "infinities"}
+
+
+def _has_wrong_numbers_too(a: CauseFacts, b: CauseFacts) -> bool:
+    """Whether one has wrong numbers, and the cases of the other have them beside NaN or infinities."""
+    of_range = {"loses-nan", "leaves-range", "infinities", "nan-positions"}
+    return any(x.fault in of_range and x.has_wrong_numbers and y.fault == "values" for x, y in ((a, b), (b, a)))
+
+
 RULES: tuple[Rule, ...] = (
     Rule("missing-cast", _lack_same_cast),  # 30
     Rule("one-graph", _share_graph),  # 21
     Rule("unstable-formula", _share_unstable_formula),  # 14
+    Rule("one-function", _show_one_fault),  # 0
+    Rule("wrong-numbers-too", _has_wrong_numbers_too),  # 0
 )
 
 

@@ -260,7 +260,10 @@ def _elementwise(judge: Judge, output: int, oracle: Oracle, got: Array, skip: Ma
         needed_rtol, needed_atol = needed_tolerance(e[finite], g[finite], dtype)
         problems: tuple[OutputProblem, ...] = ()
         if problem:
-            problems = (_first(problem, elements_of_kind(problem, wrong, e, g), expected, got, output),)
+            shown = elements_of_kind(problem, wrong, e, g)
+            finite_and_wrong = wrong & ~shown & np.isfinite(e) & np.isfinite(g)
+            first = _first(problem, shown, expected, got, output)
+            problems = (replace(first, has_wrong_numbers=bool(finite_and_wrong.any())),)
         return OutputComparison(
             problems=problems,
             max_abs_error=float(errors.max()) if errors.size else None,

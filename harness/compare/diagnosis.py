@@ -25,7 +25,7 @@ KERNEL_FAULTS = frozenset(
     {
         *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
         *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
-        "saturates-in-16-bits",
+        *("wrong-at-extremes", "saturates-in-16-bits"),
         *("loses-sign-of-zero", "flushes-small-numbers", "inexact", "inexact-float64", "float64-in-float32"),
         *("wrong-numbers", "number-of-results", "inaccurate"),
     }
@@ -74,7 +74,8 @@ class Finding(StrEnum):
     """The finding of a witness.
 
     Another computation of the same call gives: `RIGHT`, PyTorch's answer; `SAME`, the failing backend's answer;
-    `OTHER`, a third answer; `REFUSES`, an error; `LACKS`, a declared gap.
+    `OTHER`, a third answer; `REFUSES`, an error; `LACKS`, a declared gap. Of the decomposed program, `SAME` says that
+    the exporter's passes make it give the failing backend's answer.
 
     The model is `VALID` or `INVALID`; by ONNX's rules for dtypes and shapes also `RIGHT` or `SAME`. Its precision, an
     argument that it ignores, or a constant result explain the failing backend's answer: `SAME`.
@@ -201,11 +202,13 @@ class Detail:
             if nothing else explains a failure.
         choice: The argument that selects one of the place's algorithms: ``rounding_mode=floor``.
         element: The kind of the wrong element, one of `harness.compare.elements`.
+        has_wrong_numbers: Whether NaN or infinities are only some of the wrong elements; others are finite numbers.
     """
 
     symptom: str = ""
     choice: str = ""
     element: str = ""
+    has_wrong_numbers: bool = False
 
     @property
     def text(self) -> str:
@@ -262,6 +265,8 @@ class Diagnosis:
         fault: One of `FAULTS`.
         detail: The distinction between root causes with the same place and fault.
         difference: The first difference between the outputs; None if none were compared.
+        rest: The diagnosis of wrong elements that this one does not explain; None if it explains all. Not recorded
+            here: the case has one more problem.
     """
 
     blame: str
@@ -276,6 +281,7 @@ class Diagnosis:
     fault: str = ""
     detail: Detail = Detail()
     difference: Difference | None = None
+    rest: Diagnosis | None = None
 
     @property
     def json(self) -> str:

@@ -16,7 +16,8 @@ CANCELLED = "cancelled"
 INEXACT = "inexact"
 #: The first or last integer of a dtype: a float was converted to an integer that could not hold it.
 THROUGH_INTEGERS = "through integers"
-#: An infinity or NaN in place of a finite number; the second where float32 cannot hold the right number.
+#: An infinity or NaN in place of a finite number. The second is an infinity or zero where float32 cannot hold the
+#: right number.
 LEFT, BEYOND = "left", "beyond"
 #: A finite number in place of NaN. Rearranged arithmetic would give an infinity.
 LOST = "lost"
@@ -33,7 +34,7 @@ _NEAR = 2.0**-5
 _EXACT = 2.0**53
 #: The results of a cast for NaN, infinities and large numbers, and the tolerance for recognising them.
 _ENDS, _TOLD = (2.0**31, 2.0**63), 2.0**-8
-_LARGEST_FLOAT32 = 2.0**128
+_LARGEST_FLOAT32, _SMALLEST_FLOAT32 = 2.0**128, 2.0**-149
 
 
 def wrong_element(right: object, wrong: object, dtype: str) -> str:
@@ -68,6 +69,8 @@ def _kind_of_infinite(right: float, wrong: float) -> str:
 def _kind_of_finite(right: float, wrong: float, *, is_exact: bool) -> str:
     off = abs(right - wrong)
     size = max(abs(right), abs(wrong))
+    if wrong == 0 and 0 < abs(right) < _SMALLEST_FLOAT32:
+        return BEYOND
     # The rest of numbers near 1 after cancellation differs by a rounding of those numbers.
     if is_exact and off > _ROUNDING_OF_ONE and _LEAST * size <= off <= _MOST * size:
         return DIGITS

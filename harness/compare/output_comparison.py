@@ -25,6 +25,7 @@ class OutputProblem:
         got: The backend's.
         dtype: The output's dtype if elements are wrong.
         difference: The first wrong element, as text.
+        has_wrong_numbers: For a problem of NaN or infinities: whether finite numbers are wrong as well.
         unsettled: A sentence on why the right answer is unknown; "" if it is known.
     """
 
@@ -36,6 +37,7 @@ class OutputProblem:
     got: Any = None
     dtype: str = ""
     difference: Difference | None = None
+    has_wrong_numbers: bool = False
 
     @property
     def message(self) -> str:

@@ -41,6 +41,9 @@ _DIFFER = re.compile(
     r"Inferred shape and existing shape differ in "
     r"(?:rank: \((\d+)\) vs \((\d+)\)|dimension \d+: \((\d+)\) vs \((\d+)\))"
 )
+#: onnxscript evaluates nodes of constants, and so fails at an invalid one.
+_UNFOLDABLE = re.compile(r"Error during constant folding for node '([^']+)'")
+_FAILING_PASS = re.compile(r"occurred when running the '<[\w.]*?(\w+) object")
 _COMPLEX = re.compile(r"ScalarType Complex\w+ is an unexpected tensor scalar type")
 
 
@@ -247,6 +250,22 @@ def rejected_node(message: str) -> tuple[str, str] | None:
     """
     rejected = _REJECTED.search(message)
     return (rejected[1], rejected[2] or "") if rejected else None
+
+
+def ends_in_optimiser(message: str) -> bool:
+    """Whether an export ends in the exporter's optimiser."""
+    return message_facts(message) == (STEP, OPTIMISER)
+
+
+def failing_pass(message: str) -> str:
+    """Return the pass of the exporter's optimiser that raises, the innermost one; "" if it names none."""
+    return str((_FAILING_PASS.findall(message) or [""])[-1])
+
+
+def unfoldable_node(message: str) -> str:
+    """Return the name of the node that the exporter's optimiser fails to evaluate; "" if it fails elsewhere."""
+    found = _UNFOLDABLE.search(message)
+    return found[1] if found else ""
 
 
 def rejected_operator(message: str) -> str:

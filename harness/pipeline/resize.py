@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from harness.compare.verdict import Stage
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec
@@ -18,8 +18,8 @@ from harness.pipeline.task import Resized, ResizeTask, Step
 from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.worker import WorkerProcess
 
-#: Domains whose first parameter is a dimension's size.
-_SIZED_DOMAINS = ("index", "signed_index", "unique")
+#: Domains whose first parameter is a dimension's size: indices into it, and the ends of bags that it holds.
+_SIZED_DOMAINS = ("index", "signed_index", "unique", "offsets")
 
 
 def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
@@ -28,21 +28,25 @@ def variants(base: Invocation, count: int) -> tuple[Invocation, ...]:
     The first are one of each kind that PyTorch takes: larger sizes, sizes of 1, of 0, two different sizes made equal,
     and a size in several places that is no longer the same in all of them. Then come more of them. Sizes that are 0
     or 1 in `base` keep their meaning and are not changed. Nor are sizes that can only change to 1, such as
-    those of a tensor that is broadcast to given sizes: no model can leave them open. Runs PyTorch.
+    those of a tensor that is broadcast to given sizes: no model can leave them open. A variant in which values no
+    longer fit the sizes that they refer to, such as offsets that end elsewhere than their list, is left out: PyTorch
+    may read what lies behind. Runs PyTorch.
     """
     if any(isinstance(spec.values, Literal) for spec in base.tensors()):
         return ()
     ranks = [array.ndim for array in run_reference(base).expected]
     shapes = _shapes(base)
-    others = [c for c in _other(base) if _shapes(c) != shapes and _is_valid(c, ranks)]
+    relations = _relations(base)
+
+    def is_variant(candidate: Invocation) -> bool:
+        return _shapes(candidate) != shapes and _keeps_relations(candidate, relations) and _is_valid(candidate, ranks)
+
+    others = [c for c in _other(base) if is_variant(c)]
     free = frozenset(n for candidate in others for n in _changed(base, candidate))
     found: dict[str, Invocation] = {}
     kinds = [
         iter(others),
-        *(
-            (c for c in kind(base, free) if _shapes(c) != shapes and _is_valid(c, ranks))
-            for kind in (_single, _empty, _equal, _unequal)
-        ),
+        *((c for c in kind(base, free) if is_variant(c)) for kind in (_single, _empty, _equal, _unequal)),
     ]
     while kinds and len(found) < count:
         kind = kinds.pop(0)
@@ -60,6 +64,50 @@ def _is_valid(candidate: Invocation, ranks: Sequence[int]) -> bool:
     except CallRejected:
         return False
     return [array.ndim for array in outputs] == list(ranks)
+
+
+@dataclass(frozen=True)
+class _Relation:
+    """The values of a tensor refer to a size.
+
+    Attributes:
+        tensor: The number of the tensor.
+        places: Each dimension of another tensor with that size: the number of the tensor and of the dimension.
+    """
+
+    tensor: int
+    places: tuple[tuple[int, int], ...]
+
+
+def _relations(base: Invocation) -> list[_Relation]:
+    specs = list(base.tensors())
+    relations = []
+    for number, spec in enumerate(specs):
+        size = _size_of_values(spec)
+        places = (
+            (other, dim)
+            for other, its in enumerate(specs)
+            for dim, n in enumerate(its.shape)
+            if n == size and other != number
+        )
+        relations.append(_Relation(number, tuple(places)))
+    return [relation for relation in relations if relation.places]
+
+
+def _size_of_values(spec: TensorSpec) -> int | None:
+    """Return the size that the values of a tensor refer to; None if they refer to none."""
+    if isinstance(spec.values, Recipe) and spec.values.domain[0] in _SIZED_DOMAINS:
+        return int(spec.values.domain[1])
+    return None
+
+
+def _keeps_relations(candidate: Invocation, relations: Sequence[_Relation]) -> bool:
+    """Whether each tensor of indices or offsets still refers to the size of a dimension that it referred to."""
+    specs = list(candidate.tensors())
+    return all(
+        _size_of_values(specs[relation.tensor]) in {specs[other].shape[dim] for other, dim in relation.places}
+        for relation in relations
+    )
 
 
 def _shapes(call: Invocation) -> list[tuple[int, ...]]:

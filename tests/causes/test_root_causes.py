@@ -155,6 +155,8 @@ UNITED: dict[str, tuple[CauseFacts, CauseFacts]] = {
     "missing-cast": (facts("undefined-dtype", 0), facts("computes-in-another-dtype", 1)),
     "one-graph": (facts("values", 0, **SHARED), facts("leaves-range", 1, **SHARED)),
     "unstable-formula": (facts("leaves-range", 0), facts("values", 1, elements=frozenset({"inexact"}))),
+    "one-function": (facts("values", 0), facts("infinities", 1)),
+    "wrong-numbers-too": (facts("loses-nan", 0, has_wrong_numbers=True), facts("values", 1)),
 }
 
 
@@ -167,6 +169,13 @@ def test_each_rule_unites_what_it_says_and_nothing_else(rule: Any) -> None:
     # What one case has at the same time is two defects.
     both = replace(one, simultaneous=frozenset({1})), replace(other, simultaneous=frozenset({0}))
     assert len(merge_causes(both, [rule])) == 2
+
+
+def test_a_number_that_float32_cannot_hold_is_a_symptom_of_a_missing_cast() -> None:
+    beyond = facts("leaves-range", 0, elements=frozenset({"beyond"}))
+    assert len(merge_causes([beyond, facts("computes-in-another-dtype", 1)])) == 1
+    other = facts("leaves-range", 0, elements=frozenset({"beyond", "left"}))
+    assert len(merge_causes([other, facts("computes-in-another-dtype", 1)])) == 2
 
 
 def test_the_algorithms_of_a_place_have_defects_of_their_own() -> None:

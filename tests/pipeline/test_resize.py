@@ -9,6 +9,7 @@ import pytest
 from harness_runs import output, rows, run_harness
 
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.tensors import build_tensors
 from harness.pipeline.resize import variants
 
 pytestmark = pytest.mark.slowest(30)
@@ -112,3 +113,18 @@ def test_a_size_that_can_only_be_broadcast_stays() -> None:
     shapes = {spec.shape for found in variants(kept, 5) for spec in found.tensors()}
     assert {shape[-1] for shape in shapes} == {12}
     assert {shape[0] for shape in shapes} >= {0, 1, 3}
+
+
+def test_values_keep_referring_to_the_size_that_they_refer_to() -> None:
+    def tensor(shape: tuple[int, ...], dtype: str, *domain: str | int) -> TensorSpec:
+        return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Recipe(domain, "plain", 3))
+
+    offsets = tensor((4,), "int64", "offsets", 5, 1)
+    arguments = (("weight", tensor((6, 4), "float32", "any")), ("indices", tensor((5,), "int64", "index", 6)))
+    more = (("offsets", offsets), ("scale_grad_by_freq", False), ("mode", 0), ("sparse", False))
+    last = (("per_sample_weights", None), ("include_last_offset", True))
+    found = variants(Invocation("aten.embedding_bag.default", (*arguments, *more, *last)), 40)
+    assert len(found) > 10
+    for variant in found:
+        _, indices, ends = build_tensors(variant)
+        assert ends[-1].item() == len(indices)

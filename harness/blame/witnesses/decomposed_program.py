@@ -29,7 +29,8 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     """Testify if PyTorch gives the failing backend's result once it has decomposed the call.
 
     If it does, the conversions of the remaining operators translate a program that is wrong already. The same is true
-    if PyTorch cannot even run its own decomposition of a call that its kernel accepts.
+    if PyTorch cannot even run its own decomposition of a call that its kernel accepts. If only the program that the
+    exporter translates is wrong, one of the exporter's own passes has made it so.
     """
     if context.failure.outcome is Outcome.UNSUPPORTED:
         return
@@ -39,11 +40,12 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
     if program is None:
         return
     operators = operators_of(program)
-    if context.invocation.overload in operators:
+    if operators == [context.invocation.overload]:
         # Not decomposed: it is the kernel again.
         return
     facts = {"overload": context.invocation.overload, "operators": operators[:_MOST_NAMED]}
     inputs = tuple(t.clone() for t in build_tensors(context.invocation))
+    exporters_is_wrong = False
     try:
         outputs = _run_program(program.module(check_guards=False), inputs)
         if len(outputs) != len(context.reference.expected):
@@ -53,10 +55,12 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
             return
         if context.got is None or not context.is_same(outputs):
             return
+        exporters_is_wrong = True
     except (IndexError, RuntimeError):
         # The program that PyTorch itself captures decides.
         pass
-    yield from _ask_own_program(context, inputs, {**facts, "backend": context.failure.backend})
+    facts = {**facts, "backend": context.failure.backend}
+    yield from _ask_own_program(context, inputs, facts, exporters_is_wrong=exporters_is_wrong)
 
 
 def _run_program(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[Array]:
@@ -66,7 +70,7 @@ def _run_program(module: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> lis
 
 
 def _ask_own_program(
-    context: FailureContext, inputs: Sequence[torch.Tensor], facts: Mapping[str, Any]
+    context: FailureContext, inputs: Sequence[torch.Tensor], facts: Mapping[str, Any], *, exporters_is_wrong: bool
 ) -> Iterator[Testimony]:
     """Run the program that PyTorch itself captures and decomposes, with its checks of sizes.
 
@@ -95,3 +99,6 @@ def _ask_own_program(
     else:
         if context.got is not None and context.is_same(outputs):
             yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
+        elif exporters_is_wrong and compare(context.judge, context.reference, outputs).problem is None:
+            facts = {**facts, "converter": context.failure.converter}
+            yield Testimony(Role.PROGRAM, Finding.SAME, "exporters-program", facts)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Sequence
 from harness.blame.departing_nodes import departing_nodes, wrongly_formed
 from harness.blame.failure_context import FailureContext
 from harness.blame.translated_program import operators_of
-from harness.blame.witness import Turn, Witness, witness
+from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Stage
 from harness.convert import exporter_messages as exporter
@@ -37,22 +37,29 @@ def _find_emitting_function(context: FailureContext) -> Iterator[Testimony]:
         # TorchScript infers no types behind some nodes that carry a note of their lines.
         return
     guilty = _guilty_nodes(context, graph)
-    calls = dict.fromkeys(graph.target(graph.of_node[i]) for i in guilty)
     rule = context.failure.result.rule
     if rule:
-        overload = next((call for call in calls if call), context.invocation.overload)
+        calls = (graph.target(graph.of_node[i]) for i in guilty)
+        overload = next(filter(None, calls), context.invocation.overload)
         yield Testimony(Role.EMISSION, Finding.SAME, "emitting-rule", {"rule": rule, "overload": overload})
         return
     function = _common_function(graph, guilty)
     if function is None:
         return
+    yield _emitting_function(context, graph, guilty, function)
+
+
+def _emitting_function(
+    context: FailureContext, graph: EmittedGraph, guilty: Sequence[int], function: ConversionFunction
+) -> Testimony:
+    calls = (graph.target(graph.of_node[i]) for i in guilty)
     facts = {
         "library": function.library,
         "function": function.name,
         "file": function.file,
-        "overload": next((call for call in calls if call), context.invocation.overload),
+        "overload": next(filter(None, calls), context.invocation.overload),
     }
-    yield Testimony(Role.EMISSION, Finding.SAME, "emitting-function", facts)
+    return Testimony(Role.EMISSION, Finding.SAME, "emitting-function", facts)
 
 
 find_emitting_function = witness("the emitting function", place=12, turn=Turn.GRAPH, of_pytorch=True)(
@@ -60,6 +67,25 @@ find_emitting_function = witness("the emitting function", place=12, turn=Turn.GR
 )
 #: The same for a failure before any runtime.
 REJECTED_NODE = Witness("the emitting function", Turn.FIRST, 0, _find_emitting_function, of_pytorch=True)
+
+
+def _find_emitter_of_unfoldable(context: FailureContext) -> Iterator[Testimony]:
+    """Name the function that emits the node that the exporter's optimiser fails to evaluate.
+
+    The optimiser is at fault if the graph without it gives PyTorch's result; `ask_broken_export` tells.
+    """
+    name = exporter.unfoldable_node(context.failure.result.message)
+    graph = context.translation
+    guilty = [i for i, node in enumerate(graph.model.graph.node) if name and node.name == name]
+    function = _common_function(graph, guilty) if guilty else None
+    backends = [context.backend(backend) for backend in backends_to_ask()]
+    if function is None or any(context.is_right(backend, graph.model) for backend in backends):
+        return
+    yield _emitting_function(context, graph, guilty, function)
+
+
+#: The same for an export that its optimiser ends.
+UNFOLDABLE_NODE = Witness("the emitting function", Turn.FIRST, 0, _find_emitter_of_unfoldable, of_pytorch=True)
 
 
 def _guilty_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]:

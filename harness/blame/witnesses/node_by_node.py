@@ -58,8 +58,10 @@ def _examine_result(context: FailureContext) -> Iterator[Testimony]:
     if not found.ended:
         return
     name = context.failure.backend
-    if found.wrong and _helps(context, question, found):
+    if found.wrong and _helps(question, found):
         fault = _decisive(context, question, graph, found, attempts)
+        if not question.is_about_form and any(question.left(found)):
+            context.unexplained = question.unexplained(found)
         yield _wrong_node(context, question.among_wrong(fault))
         return
     if found.unjudged or found.failing:
@@ -133,6 +135,9 @@ def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
     question = _open_question(context, fault) if fault.is_of_right_form or by_values else None
     if question:
         return Testimony(Role.NODES, Finding.OPEN, "open-node", {**facts, "question": question})
+    if facts["kernel_fault"] in _AT_EXTREMES and not _is_wrong_with(context, fault.definition, _moderate):
+        # NaN here and an infinity there are symptoms of one fault.
+        facts["kernel_fault"] = "wrong-at-extremes"
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
 
 
@@ -148,10 +153,20 @@ def _node_facts(context: FailureContext, definition: Definition) -> dict[str, An
     return facts | {key: text for key, text in known.items() if text}
 
 
-def _helps(context: FailureContext, question: WrongElements, found: Walk) -> bool:
-    """Whether most elements in question are right with the definition's results: a node that is a little off
-    does not explain a graph that stays wrong without it."""
-    return 2 * sum(question.left(found)) < sum(question.counts)
+def _helps(question: WrongElements, found: Walk) -> bool:
+    """Whether elements in question are right with the definition's results, so that a wrong node explains them.
+
+    These must be most of them if the node is only a little off: it does not explain a graph that stays wrong without
+    it. A node that gives another number explains what it mends, and the rest has another cause.
+    """
+    left, asked = sum(question.left(found)), sum(question.counts)
+    if question.is_about_form or all(wrong_node(fault)["kernel_fault"] in _LITTLE for fault in found.wrong):
+        return 2 * left < asked
+    return left < asked
+
+
+#: Faults of a kernel that is a little off.
+_LITTLE = frozenset({"inexact", "inexact-float64", "float64-in-float32", "flushes-small-numbers", "loses-sign-of-zero"})
 
 
 def _stay_wrong(context: FailureContext, question: WrongElements, found: Walk) -> bool:
@@ -245,6 +260,8 @@ def _decisive(
     return found.wrong[left.index(min(left))]
 
 
+#: Faults of a kernel that may show only for infinities, NaN and huge numbers.
+_AT_EXTREMES = frozenset({"makes-nan", "makes-infinities", "wrong-numbers"})
 #: Operators whose results' shapes depend on values.
 _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
 
@@ -282,6 +299,18 @@ def _rerun(context: FailureContext, definition: Definition) -> tuple[Array, ...]
     backend, _ = _backends(context)
     outputs = run_artefact(backend, definition.model, definition.fed)
     return None if isinstance(outputs, StageFailure) else outputs
+
+
+def _moderate(array: Array) -> Array:
+    """Return the array with a half in place of NaN, infinities and numbers that an index cannot hold."""
+    if str(array.dtype) not in PRECISION:
+        return array
+    wide = np.abs(array.astype(np.float64))
+    return np.where(wide < _HUGE, array, np.array(0.5, array.dtype))
+
+
+#: Beyond it float32 has no halves, and most kernels' indices no room.
+_HUGE = 2.0**24
 
 
 def _is_wrong_with(context: FailureContext, definition: Definition, calm: Callable[[Array], Array]) -> bool:

@@ -13,11 +13,12 @@ from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Change, HasExporterPasses, HasUnoptimised
+from harness.convert.exporter_messages import failing_pass
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
 from harness.pipeline.stages import check_stage
 from harness.run.artefact import AnyModel
-from harness.run.backend import REFERENCE, Backend, HasGraphPasses
+from harness.run.backend import REFERENCE, HasGraphPasses
 
 
 @witness("the exporter's optimiser", place=20, turn=Turn.GRAPH, of_pytorch=True)
@@ -46,7 +47,7 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
         return
     if context.plain is None or context.classify(context.plain)[0] is not Finding.RIGHT:
         return
-    guilty = fewest(accused.passes(), lambda names: _is_right(context, accused.without(names), context.model))
+    guilty = fewest(accused.passes(), lambda names: context.is_right(accused.without(names), context.model))
     if guilty:
         facts = {"backend": context.failure.backend, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
@@ -65,15 +66,20 @@ def _ask_broken_export(context: FailureContext) -> Iterator[Testimony]:
     # The evaluator of definitions takes operands that no runtime does.
     runtimes = [backend for backend in backends if backend.name != REFERENCE]
     is_rejected = context.failure.stage is Stage.CHECK
-    if is_rejected and any(_is_right(context, runtime, context.model) for runtime in runtimes):
+    if is_rejected and any(context.is_right(runtime, context.model) for runtime in runtimes):
         return
 
     def is_right(model: AnyModel) -> bool:
-        return any(_is_right(context, backend, model) for backend in backends)
+        return any(context.is_right(backend, model) for backend in backends)
 
     if _is_valid(context, context.translation.model) and is_right(context.translation.model):
         yield Testimony(Role.UNOPTIMISED, Finding.RIGHT, "unoptimised-model", {"converter": converter.name})
-        yield from _breaking_change(context, is_right)
+        raising = failing_pass(context.failure.result.message)
+        if raising:
+            facts = {"converter": converter.name, "passes": [raising]}
+            yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
+        else:
+            yield from _breaking_change(context, is_right)
 
 
 #: Asked about failures before any runtime.
@@ -136,9 +142,5 @@ def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
     backends = [backend for backend in (context.accused, context.unoptimised) if backend is not None]
     findings = {context.classify(context.run_model(backend, model))[0] for backend in backends}
     if findings == {Finding.LACKS}:
-        return _is_right(context, context.backend(REFERENCE), model)
+        return context.is_right(context.backend(REFERENCE), model)
     return Finding.RIGHT in findings
-
-
-def _is_right(context: FailureContext, backend: Backend, model: AnyModel) -> bool:
-    return context.classify(context.run_model(backend, model))[0] is Finding.RIGHT
