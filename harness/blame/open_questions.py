@@ -34,8 +34,9 @@ Trigger = Callable[[onnx.NodeProto, Sequence[Array | None], Sequence[Array]], bo
 Asked = Callable[[Invocation, Sequence[Array]], bool]
 
 
-#: Takes the node's definition, the backend's results, and a function that runs the node with other inputs.
-Fits = Callable[[Definition, Sequence[Array], Rerun], bool]
+#: Takes the node's definition, the backend's results, a function that runs the node with other inputs, and the indices
+#: of the results in question.
+Fits = Callable[[Definition, Sequence[Array], Rerun, Sequence[int]], bool]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -266,7 +266,7 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(call: Invoc
             "backend",
             "ort-cpu, which cannot run the model in float64, gives PyTorch's result for it in float32",
         ),
-        # dynamo drops align_corners.
+        # PyTorch's antialiasing kernel moves the corner pixels.
         (
             Invocation(
                 "aten._upsample_bilinear2d_aa.default",
@@ -276,7 +276,7 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(call: Invoc
                     ("align_corners", True),
                 ),
             ),
-            "converter",
+            "pytorch",
             "ort-cpu, which cannot run the model in float64, gives onnx-reference's result for it in float32",
         ),
         # What is left of 1 + erf(x) in float32 says nothing: onnx-reference's Erf has float32's precision.

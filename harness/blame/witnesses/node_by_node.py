@@ -160,13 +160,12 @@ def _helps(question: WrongElements, found: Walk) -> bool:
     it. A node that gives another number explains what it mends, and the rest has another cause.
     """
     left, asked = sum(question.left(found)), sum(question.counts)
-    if question.is_about_form or all(wrong_node(fault)["kernel_fault"] in _LITTLE for fault in found.wrong):
-        return 2 * left < asked
-    return left < asked
+    gives_others = any(wrong_node(fault)["kernel_fault"] in _OTHER_NUMBERS for fault in found.wrong)
+    return left < asked if gives_others and not question.is_about_form else 2 * left < asked
 
 
-#: Faults of a kernel that is a little off.
-_LITTLE = frozenset({"inexact", "inexact-float64", "float64-in-float32", "flushes-small-numbers", "loses-sign-of-zero"})
+#: Faults of a kernel that gives other numbers. A NaN that a definition puts in its place may be of its own making.
+_OTHER_NUMBERS = frozenset({"wrong-numbers", "wrong-integers", "wrong-truth-values", "wrong-complex-numbers"})
 
 
 def _stay_wrong(context: FailureContext, question: WrongElements, found: Walk) -> bool:
@@ -289,7 +288,8 @@ def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] 
             continue
         if question.calm and _is_wrong_with(context, definition, question.calm):
             continue
-        if question.fits is None or question.fits(definition, fault.got, partial(_rerun, context)):
+        outputs = [i for i, wrong in enumerate(fault.wrong) if wrong.any()]
+        if question.fits is None or question.fits(definition, fault.got, partial(_rerun, context), outputs):
             return question.facts(node.op_type, opset)
     return None
 
