@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 from harness.core.dtypes import FLOATS, INTS, PARTS, WIDE_UNSIGNED, is_float, is_integer
 from harness.core.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
 from harness.core.styles import STYLE_WEIGHTS
-from harness.generate import provider, shapes
+from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
 
 T = TypeVar("T")
@@ -162,31 +162,29 @@ class Draw:
         if self.dtype in WIDE_UNSIGNED:
             return self.float(edges=edges)
         about, self.about = self.about, f"{self.about} {self.dtype}"
-        beyond = self.choose(False, True, False)
+        number = scalars.draw_number(self, edges=edges)
         self.about = about
-        if beyond:
-            return self.choose(*shapes.beyond(self.dtype) * 2, *shapes.outside(self.dtype))
-        return self.choose(*shapes.numbers(edges=edges))
+        return number
 
     def float(self, *, edges: bool = False) -> Float:
         """Choose a Python float."""
-        return self.choose(*shapes.floats(edges=edges))
+        return self.choose(*scalars.floats(edges=edges))
 
     def int(self, *, edges: bool = False) -> Int:
         """Choose a Python int."""
-        return self.choose(*shapes.ints(edges=edges))
+        return self.choose(*scalars.ints(edges=edges))
 
     def fitting(self, dtype: str | None = None) -> Number:
         """Choose a Scalar of any Python type that converts to `dtype`, the invocation's by default, without
         overflow."""
-        return self.choose(*shapes.fitting(dtype or self.dtype))
+        return self.choose(*scalars.fitting(dtype or self.dtype))
 
     def like_dtype(self, *, edges: bool = False) -> Number:
         """Choose a Scalar of the kind of the invocation's dtype: no promotion."""
         if is_float(self.dtype):
             return self.float(edges=edges)
         if self.dtype in PARTS:
-            return self.choose(*shapes.beyond(self.dtype))
+            return self.choose(*scalars.telling(self.dtype))
         return self.boolean() if self.dtype == "bool" else self.int()
 
     def tensor(
@@ -273,7 +271,7 @@ _SPECIAL = ("one", "one", "special", "special", "special", "special")
 #: Domains that speak of runs of elements → where their length is among the domain's parameters.
 _RUNS = {"unique": 2, "ascending": 1, "descending": 1, "countdown": 1, "dominant": 1, "pivots": 1}
 #: Files whose functions draw on behalf of an operator case.
-_OWN_FILES = frozenset((Draw.choose.__code__.co_filename, shapes.shape.__code__.co_filename))
+_OWN_FILES = frozenset(function.__code__.co_filename for function in (Draw.choose, shapes.shape, scalars.draw_number))
 
 
 __all__ = [

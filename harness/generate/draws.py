@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Argument, Invocation
-from harness.core.tensors import overload
+from harness.core.tensors import argument_names
 from harness.generate import provider
 from harness.generate.call_traits import is_ordinary
 from harness.generate.draw import OMIT, Draw
 from harness.generate.operator_case import OperatorCase
 from harness.generate.pairs.table import structure_conditions
 from harness.generate.promotion import promoted
-from harness.generate.shapes import respelled
+from harness.generate.scalars import respelled
 from harness.generate.value_draws import ValueDraws
-from harness.generate.variations import Transplants, smallest_calls
+from harness.generate.variations import Transplants, filled_call, scalar_names, smallest_calls
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ def draw_invocation(d: Draw, case: OperatorCase) -> Invocation:
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    names, numbers = _names(case.overload)
+    names = argument_names(case.overload)
     given_arguments = dict(case.arguments(d))
-    for name in numbers:
+    for name in scalar_names(case.overload):
         d.about = name
         given_arguments[name] = respelled(d, given_arguments.get(name, OMIT))
     d.about = "promotion"
@@ -75,14 +75,6 @@ def draw_invocation(d: Draw, case: OperatorCase) -> Invocation:
         case.overload,
         tuple((name, _frozen(given_arguments[name])) for name in names if given_arguments.get(name, OMIT) is not OMIT),
     )
-
-
-@cache
-def _names(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of an overload's arguments, and those of its Scalars."""
-    schema = overload(name)._schema.arguments
-    scalars = (a.name for a in schema if str(a.type) in ("number", "Optional[number]"))
-    return tuple(a.name for a in schema), tuple(scalars)
 
 
 def _frozen(argument: object) -> Argument:
@@ -155,8 +147,8 @@ def draw_cases(
         case: The operator.
         seed: Any integer.
         structures: How many distinct structures to aim at; fewer come if no more exist.
-        values: Value draws per structure, the first included. Structures without tensors, whose
-            values cannot vary, have one.
+        values: Value draws per structure, the first included. Structures without elements, whose
+            values cannot vary, have one; further structures come in place of the others.
         dtypes: Restrict to these; dtypes take turns, so that few structures still visit each.
         by_use: Draw the dtypes that models use more often, as `draw_examples` does.
 
@@ -173,12 +165,29 @@ def draw_cases(
         draws = _ordinary_first(
             _few_refused(case, _draws(case, seed, structures * 4 + _ORDINARY * _LOOK, dtypes, by_use=True))
         )
-    for drawn in _add_smallest(draws) if by_use else draws:
+    left = structures * values
+    for drawn in _fill(_add_smallest(draws) if by_use else draws):
         if drawn.structure_id not in found:
-            found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, values))
-        if len(found) == structures:
+            is_empty = _has_no_element(drawn)
+            found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, 1 if is_empty else values))
+            left -= 1 if is_empty else values
+        if left <= 0:
             break
     return list(found.values())
+
+
+def _has_no_element(call: Invocation) -> bool:
+    specs = list(call.tensors())
+    return bool(specs) and not any(spec.numel for spec in specs)
+
+
+def _fill(draws: Iterator[Invocation]) -> Iterator[Invocation]:
+    """Add to each draw with Scalars and without elements the same call with some."""
+    for drawn in draws:
+        yield drawn
+        filled = filled_call(drawn)
+        if filled is not None:
+            yield filled
 
 
 def draw_invocations(

@@ -2,8 +2,8 @@
 
 An operator case may draw an argument in only one of its branches, or never draw an empty tensor, although converters
 have code for both. So some calls of a collection get an argument that another call has. Each collection also gets a
-call of 0-d tensors, an empty one and one of a single element, unless its first calls include these. PyTorch may reject
-them.
+call of 0-d tensors, an empty one and one of a single element, unless its first calls include these; and a call without
+elements, which says nothing of its Scalars, gets a companion with some. PyTorch may reject them.
 """
 
 from __future__ import annotations
@@ -77,6 +77,13 @@ class Transplants:
 
 
 @cache
+def scalar_names(operator: str) -> tuple[str, ...]:
+    """Return the names of an overload's Scalars."""
+    arguments = overload(operator)._schema.arguments
+    return tuple(a.name for a in arguments if str(a.type) in ("number", "Optional[number]"))
+
+
+@cache
 def _optional(operator: str) -> tuple[str, ...]:
     arguments = overload(operator)._schema.arguments
     return tuple(a.name for a in arguments if a.has_default_value() and str(a.type) in _SHAPELESS)
@@ -96,6 +103,30 @@ def smallest_calls(calls: Sequence[Invocation]) -> Iterator[Invocation]:
         base = next((call for call in calls if _can_be_reshaped(call)), None)
         if base is not None:
             yield base.map_tensors(partial(_reshaped, shape_of=shape_of))
+
+
+def filled_call(call: Invocation) -> Invocation | None:
+    """Return a call without elements with a size of `_FILLED` in place of each 0; None for any other call, for one
+    without Scalars, or if its shapes depend on more than its tensors."""
+    scalars = scalar_names(call.overload)
+    if not any(name in scalars for name, _ in call.arguments):
+        return None
+    specs = list(call.tensors())
+    lists = [value for _, value in call.arguments if isinstance(value, tuple)]
+    if not specs or any(spec.numel for spec in specs) or any(0 in value for value in lists):
+        return None
+    if len(specs) > _MOST_TENSORS or not all(_is_free(spec) for spec in specs):
+        return None
+    return call.map_tensors(lambda spec: spec.reshaped(tuple(size or _FILLED for size in spec.shape)))
+
+
+#: A size that is no vector's width.
+_FILLED = 3
+
+
+def _is_free(spec: TensorSpec) -> bool:
+    """Whether the values do not refer to a shape."""
+    return isinstance(spec.values, Recipe) and spec.values.domain[0] in _ANY_SHAPE
 
 
 def _first_shape(call: Invocation) -> tuple[int, ...] | None:
@@ -127,11 +158,7 @@ _SMALLEST: tuple[tuple[Callable[[Invocation], bool], Callable[[tuple[int, ...]],
 def _can_be_reshaped(call: Invocation) -> bool:
     """Whether nothing but the operator itself speaks of the shapes of a call's tensors."""
     specs = list(call.tensors())
-    return (
-        0 < len(specs) <= _MOST_TENSORS
-        and bool(specs[0].shape)
-        and all(isinstance(spec.values, Recipe) and spec.values.domain[0] in _ANY_SHAPE for spec in specs)
-    )
+    return 0 < len(specs) <= _MOST_TENSORS and bool(specs[0].shape) and all(map(_is_free, specs))
 
 
 def _reshaped(spec: TensorSpec, shape_of: Callable[[tuple[int, ...]], tuple[int, ...]]) -> TensorSpec:

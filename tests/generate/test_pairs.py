@@ -50,12 +50,13 @@ def test_conditions_say_what_a_call_is() -> None:
 def test_a_number_is_seen_beside_the_dtype() -> None:
     def fit(dtype: str, value: float) -> set[str]:
         made = [call("aten.eq.Scalar", self=ordinary((2,), dtype), other=value)]
-        return {name for name in names(pair_table(made)) if name.endswith("the dtype")}
+        return {name for name in names(pair_table(made)) if name.endswith(" dtype") and name.startswith("other ")}
 
     assert fit("float32", 2**24 + 1) == fit("float32", 0.1) == {"other rounded in the dtype"}
     assert fit("float64", 2**24 + 1) == fit("float32", 2**24) == {"other exact in the dtype"}
     assert fit("float64", 2**53 + 1) == fit("int64", 0.5) == {"other rounded in the dtype"}
-    assert fit("float16", 70000) == fit("uint8", -1) == fit("int32", 2.0**31) == {"other beyond the dtype"}
+    assert fit("float16", 70000) == fit("int8", -129) == fit("int32", 2.0**31) == {"other beyond the dtype"}
+    assert fit("uint8", -1) == {"other negative in an unsigned dtype"}
     assert fit("bfloat16", float("nan")) == set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +16,7 @@ from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.core.tensors import build_tensor
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases, draw_examples
+from harness.generate.scalars import ScalarClass, scalar_fit
 from harness.plan.options import Options
 
 
@@ -30,6 +32,11 @@ def held(call: Invocation) -> Iterator[tuple[str, TensorSpec, torch.Tensor]]:
     for name, argument in call.arguments:
         if isinstance(argument, TensorSpec):
             yield name, argument, build_tensor(argument)
+
+
+def is_empty(call: Invocation) -> bool:
+    """Whether no tensor has an element."""
+    return not any(spec.numel for spec in call.tensors())
 
 
 def classes(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -89,12 +96,31 @@ def test_every_dtype_has_calls_without_and_with_special_values() -> None:
 @pytest.mark.parametrize("overload", ["aten.eq.Scalar", "aten.ge.Scalar", "aten.hardshrink.default"])
 def test_elements_equal_the_scalar_in_every_dtype(overload: str) -> None:
     equal: set[str] = set()
-    for call in (call for seed in range(3) for call in default_draws(overload, seed=seed)):
+    for call in (call for seed in range(6) for call in default_draws(overload, seed=seed)):
         ((_, spec, tensor),) = held(call)
         scalar = next((a for _, a in call.arguments if isinstance(a, int | float)), None)
         if scalar is not None and abs(scalar) < 2**31 and (tensor == scalar).any():
             equal.add(spec.dtype)
     assert set(load_cases()[overload].dtypes) & set(ALL) <= equal
+
+
+def test_each_way_in_which_a_dtype_takes_a_scalar_comes() -> None:
+    found: dict[str, set[ScalarClass]] = {}
+    for call in (call for seed in range(8) for call in default_draws("aten.mul.Scalar", seed=seed)):
+        number = dict(call.arguments)["other"]
+        if isinstance(number, int | float) and math.isfinite(number):
+            found.setdefault(call.dtype, set()).add(scalar_fit(number, call.dtype))
+    assert found["uint8"] >= {ScalarClass.PLAIN, ScalarClass.ROUNDED, ScalarClass.BEYOND, ScalarClass.NEGATIVE}
+    for dtype in ("float32", "float16", "bfloat16", "int32"):
+        assert found[dtype] >= {ScalarClass.PLAIN, ScalarClass.ROUNDED, ScalarClass.BEYOND}
+
+
+def test_a_scalar_of_a_call_without_elements_comes_with_elements_too() -> None:
+    calls = [call for seed in range(4) for call in default_draws("aten.mul.Scalar", seed=seed)]
+    filled = {dict(call.arguments)["other"] for call in calls if not is_empty(call)}
+    empty = {dict(call.arguments)["other"] for call in calls if is_empty(call)}
+    assert empty
+    assert empty <= filled
 
 
 def test_scalars_of_every_wide_dtype_are_such_as_a_narrower_one_does_not_hold() -> None:
@@ -174,8 +200,10 @@ def test_a_budget_is_kept_to_the_case() -> None:
 def test_operators_have_their_share_of_large_budgets(overload: str, counts: dict[int, tuple[int, int]]) -> None:
     for examples, (structures, cases) in counts.items():
         found = draw_examples(load_cases()[overload], seed=0, examples=examples)
-        assert len(found) == structures
+        # Calls without elements have one draw each, and more structures come in place of the others.
+        assert len(found) >= structures
         assert sum(len(drawn.invocations) for drawn in found) == cases
+        assert all(len(drawn.invocations) == 1 for drawn in found if is_empty(drawn.invocations[0]))
 
 
 @pytest.mark.parametrize("overload", ["aten.add.Tensor", "aten.lstm_cell.default", "aten.arange.start"])

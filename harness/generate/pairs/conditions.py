@@ -19,8 +19,9 @@ import numpy as np
 
 from harness.core import values
 from harness.core.captured_values import Values
-from harness.core.dtypes import INT_RANGE, PARTS, PRECISION, WIDE_UNSIGNED, is_float
+from harness.core.dtypes import PARTS, PRECISION, WIDE_UNSIGNED, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, Recipe, TensorSpec
+from harness.generate.scalars import ScalarClass, scalar_fit
 
 
 class ConditionKind(StrEnum):
@@ -175,9 +176,8 @@ def _condition(about: str, name: str) -> Condition:
 MODES = re.compile(r"reduction|mode|interpolation_mode|padding_mode")
 #: Names of integers that name dimensions.
 DIMS = re.compile(r"dim\d?|dims|axis\d?|\w+_dim|dims?_\w+|source|destination")
-_LARGEST_EXPONENT = {"float64": 1024, "float32": 128, "float16": 16, "bfloat16": 128}
 #: How well a dtype holds a number, the best first.
-_FITS = ("exact in the dtype", "rounded in the dtype", "beyond the dtype")
+_FITS = (ScalarClass.PLAIN, ScalarClass.ROUNDED, ScalarClass.BEYOND, ScalarClass.NEGATIVE)
 
 
 def argument_conditions(call: Invocation) -> Iterator[Condition]:
@@ -275,8 +275,9 @@ def _number_conditions(name: str, value: int | float | complex, dtype: str) -> I
     # Every dtype can hold 0 and 1.
     telling = [part for part in parts if part not in (0, 1)]
     if telling and all(map(math.isfinite, parts)):
-        fit = max((_fit(part, dtype) for part in telling), key=_FITS.index)
-        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {fit}")
+        fit = max((scalar_fit(part, dtype) for part in telling), key=_FITS.index)
+        word = "exact in the dtype" if fit is ScalarClass.PLAIN else str(fit)
+        yield Condition(ConditionKind.EXACTNESS, name, f"{name} in the dtype", f"{name} {word}")
 
 
 def _complex_class(value: complex) -> str:
@@ -298,25 +299,6 @@ def _class_of(value: int | float) -> str:
     if value == 0:
         return "-0" if math.copysign(1.0, value) < 0 else "zero"
     return "one" if value == 1 else "negative" if value < 0 else "positive"
-
-
-def _fit(value: int | float, dtype: str) -> str:
-    """Whether the dtype holds a number."""
-    dtype = PARTS.get(dtype, dtype)
-    if dtype in PRECISION:
-        if isinstance(value, float):
-            significand, exponent = math.frexp(abs(value))
-            bits = int(math.ldexp(significand, 53))
-        else:
-            bits, exponent = abs(value), abs(value).bit_length()
-        if exponent > _LARGEST_EXPONENT[dtype]:
-            return "beyond the dtype"
-        wide = (bits // (bits & -bits)).bit_length() > PRECISION[dtype]
-        return "rounded in the dtype" if wide else "exact in the dtype"
-    low, high = INT_RANGE.get(dtype, (0, 1))
-    if not low <= value <= high:
-        return "beyond the dtype"
-    return "exact in the dtype" if value == int(value) else "rounded in the dtype"
 
 
 #: Domains whose values name places along a dimension; their first parameter is its size.
