@@ -266,21 +266,6 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(call: Invoc
             "backend",
             "ort-cpu, which cannot run the model in float64, gives PyTorch's result for it in float32",
         ),
-        # dynamo drops the scales.
-        (
-            Invocation(
-                "aten._upsample_bilinear2d_aa.default",
-                (
-                    ("self", tensor((1, 1, 1, 4), [0.0, 1.0, 2.0, 5.0], "float64")),
-                    ("output_size", (1, 2)),
-                    ("align_corners", False),
-                    ("scales_h", None),
-                    ("scales_w", 0.6),
-                ),
-            ),
-            "converter",
-            "ort-cpu, which cannot run the model in float64, gives onnx-reference's result for it in float32",
-        ),
         # What is left of 1 + erf(x) in float32 says nothing: onnx-reference's Erf has float32's precision.
         (
             Invocation("aten.gelu.default", (("self", tensor((1,), [-4.0], "float64")),)),
@@ -288,7 +273,7 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(call: Invoc
             "onnx-reference computes Gelu (",
         ),
     ],
-    ids=["right", "as wrong", "cancelled"],
+    ids=["right", "cancelled"],
 )
 def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(call: Invocation, blame: str, words: str) -> None:
     (verdict,) = verdicts_of(call, backends=["onnx-reference"])
