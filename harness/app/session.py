@@ -18,6 +18,7 @@ from typing import Any
 
 import harness
 from harness.app.baseline_option import report_of
+from harness.causes.upkeep import read_upkeep
 from harness.compare.diagnosis import DIVERGENCE, Diagnosis
 from harness.compare.verdict import Verdict
 from harness.convert.converter import find_converter
@@ -35,7 +36,7 @@ from harness.plan.plan import Plan
 from harness.plan.unit import Unit, run_unit
 from harness.present.evidence import evidence_of_row
 from harness.record import layout, store
-from harness.record.run_info import OPTION, RunInfo, recorded_paths
+from harness.record.run_info import OPTION, RunInfo, recorded_paths, write_run_info
 from harness.record.writer import RunWriter
 from harness.run.backend import BACKENDS, runtime_distributions
 
@@ -230,7 +231,9 @@ class Session:
             if self._owns_run:
                 store.finish(self.rule_free_results, exit_status)
         if self._owns_run:
-            self.run_info = store.finish(self.results_dir, exit_status, notes)
+            info = store.finish(self.results_dir, exit_status, notes)
+            self.run_info = replace(info, upkeep=read_upkeep(self.results_dir).to_data())
+            write_run_info(self.results_dir, self.run_info)
 
 
 def _departing_calls(verdict: Verdict) -> Iterator[CorpusEntry]:

@@ -63,18 +63,18 @@ class CaseState:
         outcome: The outcome.
         stage: The stage.
         signature: The signature of a failure.
-        open: Whether a specification leaves the result undefined.
+        left_open: Whether a specification leaves the result undefined.
     """
 
     outcome: str
     stage: str
     signature: str
-    open: bool
+    left_open: bool
 
     @property
     def fails(self) -> bool:
         """Whether it is a failure of a component."""
-        return Outcome(self.outcome).is_failure and not self.open
+        return Outcome(self.outcome).is_failure and not self.left_open
 
 
 @dataclass(frozen=True)

@@ -129,12 +129,12 @@ class MatrixCell:
     cases that were not judged are noted separately.
 
     Attributes:
-        outcomes: Outcome → cases, without those that are `open`.
-        open: Cases that differ, but whose result the specification leaves open.
+        outcomes: Outcome → cases, without those that are `left_open`.
+        left_open: Cases that differ, but whose result the specification leaves open.
     """
 
     outcomes: Mapping[Outcome, int]
-    open: int = 0
+    left_open: int = 0
 
     @property
     def passes(self) -> int:
@@ -161,8 +161,8 @@ class MatrixCell:
             # A few skips are normal. Only if everything is skipped does the operator need a note.
             and (outcome is not Outcome.SKIP or not self.total)
         ]
-        if self.open:
-            notes.append(f"{self.open} open")
+        if self.left_open:
+            notes.append(f"{self.left_open} left open")
         if notes and not self.total:
             return ", ".join(notes)
         return f"{self.passes}/{self.total}" + (f" ({', '.join(notes)})" if notes else "")

@@ -1,7 +1,4 @@
-"""Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators, draws that PyTorch rejects.
-
-PyTorch rejecting too many drawn cases of an operator is a defect of the operator case.
-"""
+"""Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators, draws that PyTorch rejects."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pyarrow.compute as pc
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from harness.compare.signatures import normalise
+from harness.causes.upkeep import TOLERATED, Rejection
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.core.text import count, listed, plain
 from harness.pipeline.task import FELL_BACK, FOLDED, operators_on_cpu
@@ -156,59 +153,7 @@ def _defined_operators() -> frozenset[str]:
     return frozenset(s.name for s in schemas) - {s.name for s in schemas if s.deprecated}
 
 
-COLUMNS: tuple[str, ...] = ("overload", "case_id", "stage", "outcome")
-#: The columns that `rejections` needs of the rows that PyTorch rejected.
-REJECTED_COLUMNS = ("overload", "case_id", "message")
-#: PyTorch accepts the calls of models, but not always their half-precision forms.
-REJECTED = (
-    (pc.field("stage") == str(Stage.REFERENCE))
-    & (pc.field("outcome") == str(Outcome.SKIP))
-    & (pc.field("source") != "use")
-)
-
-#: More than one draw in this many is a defect.
-TOLERATED = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rejection:
-    """One operator: how many drawn cases were rejected, mostly with `message`, in one of its wordings."""
-
-    overload: str
-    rejected: int
-    drawn: int
-    message: str
-
-
-def rejections(verdicts: pa.Table, rejected: pa.Table) -> list[Rejection]:
-    """Return the operators with more than one rejected case in `TOLERATED`, worst first.
-
-    Args:
-        verdicts: All rows, with `COLUMNS`.
-        rejected: The rows for which `REJECTED` holds, with `REJECTED_COLUMNS`.
-    """
-    drawn = verdicts.select(["overload", "case_id"]).group_by("overload")
-    totals = {
-        row["overload"]: row["case_id_count_distinct"]
-        for row in drawn.aggregate([("case_id", "count_distinct")]).to_pylist()
-    }
-    messages_by_case: defaultdict[str, dict[str, str]] = defaultdict(dict)
-    for row in rejected.select(REJECTED_COLUMNS).to_pylist():
-        messages_by_case[row["overload"]].setdefault(row["case_id"], row["message"])
-    found = [
-        Rejection(
-            overload=overload,
-            rejected=len(messages),
-            drawn=totals[overload],
-            message=_commonest(list(messages.values())),
-        )
-        for overload, messages in messages_by_case.items()
-        if len(messages) * TOLERATED > totals[overload]
-    ]
-    return sorted(found, key=lambda r: (-r.rejected / r.drawn, r.overload))
-
-
-def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
+def render_rejections(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
     """Render the list with its heading; nothing for an empty list."""
     if not found:
         return Group()
@@ -220,12 +165,6 @@ def render(found: Sequence[Rejection], limit: int = 20) -> RenderableType:
     if len(found) > limit:
         lines.append(Text(f"  and {count(len(found) - limit, 'more operator case')}"))
     return Group(*lines)
-
-
-def _commonest(messages: Sequence[str]) -> str:
-    signatures = Counter(normalise(message) for message in messages)
-    [(commonest, _)] = signatures.most_common(1)
-    return next(message for message in messages if normalise(message) == commonest)
 
 
 COUNTED_COLUMNS: tuple[str, ...] = ("stage", "outcome", "blame")

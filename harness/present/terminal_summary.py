@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
@@ -17,7 +15,7 @@ from rich.text import Text
 from harness.causes import groups as failures, known_issues
 from harness.causes.real_use import real_use
 from harness.causes.rows import fill_ordinary
-from harness.compare.diagnosis import Finding
+from harness.causes.upkeep import read_upkeep
 from harness.compare.verdict import Outcome
 from harness.core.invocation import MODEL
 from harness.core.route import route_label
@@ -47,7 +45,7 @@ from harness.reproduce.script_text import NoScript
 _COLUMNS: list[str] = sorted(
     {
         *(*matrix.COLUMNS, *matrix.RATE_COLUMNS, *glance.COLUMNS),
-        *(*run_counts.COUNTED_COLUMNS, *run_counts.COLUMNS),
+        *(*run_counts.COUNTED_COLUMNS, "case_id"),
     }
 )
 
@@ -165,14 +163,12 @@ def _ending(results_dir: Path, minutes: float | None) -> Iterator[Text]:
 def _for_maintainers(results_dir: Path) -> Iterator[RenderableType]:
     """Yield how the run was made, and what of it concerns the harness itself."""
     yield from _notes(results_dir)
-    raised = _witnesses_that_raised(results_dir)
-    if raised:
-        yield Text(raised)
-    rows = store.read(results_dir, list(run_counts.COLUMNS))
-    rejected = store.read(results_dir, run_counts.REJECTED_COLUMNS, run_counts.REJECTED)
-    defective = run_counts.rejections(rows, rejected)
-    if defective:
-        yield run_counts.render(defective)
+    found = read_upkeep(results_dir)
+    if found.raised:
+        names = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in found.raised.items())
+        yield Text(f"Diagnosis probes that crashed: {names}")
+    if found.rejections:
+        yield run_counts.render_rejections(found.rejections)
     known, _ = _known_issues()
     gone = known_issues.no_longer_failing(known, known_issues.rows_about(known, results_dir))
     if gone:
@@ -271,21 +267,6 @@ def _regressed(found: Diff) -> Mapping[str, Any] | None:
     kinds = (ChangeKind.REGRESSED, ChangeKind.FAILS_OTHERWISE)
     lines = ((line, kind) for kind in kinds for line in found.overloads)
     return next((line.examples[kind].row for line, kind in lines if kind in line.examples), None)
-
-
-def _witnesses_that_raised(results_dir: Path) -> str:
-    """Return counts of the witnesses that raised an exception; "" if none did."""
-    table = store.read(results_dir, ["diagnosis"], pc.match_substring(pc.field("diagnosis"), str(Finding.RAISED)))
-    times: Counter[str] = Counter()
-    for text in table["diagnosis"].to_pylist():
-        diagnosis = json.loads(text)
-        if not diagnosis.get("inherited_from"):
-            raised = (t for t in diagnosis.get("testimony", ()) if t["finding"] == Finding.RAISED)
-            times.update(t["facts"]["witness"] for t in raised)
-    if not times:
-        return ""
-    names = ", ".join(f"{plain(name)} ({count(n, 'time')})" for name, n in times.most_common())
-    return f"Diagnosis probes that crashed: {names}"
 
 
 def _known_issues() -> tuple[tuple[known_issues.KnownIssue, ...], str]:

@@ -104,6 +104,7 @@ class RunInfo:
         unfinished: The operators whose verdicts are not all recorded.
         basis: Digests of what verdicts depend on in addition to versions: `harness.plan.basis`.
         notes: Notes for people on how the run was made, one line each.
+        upkeep: What the run says of the harness itself (`harness.causes.upkeep`); empty for nothing.
         shards: The shards of a merged run; empty for others.
     """
 
@@ -121,6 +122,7 @@ class RunInfo:
     unfinished: tuple[str, ...] = ()
     basis: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    upkeep: Mapping[str, JSON] = field(default_factory=dict)
     shards: tuple[MergedPart, ...] = ()
 
     @classmethod

@@ -8,12 +8,14 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from harness_runs import row_of
 from recorded_run import summary_text
 from rich.console import Console, RenderableType
 
 from harness.causes import groups as failures
+from harness.causes.upkeep import rejections
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.text import plain
@@ -162,9 +164,9 @@ def test_operators_that_pytorch_rejects_too_often_are_named() -> None:
     # Rows of other backends are the same draws.
     rows += [dataclasses.replace(row, backend="onnx-reference") for row in rows]
     table = to_table(rows, "run")
-    found = run_counts.rejections(table, table.filter(run_counts.REJECTED))
+    found = rejections(table, table.filter(pc.field("outcome") == "skip"))
     assert [(r.overload, r.rejected, r.drawn) for r in found] == [("aten.bad.default", 3, 11)]
-    printed = text(run_counts.render(found))
+    printed = text(run_counts.render_rejections(found))
     assert "aten.bad.default: 3 of 11 rejected, mostly: size 29 is [not] allowed" in printed
 
 

@@ -305,7 +305,7 @@ def write_cases(place: Path, built: SiteModel) -> None:
     for name, ids in cases.ids():
         write_script(place, f"ids/{name}", ids)
     states = [
-        [s.outcome, s.stage, s.signature, int(s.open), int(s.measured), s.rule, int(s.fails)]
+        [s.outcome, s.stage, s.signature, int(s.left_open), int(s.measured), s.rule, int(s.fails)]
         for s in built.words.states
     ]
     write_script(place, "states", states)
