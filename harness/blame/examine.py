@@ -64,8 +64,9 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         return _examined_model(context, dead, announce)
     decision = _examined(context, dead, announce)
     if decision.rule == WRONG_NODE and context.rest is not None:
-        # Its definition leaves elements wrong: they have another cause.
-        return replace(decision, rest=_examined(context.rest, dead, announce))
+        # Its definition leaves elements wrong: they have another cause. The cause of most comes first.
+        rest = _examined(context.rest, dead, announce)
+        return replace(decision, rest=rest) if context.explains_most else replace(rest, rest=decision)
     return decision
 
 

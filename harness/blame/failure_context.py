@@ -307,6 +307,12 @@ class FailureContext:
         return FailureContext(self.failure, *means, only=masks)
 
     @property
+    def explains_most(self) -> bool:
+        """Whether most of the elements in question are explained."""
+        left = sum(int(mask.sum()) for mask in self.unexplained or ())
+        return 2 * left <= sum(int(mask.sum()) for mask in self.wrong)
+
+    @property
     def loaded(self) -> AnyModel:
         """Return the failing backend's input: the model, or the artefact, converted once more for the case alone.
 

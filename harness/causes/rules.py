@@ -76,7 +76,7 @@ def _lack_same_cast(a: CauseFacts, b: CauseFacts) -> bool:
 
 
 def _leaves_float32(facts: CauseFacts) -> bool:
-    return facts.fault == "leaves-range" and facts.elements == {elements.BEYOND}
+    return facts.elements == {{"leaves-range": elements.BEYOND, "values": elements.UNDER}.get(facts.fault)}
 
 
 def _share_graph(a: CauseFacts, b: CauseFacts) -> bool:

@@ -16,9 +16,10 @@ CANCELLED = "cancelled"
 INEXACT = "inexact"
 #: The first or last integer of a dtype: a float was converted to an integer that could not hold it.
 THROUGH_INTEGERS = "through integers"
-#: An infinity or NaN in place of a finite number. The second is an infinity or zero where float32 cannot hold the
-#: right number.
+#: An infinity or NaN in place of a finite number; the second where float32 cannot hold the right number.
 LEFT, BEYOND = "left", "beyond"
+#: Zero in place of a number that is too small for float32.
+UNDER = "under"
 #: A finite number in place of NaN. Rearranged arithmetic would give an infinity.
 LOST = "lost"
 
@@ -70,7 +71,7 @@ def _kind_of_finite(right: float, wrong: float, *, is_exact: bool) -> str:
     off = abs(right - wrong)
     size = max(abs(right), abs(wrong))
     if wrong == 0 and 0 < abs(right) < _SMALLEST_FLOAT32:
-        return BEYOND
+        return UNDER
     # The rest of numbers near 1 after cancellation differs by a rounding of those numbers.
     if is_exact and off > _ROUNDING_OF_ONE and _LEAST * size <= off <= _MOST * size:
         return DIGITS

@@ -139,12 +139,12 @@ def test_the_overview_shows_failures_of_ordinary_use_with_message_and_call(visit
 def test_searching_filters_the_matrix_and_is_an_address(visit: Visit) -> None:
     page = visit.open("#/matrix")
     assert sorted(shown_operators(page)) == ["avg_pool2d", "celu", "erf"]
-    page.get_by_role("searchbox").press_sequentially("avg_po", delay=20)
+    page.get_by_role("searchbox", name="Search operators").press_sequentially("avg_po", delay=20)
     expect(page.locator(".matrix a.op")).to_have_text(["avg_pool2d"])
     expect(page).to_have_url(re.compile("q=avg_po"))
-    page.get_by_role("searchbox").fill("c?lu")
+    page.get_by_role("searchbox", name="Search operators").fill("c?lu")
     expect(page.locator(".matrix a.op")).to_have_text(["celu"])
-    page.get_by_role("searchbox").fill("nothing like it")
+    page.get_by_role("searchbox", name="Search operators").fill("nothing like it")
     expect(page.get_by_text("Nothing matches")).to_be_visible()
 
 
@@ -589,3 +589,31 @@ def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
     assert said.keys() == counted.keys()
     for name, cases in counted.items():
         assert str(cases.total()) in said[name], (name, said)
+
+
+def test_a_failing_case_has_a_page_of_its_own(visit: Visit) -> None:
+    page = visit.open("#/operator/aten.celu.default")
+    link = page.locator("a[href^='#/case/']:visible").first
+    case_id = link.inner_text()
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Case {case_id}")
+    for title in ("In PyTorch", "Results", "Run it again", "History"):
+        expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("blame: "))).not_to_have_count(0)
+
+
+def test_a_case_that_fails_nowhere_is_answered_with_a_command(visit: Visit) -> None:
+    page = visit.open("#/case/0123456789ab")
+    expect(page.get_by_text("conformance show 0123456789ab")).to_be_visible()
+
+
+def test_one_search_finds_operators_failures_and_cases(visit: Visit) -> None:
+    page = visit.open("#/tolerances")
+    everywhere = page.get_by_role("searchbox", name="Search all views")
+    everywhere.fill("celu")
+    everywhere.press("Enter")
+    expect(page.locator("main").get_by_role("link", name="aten.celu.default", exact=True)).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile(r"^\d+ failures?$"))).to_be_visible()
+    everywhere.fill("0123456789ab")
+    everywhere.press("Enter")
+    expect(page.get_by_role("link", name="case 0123456789ab")).to_be_visible()

@@ -41,6 +41,7 @@ _LISTED = (
     "blame",
     "owner",
     "place",
+    "cause",
     "cases",
     "overloads",
     "dtypes",

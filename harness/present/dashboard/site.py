@@ -19,6 +19,7 @@ from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.core.documents import json_text
 from harness.core.route import route_label
 from harness.gate.case_changes import CHANGES, DRIFT, MOVED, ROUNDING
+from harness.present.dashboard.case_pages import case_files
 from harness.present.dashboard.cells import STANDINGS
 from harness.present.dashboard.downloads import write_downloads
 from harness.present.dashboard.embed import write_script, write_text
@@ -277,6 +278,12 @@ def _write_data(
     failures = {number: run.failures for number, run in found.items()}
     for name, data in operator_files(built, known, tolerances, failures):
         write_script(place, f"operator/{name}", data)
+    progress("writing cases")
+    written: dict[int, list[str]] = {}
+    for number in sorted(built.evidence.runs, reverse=True):
+        for digits, data in case_files(built, number):
+            write_script(place, f"case/{number}-{digits}", data)
+            written.setdefault(number, []).append(digits)
     progress("writing runs")
     write_cases(place, built)
     shown = found.get(built.shown, RunFindings())
@@ -286,7 +293,9 @@ def _write_data(
         {"label": route_label(column["converter"], column["backend"]), "path": column["badge"]}
         for column in summary["columns"]
     ]
-    write_script(place, "index", {**index_data(built), "badges": badges})
+    # The files of failing cases: a run, the newest first, and the first digits of its cases' ids.
+    cases = [[number, digits] for number, digits in written.items()]
+    write_script(place, "index", {**index_data(built), "caseFiles": cases, "badges": badges})
     return summary
 
 

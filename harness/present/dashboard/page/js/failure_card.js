@@ -1,7 +1,7 @@
 // One group of failures with its evidence: what was expected and got, the smallest case, a script to copy.
 (function () {
   "use strict";
-  const { el, words, controls, outside, names } = Conformance;
+  const { el, words, controls, outside, names, address } = Conformance;
 
   function card(group, overload, run, open) {
     const path =
@@ -46,13 +46,18 @@
       group.message && !said ? controls.code(group.message, "message", true) : null,
       el(
         "div",
-        el("h3", group.shrunk ? "Minimal case " : "Smallest case ", el("code", group.shown)),
+        // A shrunk case is in no run.
+        el(
+          "h3",
+          group.shrunk ? "Minimal case " : "Smallest case ",
+          group.shrunk ? el("code", group.shown) : caseLink(group.shown),
+        ),
         el("p.mono", group.call),
       ),
       group.ordinary && group.ordinary.case !== group.shown
         ? el(
             "div",
-            el("h3", "Smallest case of ordinary use ", el("code", group.ordinary.case)),
+            el("h3", "Smallest case of ordinary use ", caseLink(group.ordinary.case)),
             el("p.mono", group.ordinary.call),
           )
         : null,
@@ -97,6 +102,12 @@
     ];
   }
 
+  const caseLink = (id) => el("a.mono", { href: address.format("case", [id]) }, id);
+
+  // What a search for words finds a failure of a run by.
+  const searched = (group) =>
+    [...group.overloads, group.place, group.cause, group.message, group.case, group.call, group.owner].join("\n");
+
   const path = (group) =>
     (group.where[0] ? ` --converter ${quoted(group.where[0])}` : "") +
     (group.where[1] ? ` --backend ${quoted(group.where[1])}` : "");
@@ -114,5 +125,5 @@
       text.split(/(?<=\.)\s+(?=[A-Z])/).map((sentence) => el("li", sentence)),
     );
 
-  Conformance.failureCard = { card, quoted };
+  Conformance.failureCard = { card, quoted, sentences, searched };
 })();

@@ -3,9 +3,6 @@
   "use strict";
   const { el, words, cells, controls, charts, grid } = Conformance;
 
-  // −1 stands for an infinite error, which JSON lacks.
-  const endless = (error) => words.few(error === -1 ? Infinity : error);
-
   // Converter → backend by dtype, as the matrix has it.
   function standing(index, run, rows, operator, at) {
     const columns = index.runs[run].columns;
@@ -207,7 +204,7 @@
             title: "max ULP",
             field: "ulp",
             number: true,
-            cell: (row) => endless(row.ulp),
+            cell: (row) => words.error(row.ulp),
             sort: (row) => (row.ulp < 0 ? Infinity : row.ulp),
             width: 88,
           }),
@@ -230,6 +227,8 @@
     return el(
       "div.panel.found",
       el("h3", "Case ", el("code", one.id)),
+      one.rows.some((row) => row.blame) &&
+        el("p.small", el("a", { href: Conformance.address.format("case", [one.id]) }, "The case by itself: blame, script, history")),
       el("p.mono", one.call),
       controls.table(
         ["converter → backend", "shapes", "ended", "blame", "wrong", "max abs", "max ULP", "said"],
@@ -239,8 +238,8 @@
           controls.outcome(row.outcome, row.stage),
           row.blame || "–",
           el("td.number", row.elements ? `${row.wrong}/${row.elements}` : "–"),
-          el("td.number", endless(row.abs)),
-          el("td.number", endless(row.ulp)),
+          el("td.number", words.error(row.abs)),
+          el("td.number", words.error(row.ulp)),
           el("td.mono.long", [row.placement, row.message, ...accepted(row)].filter(Boolean).join("; ") || "–"),
         ]),
       ),

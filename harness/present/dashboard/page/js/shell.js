@@ -67,9 +67,12 @@
   }
 
   function titleOf(view, asked) {
-    const words_ = view === "operator" && asked.parts[0] ? asked.parts[0] : views[view].title;
+    const words_ = ["operator", "case"].includes(view) && asked.parts[0] ? asked.parts[0] : views[view].title;
     return `${words_} · ATen → ONNX conformance`;
   }
+
+  // The tab that a view without one belongs to.
+  const OWNERS = { operator: "matrix", case: "failures" };
 
   // In the order in which index.html loads them.
   const TABS = Object.keys(views).filter((name) => views[name].tab !== false);
@@ -82,7 +85,7 @@
           "a",
           {
             href: address.format(name, [], { run: runs.param(index, run) }),
-            "aria-current": view === name || (view === "operator" && name === "matrix") ? "page" : null,
+            "aria-current": view === name || OWNERS[view] === name ? "page" : null,
           },
           views[name].title,
         ),
@@ -112,10 +115,30 @@
           .options(index)
           .map(([id, text]) => el("option", { value: id, selected: id === index.runs[run].id }, text)),
       );
+    const search = el(
+      "form.everywhere",
+      {
+        role: "search",
+        onsubmit(event) {
+          event.preventDefault();
+          window.location.hash = address.format("find", [], { q: event.target.elements.q.value.trim() });
+        },
+      },
+      el("input", {
+        type: "search",
+        name: "q",
+        value: view === "find" ? asked.params.get("q") || "" : "",
+        placeholder: "Operator, failure, case id",
+        "aria-label": "Search all views",
+        autocomplete: "off",
+        spellcheck: "false",
+      }),
+    );
     const dark = Conformance.theme.current() === "dark";
     const label = dark ? "Light colours" : "Dark colours";
     fill(
       document.getElementById("tools"),
+      search,
       field,
       el(
         "button",

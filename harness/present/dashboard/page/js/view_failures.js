@@ -1,7 +1,7 @@
-// The distinct failures of a run, worst first.
+// The distinct failures of a run, by use.
 (function () {
   "use strict";
-  const { el, words, load, grid, controls, address, names, outside, download } = Conformance;
+  const { el, words, load, grid, controls, address, names, outside, download, failureCard } = Conformance;
 
   // The counts of kinds, in the words of the terminal.
   function counted(groups) {
@@ -32,7 +32,7 @@
           "div.stack",
           controls.heading(
             "Failures",
-            `A line each, worst first, from the run of ${words.when(index.runs[run].started)}. A declared gap is a call that a converter or runtime says it does not support; undecided means that the evidence names nobody.`,
+            `A line each, by use: first what most models meet. From the run of ${words.when(index.runs[run].started)}. A declared gap is a call that a converter or runtime says it does not support; undecided means that the evidence names nobody.`,
             download.menu(
               "failures",
               () =>
@@ -61,7 +61,7 @@
               (!get("blame") || (group.blame || "unknown") === get("blame")) &&
               (!get("stage") || group.stage === get("stage")) &&
               (!get("known") || (get("known") === "yes") === group.known.length > 0) &&
-              (!get("q") || match([...group.overloads, group.signature, group.case, group.call].join("\n"))),
+              (!get("q") || match(failureCard.searched(group))),
           );
           bar(filters, all, asked.params);
           count.textContent = counted(shown) + (shown.length < all.length ? `; of ${words.number(all.length)} lines` : "");
@@ -113,9 +113,9 @@
 
   const message = (group) => group.message.split("\n")[0] || group.signature;
 
-  const link = (group) =>
+  const link = (group, lines) =>
     controls.operator(
-      "op.mono.link",
+      `${lines}.mono.link`,
       group.overload,
       names.listed(group.overloads.map(words.short), 3),
       { case: group.case },
@@ -126,8 +126,8 @@
   function stacked(group) {
     return el(
       "div.stacked",
-      el("div.row", controls.outcome(group.outcome, group.stage), link(group)),
-      el("div.clip2", `${group.place}: ${message(group)}`),
+      el("div.row", controls.outcome(group.outcome, group.stage), link(group, "op")),
+      el("div.clip2", `${group.place.split(" in ")[0]} ${group.cause}: ${message(group)}`),
       el(
         "div.quiet.small.op",
         `${words.count(group.cases, "case")}, blame: ${group.owner || "unknown"} · ${group.call}`,
@@ -138,11 +138,13 @@
   function build(box, rows) {
     const narrow = window.innerWidth < 720;
     box.classList.toggle("tall", narrow);
+    box.classList.toggle("double", !narrow);
     const table = grid.grid(box, {
       data: rows,
       height: grid.height(box, 400),
       layout: "fitColumns",
-      ...(narrow ? { rowHeight: 92, headerVisible: false } : {}),
+      rowHeight: narrow ? 92 : 46,
+      headerVisible: !narrow,
       columns: narrow ? [grid.column({ title: "failure", field: "signature", cell: stacked })] : columns(),
     });
     // All of a row leads to the evidence.
@@ -160,12 +162,12 @@
       field: "outcome",
       cell: (g) => controls.outcome(g.outcome, g.stage),
       sort: (g) => g.outcome + g.stage,
-      width: 214,
+      width: 196,
     }),
     grid.column({
       title: "operators",
       field: "overloads",
-      cell: link,
+      cell: (g) => link(g, "clip2"),
       sort: (g) => g.overloads.length,
       widthGrow: 2,
       minWidth: 180,
@@ -174,7 +176,7 @@
       title: "place",
       field: "place",
       hint: "Where the defect is: an operator of a backend, a conversion function",
-      cell: (g) => el("span.op", { title: g.place }, g.place.split(" in ")[0]),
+      cell: (g) => el("span.clip2", { title: g.place }, g.place.split(" in ")[0]),
       sort: (g) => g.place,
       widthGrow: 3,
       minWidth: 220,
@@ -182,15 +184,16 @@
     grid.column({
       title: "what is wrong",
       field: "signature",
-      cell: (g) => el("span.op", { title: g.message || g.signature }, message(g)),
+      cell: (g) =>
+        el("span.clip2", { title: g.message || g.signature }, g.cause, ": ", el("span.quiet", message(g))),
       widthGrow: 4,
       minWidth: 220,
     }),
     grid.column({
       title: "dtypes",
       field: "dtypes",
-      cell: (g) => el("span.op", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 1)),
-      width: 124,
+      cell: (g) => el("span.clip2", { title: g.dtypes.join(", ") }, names.listed(g.dtypes, 1)),
+      width: 92,
     }),
     grid.column({
       title: "blame",

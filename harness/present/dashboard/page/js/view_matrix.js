@@ -64,7 +64,7 @@
         words.count(operators, "operator") +
         (narrowed
           ? ` of ${words.number(this.rows.matrix.rows.size + this.rows.matrix.missing.size)}`
-          : ", sorted by impact on models");
+          : ", by use: first those that most models call");
       this.clear.hidden = !narrowed;
       const layout = JSON.stringify(this.groups.map((group) => group.leaves));
       if (this.table && layout === this.layout) {

@@ -164,7 +164,7 @@
       if (somebodys.length)
         section(
           "failures",
-          `${words.count(somebodys.length, "failure")} by cause, worst first`,
+          `${words.count(somebodys.length, "failure")}, by use`,
           el(
             "div",
             somebodys.map((group, i) => failureCard.card(group, name, run, i < 2)),

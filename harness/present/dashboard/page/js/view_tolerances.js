@@ -152,7 +152,7 @@
             ),
           sort: name,
           frozen: true,
-          width: narrow ? 140 : 260,
+          width: narrow ? 116 : 260,
         }),
         grid.column({ title: "dtype", field: "dtype", cell: dtype, sort: dtype, width: 92 }),
       ];
@@ -181,17 +181,16 @@
               : "",
           width: 122,
         });
+      const numbers = (column) => [
+        [number("cases", column, 4, 66), number("wrong", column, 5, 66)],
+        [number("median", column, 6), number("p99", column, 7), number("max", column, 8, 84)],
+        [number("rtol", column, 9), number("atol", column, 10)],
+        [worst(column)],
+      ];
+      // A phone shows the first: the largest error, and the tolerance that it needs.
+      const order = narrow ? ([counts, errors, needed, last]) => [errors.reverse(), needed, counts, last] : (all) => all;
       const groups = this.columns.map((column) =>
-        grid.group(words.arrow(index.columns[column]), [
-          number("cases", column, 4, 66),
-          number("wrong", column, 5, 66),
-          number("median", column, 6),
-          number("p99", column, 7),
-          number("max", column, 8, 84),
-          number("rtol", column, 9),
-          number("atol", column, 10),
-          worst(column),
-        ]),
+        grid.group(words.arrow(index.columns[column]), order(numbers(column)).flat()),
       );
       this.table = grid.grid(this.box, {
         data: this.shown,

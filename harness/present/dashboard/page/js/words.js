@@ -25,6 +25,9 @@
     return Number.isInteger(value) ? whole.format(value) : String(Number(value.toPrecision(3)));
   }
 
+  // An error, of which −1 stands for an infinite one: JSON lacks infinities.
+  const error = (value) => few(value === -1 ? Infinity : value);
+
   // The time tells runs of one day apart. All times are in UTC, as recorded.
   function when(iso) {
     const date = new Date(iso);
@@ -39,5 +42,5 @@
 
   const arrow = (column) => `${column[0]} → ${column[1]}`;
 
-  Conformance.words = { number: (n) => whole.format(n), count, percent, few, when, short, arrow };
+  Conformance.words = { number: (n) => whole.format(n), count, percent, few, error, when, short, arrow };
 })();
