@@ -62,6 +62,7 @@ class RouteCheck:
     Attributes:
         route: The route.
         dtype: The dtype; "" means the model's own.
+        noise: Whether what the model draws at random is an input.
         outcomes: The verdicts on its runs, the example first.
         calls: Verdicts on calls of the model that fail alone, one for each overload and kind of failure.
         calls_made: Number of distinct calls that were run alone.
@@ -76,6 +77,7 @@ class RouteCheck:
     route: Route
     dtype: str
     outcomes: tuple[Verdict, ...]
+    noise: bool = False
     calls: tuple[Verdict, ...] = ()
     calls_made: int = 0
     foreign: tuple[str, ...] = ()
@@ -255,7 +257,8 @@ def _check_routes(
 ) -> Iterator[tuple[RouteCheck, tuple[str, ...]]]:
     """Yield the results on the routes of one export, each with reasons why calls of the model could not run alone."""
     dtype = unit.variant.dtype
-    description = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "")
+    noise = ", noise as an input" if unit.variant.noise else ""
+    description = f"{unit.route}, {unit.route.shape_mode}" + (f", {dtype}" if dtype else "") + noise
     progress(f"run it: {description}")
     outcomes = [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
     outcomes.sort(key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
@@ -268,6 +271,7 @@ def _check_routes(
         check = RouteCheck(
             route=replace(unit.route, backend=backend),
             dtype=dtype,
+            noise=unit.variant.noise,
             outcomes=tuple(_on_backend(outcomes, backend)),
             calls=tuple(alone.failing.get(backend, ())),
             calls_made=alone.number,
@@ -404,13 +408,16 @@ def check_units(
     every = ("dynamic",) if facts.is_exported else ("static", "dynamic")
     modes = {None: every if facts.axes else ("static",), "both": ("static", "dynamic")}
     chosen = modes.get(shapes, (shapes,))
+    variants = [Variant(dtype=dtype, axes=axes) for dtype in ("", *dtypes)]
+    # The sizes of what it draws depend on its own.
+    noisy = [replace(variant, noise=True) for variant in variants] if facts.takes_noise else []
     return [
         replace(
             unit,
-            model=ModelSource(options.models[0], Variant(dtype=dtype, axes=axes), inputs),
+            model=ModelSource(options.models[0], variant, inputs),
             settings=replace(unit.settings, tolerance=tolerance),
         )
-        for dtype in ("", *dtypes)
+        for variant in (*variants, *noisy)
         for unit in planned
-        if unit.route.shape_mode in chosen
+        if unit.route.shape_mode in chosen and not (variant.noise and unit.route.dynamic)
     ]

@@ -19,6 +19,7 @@ from harness.models.capture import Capture, ResizedCalls, capture_calls, resized
 from harness.models.state import StateChange, state_change, training_changes_result
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
 from harness.pipeline.model_task import Axis, ModelSource, NoModel, Variant
+from harness.pipeline.noise import feed_noise
 from harness.pipeline.onnx_inputs import drawn_inputs, open_sizes
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
@@ -36,6 +37,7 @@ class ModelFacts:
         is_exported: Whether it is an exported program, whose dynamic sizes are fixed.
         state: The state that it changes when it runs; empty if it does not run, which its runs report.
         trains: Whether it was given in training mode, in which it gives another result.
+        takes_noise: Whether it draws at random in such a way that its draws can be inputs.
     """
 
     name: str
@@ -44,6 +46,7 @@ class ModelFacts:
     is_exported: bool
     state: StateChange
     trains: bool = False
+    takes_noise: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,11 +138,12 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
         _send_file_facts(task.source, worker)
         return
     for model in _loaded(task, worker):
-        state, trains = StateChange(), False
+        state, trains, takes_noise = StateChange(), False, False
         # The verdict on each route reports that it does not run.
         with contextlib.suppress(Exception):
             state = state_change(model)
             trains = training_changes_result(model)
+            takes_noise = feed_noise(model) is not None
         worker.send(
             ModelFacts(
                 name=model.name,
@@ -148,6 +152,7 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
                 is_exported=model.exported is not None,
                 state=state,
                 trains=trains,
+                takes_noise=takes_noise,
             )
         )
 

@@ -48,11 +48,13 @@ class Variant:
         dtype: Dtype of its floating parameters, buffers and inputs; "" for its own.
         axes: Axes in addition to its own; an axis replaces one of the same name.
         example_sizes: Name of an axis, and the size that the example has there instead of its own.
+        noise: Whether what it draws at random is an input (`harness.pipeline.noise`).
     """
 
     dtype: str = ""
     axes: tuple[Axis, ...] = ()
     example_sizes: tuple[tuple[str, int], ...] = ()
+    noise: bool = False
 
 
 #: The model that its function makes.

@@ -24,6 +24,7 @@ from harness.pipeline.batch_export import Answered
 from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
+from harness.pipeline.noise import feed_noise
 from harness.pipeline.onnx_files import LoadedFile, load_file
 from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
 from harness.run.backend import BACKENDS, Backend, DeviceLost
@@ -145,7 +146,9 @@ class WorkerProcess:
             UnknownName: no registered model has that name.
         """
         if self._model is None or self._model[0] != source:
-            self._model = source, load_model(source.word, source.variant)
+            model = load_model(source.word, source.variant)
+            fed = feed_noise(model) if source.variant.noise else None
+            self._model = source, fed or model
         return self._model[1]
 
     def file(self, source: ModelSource) -> LoadedFile:

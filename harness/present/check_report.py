@@ -68,7 +68,8 @@ def _headline(found: ModelCheck, failing: Sequence[RouteCheck]) -> Note:
 def way_name(way: RouteCheck) -> str:
     """Return ``dynamo → ort-cpu, dynamic, float16``."""
     dtype = f", {way.dtype}" if way.dtype else ""
-    return f"{way.route}, {way.route.shape_mode}{dtype}"
+    noise = ", noise as an input" if way.noise else ""
+    return f"{way.route}, {way.route.shape_mode}{dtype}{noise}"
 
 
 def _way_row(way: RouteCheck) -> Row:
@@ -404,6 +405,7 @@ def _way_data(way: RouteCheck) -> dict[str, Any]:
         "backend": way.route.backend,
         "shapes": way.route.shape_mode,
         "dtype": way.dtype or None,
+        "noise_as_input": way.noise,
         "survives": way.survives,
         "compared": way.is_compared,
         "runs": [_run_data(o) for o in way.outcomes],

@@ -229,7 +229,8 @@ def recorded_paths(files: Sequence[Path], run: Path) -> list[str]:
 def rule_files(run: Path, info: RunInfo) -> tuple[Path, ...]:
     """Return the rule files of the run in directory `run` that still exist."""
     files = info.options.get(OPTION)
-    named = [run / str(file) for file in files] if isinstance(files, list) else []
+    # As people type it: they are recorded relative to the run.
+    named = [Path(os.path.normpath(run / str(file))) for file in files] if isinstance(files, list) else []
     return tuple(file for file in named if file.is_file())
 
 

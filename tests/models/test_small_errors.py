@@ -40,6 +40,20 @@ def sure():
 def draws():
     return Draws(), (torch.randn(3, 4),)
 
+class Fills(nn.Module):
+    def forward(self, x):
+        return x * torch.empty_like(x).normal_()
+
+def fills():
+    return Fills(), (torch.randn(3, 4),)
+
+class Drops(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x, 0.5, training=True)
+
+def drops():
+    return Drops(), (torch.randn(3, 4),)
+
 class Formula(nn.Module):
     def forward(self, x):
         return torch.celu(x, 1.5)
@@ -60,6 +74,15 @@ def evaluates():
 
 def linear():
     return nn.Linear(3, 2), (torch.randn(4, 3),)
+"""
+
+ADDS_MORE = """
+from onnxscript import opset18 as op
+from harness.convert.rules import dynamo
+
+@dynamo("aten::add.Tensor")
+def add(self, other, alpha=1.0):
+    return op.Add(self, op.Add(other, other))
 """
 
 
@@ -117,9 +140,30 @@ def test_a_model_that_is_as_exact_as_its_operators_formula_survives(models: Path
 
 
 def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: Path) -> None:
-    (way,) = check(f"{models}:draws")["ways"]
+    way, fed = check(f"{models}:draws")["ways"]
     assert all(RANDOM in run["excused"] for run in way["runs"])
     assert way["runs"][0]["error"] < 1e-6
+    assert (way["noise_as_input"], fed["noise_as_input"]) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["draws", "fills"])
+def test_what_is_drawn_is_an_input_so_that_the_result_is_compared_by_value(name: str, models: Path) -> None:
+    _, fed = check(f"{models}:{name}")["ways"]
+    assert fed["survives"]
+    assert not any(RANDOM in run["excused"] for run in fed["runs"])
+    assert fed["runs"][0]["error"] < 1e-6
+
+
+def test_a_wrong_conversion_of_what_is_drawn_is_seen_by_value(models: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.py"
+    rules.write_text(ADDS_MORE, encoding="utf-8")
+    way, fed = check(f"{models}:draws", "--rules", rules, status=1)["ways"]
+    assert (way["survives"], fed["survives"]) == (True, False)
+
+
+def test_dropout_is_no_input(models: Path) -> None:
+    (way,) = check(f"{models}:drops")["ways"]
+    assert all(RANDOM in run["excused"] for run in way["runs"])
 
 
 @pytest.mark.parametrize(("name", "is_said"), [("trains", True), ("evaluates", False), ("linear", False)])
