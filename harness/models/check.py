@@ -104,13 +104,19 @@ class RouteCheck:
 
     @property
     def guilty_calls(self) -> tuple[Verdict, ...]:
-        """The calls that end alone as the route does, those with the largest errors first."""
+        """The calls that end alone as the route does, those with the largest errors first.
+
+        Of calls that are refused, those with the model's own error: an export ends at the first of several.
+        """
         failure = self.failure
         if failure is None:
             return ()
         ends = failure.stage, failure.outcome
         alike = [call for call in self.calls if (call.stage, call.outcome) == ends]
-        if not alike and failure.outcome is Outcome.MISMATCH:
+        if failure.outcome is not Outcome.MISMATCH:
+            named = [call for call in alike if call.overload in failure.message]
+            alike = [call for call in alike if call.signature == failure.signature] or named or alike
+        elif not alike:
             alike = [call for call in self.calls if call.outcome is Outcome.INACCURATE]
         return tuple(sorted(alike, key=_error_share, reverse=True))
 
