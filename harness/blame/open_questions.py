@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from harness.blame.cubic_padding import moves_each_pixel, pads_beyond_the_border
 from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
 from harness.pipeline.nodes.definition import Definition
@@ -291,6 +292,14 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
         silent_on=("nan", "infinit", "weight"),
         subject="infinities and NaN whose weight is zero",
         calm=_finite,
+    ),
+    OpenQuestion(
+        operators=frozenset({"GridSample"}),
+        arises=pads_beyond_the_border,
+        quote="border: use border values for out-of-bound grid locations",
+        subject="the padding of a cubic window about a location out of bounds",
+        fits=moves_each_pixel,
+        calm=None,
     ),
     OpenQuestion(
         # Their texts mention weights, but not of what.

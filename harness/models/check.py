@@ -89,8 +89,12 @@ class RouteCheck:
 
     @property
     def failure(self) -> Verdict | None:
-        """The first run that fails; None if there is none."""
-        return next((o for o in self.outcomes if o.outcome.is_failure), None)
+        """The first run that fails; None if there is none.
+
+        A wrong result counts whose numbers do not fit into the dtype that the backend silently computes in: what the
+        model answers there is of no use, though the backend makes no secret of its dtypes.
+        """
+        return next((o for o in self.outcomes if o.outcome.is_failure or _is_wrong_by_narrowing(o)), None)
 
     @property
     def is_compared(self) -> bool:
@@ -129,6 +133,8 @@ class RouteCheck:
         if self.failure is None:
             return ""
         verdict = self.failure
+        if _is_wrong_by_narrowing(verdict):
+            return BACKEND
         if self.captures and self.is_uncaptured and verdict.stage is Stage.CONVERT:
             return PYTORCH
         return verdict.blame if verdict.blame in (PYTORCH, CONVERTER, BACKEND) else _OWNERS.get(verdict.stage, "")
@@ -170,6 +176,11 @@ class RouteCheck:
         diagnoses = (Diagnosis.from_row(vars(o)) for o in self.outcomes)
         facts = (d.facts for d in diagnoses if d is not None and not d.inherited_from)
         return next((f[DIVERGENCE] for f in facts if DIVERGENCE in f), None)
+
+
+def _is_wrong_by_narrowing(verdict: Verdict) -> bool:
+    """Whether a backend gave a wrong result because it computes in a narrower dtype than the model's."""
+    return verdict.outcome is Outcome.NARROWED and verdict.stage is Stage.COMPARE
 
 
 #: Stage → the component at fault if nothing else is known.

@@ -185,10 +185,8 @@ def _foreign_row(overload: str, converter: str) -> Row:
 
 
 def _owner(way: RouteCheck) -> str:
-    """Return the component to blame for the failure of a whole model, and the evidence."""
-    if not way.owner:
-        return ""
-    blame = f"blame: {_component(way.owner, way)}. "
+    """Return the component to blame for the failure of a whole model, and the evidence; only this if none is."""
+    blame = f"blame: {_component(way.owner, way)}. " if way.owner else ""
     if way.owner == "pytorch":
         return f"{blame}torch.export, which the converter begins with, fails on the model. "
     diagnosis = Diagnosis.from_row(vars(way.failure)) if way.failure is not None else None

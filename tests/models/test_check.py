@@ -185,6 +185,14 @@ class Quantised(nn.Module):
 def quantised():
     return Quantised(), (torch.randn(2, 3, 12, 12),)
 
+class Refused(nn.Module):
+    """Two operators without a conversion; an export ends at the first."""
+    def forward(self, x):
+        return torch.special.i1e(torch.special.bessel_y0(x))
+
+def refused():
+    return Refused(), (torch.rand(3) + 0.5,)
+
 class Half(nn.Module):
     def forward(self, x):
         return x[:, -(-x.shape[1] // 2):]
@@ -228,6 +236,15 @@ def test_a_quantised_model_may_be_off_by_steps(models: Path) -> None:
         off[0, 0, 0, 0] += factor * step
         assert (reference.compare([off]).problem is None) is is_right
     assert reference.compare([right.astype(np.float64)]).problem == "dtype"
+
+
+def test_the_call_with_the_models_own_error_is_named_among_those_that_are_refused(models: Path) -> None:
+    (way,) = checked(f"{models}:refused", status=1)["ways"]
+    (run,) = {run["message"] for run in way["runs"]}
+    assert [(call["call"].split("(")[0], call["stage"]) for call in way["calls"]] == [
+        ("aten.special_bessel_y0.default", "convert")
+    ]
+    assert "special_bessel_y0" in run
 
 
 def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:

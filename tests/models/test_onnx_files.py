@@ -59,6 +59,46 @@ def test_a_runtime_that_has_the_newest_rule_only_is_wrong(tmp_path: Path) -> Non
     assert (answer["ways"][1]["cause"]["component"], answer["ways"][1]["cause"]["rule"]) == ("openvino", "wrong-node")
 
 
+def test_a_number_that_a_runtime_narrows_is_a_failure_if_it_does_not_fit(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    text = '<ir_version: 8, opset_import: ["": 17]> g (int64[2] x, int64[2] e) => (int64[2] y) { y = Pow (x, e) }'
+    path, given = saved(tmp_path / "power.onnx", text), tmp_path / "power.npz"
+    for numbers, survives in (([2, 3], True), ([2**20, 3_000_000_000], False)):
+        np.savez(given, x=np.array(numbers), e=np.array([3, 2]))
+        (way,) = check(path, "--inputs", given, "--backend", "openvino", status=int(not survives))["ways"]
+        assert way["survives"] is survives
+        assert way["owner"] == ("" if survives else "backend")
+    assert [(run["stage"], run["outcome"]) for run in way["runs"]] == [("compare", "narrowed")]
+
+
+def test_a_cubic_window_may_be_padded_pixel_by_pixel(tmp_path: Path) -> None:
+    attributes = 'mode="cubic", padding_mode="border", align_corners=0'
+    header = '<ir_version: 9, opset_import: ["": 20]> g (float[1,1,4,4] x, float[1,1,4,2] p) => (float[1,1,1,4] y)'
+    path = saved(tmp_path / "sampled.onnx", f"{header} {{ y = GridSample <{attributes}> (x, p) }}")
+    given = tmp_path / "sampled.npz"
+    image = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) ** 2
+    places = np.array([[[[-1.3, -1.2], [1.4, -1.2], [-1.35, 1.3], [1.2, 1.25]]]], np.float32)
+    np.savez(given, x=image, p=places)
+    (way,) = check(path, "--inputs", given, status=1)["ways"]
+    assert (way["owner"], way["cause"]["rule"], way["cause"]["place"]) == ("", "left-open", "GridSample")
+    # Within the image both readings are one.
+    np.savez(given, x=image, p=places / 2)
+    check(path, "--inputs", given)
+
+
+def test_what_the_text_of_an_operator_leaves_open_is_said_with_its_evidence(tmp_path: Path) -> None:
+    header = '<ir_version: 8, opset_import: ["": 17]> g (float[1,1,6] x) => (float[1,1,5] y)'
+    path = saved(tmp_path / "pooled.onnx", f"{header} {{ y = MaxPool <kernel_shape = [2]> (x) }}")
+    given = tmp_path / "pooled.npz"
+    np.savez(given, x=np.array([[[1, np.nan, 2, np.nan, np.nan, 3]]], np.float32))
+    options = [str(path), "--inputs", str(given)]
+    answer = check(path, "--inputs", given, status=1)
+    screen = CliRunner().invoke(conformance, ["check", *options]).stdout
+    (way,) = answer["ways"]
+    assert way["cause"]["rule"] == "left-open"
+    assert way["cause"]["evidence"][:60] in " ".join(screen.split())
+
+
 #: A node of an earlier opset, and its weights.
 EARLIER: dict[str, tuple[str, dict[str, Any]]] = {
     "batch-norm-7": (
