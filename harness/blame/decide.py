@@ -9,17 +9,19 @@ such rows ask for an independent runtime.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from harness.compare.diagnosis import Diagnosis, Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
-from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, TRANSFORM, UNKNOWN, Outcome, Stage
+from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 
 #: The order of testimonies in the evidence: the most telling first.
 _ORDER = (
     R.ALONE,
+    R.TRANSFORM,
     R.PASS,
     R.NODES,
     R.SPECIFICATION,
@@ -44,8 +46,9 @@ _ORDER = (
 )
 
 
-def decide_directly(result: CaseRun, converter: str) -> Diagnosis | None:
+def decide_directly(result: CaseRun, route: Route) -> Diagnosis | None:
     """Return the blame for a failure that needs no witness; None for a failure that needs one."""
+    converter, transform = route.converter, result.transform or "+".join(route.transforms)
     # An exporter's first lines are about itself.
     lines = [normalise(result.message)] if result.stage is Stage.CONVERT else result.message.splitlines()
     facts = {"stage": str(result.stage), "message": (lines or [""])[0][:200]}
@@ -53,13 +56,15 @@ def decide_directly(result: CaseRun, converter: str) -> Diagnosis | None:
         return Diagnosis(UNKNOWN, "harness-failed")
     if result.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         who = RUNS_AT[result.stage]
-        name = {CONVERTER: converter, BACKEND: result.backend, PYTORCH: "PyTorch"}.get(who)
+        name = {CONVERTER: converter, TRANSFORM: transform, BACKEND: result.backend, PYTORCH: "PyTorch"}.get(who)
         return Diagnosis(who, "process-ended", {**facts, "component": name or ""})
     if result.raised_by:
         return Diagnosis(PYTORCH, "raises-without-values", {**facts, "part": result.raised_by})
     if result.stage is Stage.CONVERT:
         rule = "cannot-convert" if result.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
         return Diagnosis(CONVERTER, rule, {**facts, "converter": converter})
+    if result.stage is Stage.TRANSFORM:
+        return Diagnosis(TRANSFORM, "transform-fails", {**facts, "transform": transform})
     if result.stage is Stage.CHECK:
         return Diagnosis(CONVERTER, "model-rejected", {**facts, "converter": converter})
     return None
@@ -296,6 +301,18 @@ def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
     return Diagnosis(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))
+
+
+def decide_transform(decision: Diagnosis, before: Testimony) -> Diagnosis:
+    """Return the decision on a failure that a transform causes: the model before it is right.
+
+    A backend that is shown to be wrong with the transformed model keeps the blame, as it does for a converter's. So
+    does a specification that leaves the result open.
+    """
+    testimony = (before, *decision.testimony)
+    if decision.blame in (BACKEND, SPEC):
+        return replace(decision, testimony=testimony)
+    return Diagnosis(TRANSFORM, "transform-breaks-model", {**decision.facts, **before.facts}, testimony)
 
 
 def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:

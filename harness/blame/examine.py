@@ -8,10 +8,11 @@ from functools import partial
 from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
-from harness.blame.decide import OPTIMISED, WRONG_NODE, decide, decide_directly
+from harness.blame.decide import OPTIMISED, WRONG_NODE, decide, decide_directly, decide_transform
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
+from harness.blame.transforms import find_guilty_transform
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.emission import REJECTED_NODE, UNFOLDABLE_NODE
@@ -47,6 +48,12 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
 
     `announce` is called with the name of each witness before it is asked; `dead` do not survive that.
     """
+    if context.route.transforms and context.failure.stage is not Stage.TRANSFORM:
+        announce(_TRANSFORMS)
+        before = None if _TRANSFORMS in dead else find_guilty_transform(context)
+        if before is not None:
+            return decide_transform(_examined(context.after_transform(), dead, announce), before)
+        context = context.without_transforms()
     if is_program(context.invocation) and _CALLS not in dead:
         announce(_CALLS)
         alone = run_calls_alone(context)
@@ -92,7 +99,7 @@ def _examined_model(context: FailureContext, dead: frozenset[str], announce: Cal
 def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]) -> Diagnosis:
     """Diagnose a call, or a program as a whole."""
     failure = context.failure
-    known = decide_directly(failure.result, failure.converter)
+    known = decide_directly(failure.result, failure.route)
     if known is not None:
         # The failures that never reach a runtime.
         emitter = {Stage.CHECK: [REJECTED_NODE], Stage.CONVERT: [UNFOLDABLE_NODE]}.get(failure.stage, [])
@@ -128,6 +135,8 @@ def _decided(failure: Failure, heard: Sequence[Testimony]) -> Diagnosis:
     return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend)
 
 
+#: Stands for the model before each of the route's transforms.
+_TRANSFORMS = "the model before its transforms"
 #: Stands for the calls of a program, run by themselves.
 _CALLS = "the calls alone"
 #: Stands for the search for the first value of a model that departs from PyTorch's.
@@ -148,7 +157,8 @@ def _hear(
     for witness in asked:
         if (context.is_composed and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
-        if context.is_file and witness.of_pytorch:
+        if (context.is_file or context.is_transformed) and witness.of_pytorch:
+            # No converter has made this graph.
             continue
         if witness.name in dead:
             yield Testimony(Role.RUNTIME, Finding.DIED, "witness-died", {"witness": witness.name})

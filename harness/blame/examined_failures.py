@@ -25,7 +25,7 @@ from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.problem_kinds import VALUES
 from harness.compare.signatures import normalise
-from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, TRANSFORM, UNKNOWN, Outcome, Stage
 from harness.convert.exporter_messages import ends_in_optimiser
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
@@ -58,7 +58,7 @@ _AUDITED = 20
 
 #: Components whose failures depend on the structure, so that another case of it may inherit them. If values do not
 #: matter, the same is true of PyTorch's failures.
-_OF_STRUCTURE = {CONVERTER, BACKEND}
+_OF_STRUCTURE = {CONVERTER, TRANSFORM, BACKEND}
 _WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 
 #: Backend, stage, outcome and message of failures.
@@ -98,7 +98,7 @@ def _known_at_once(result: CaseRun, route: Route) -> Diagnosis | None:
         return Diagnosis(SPEC, "left-open", testimony=(left_open,))
     if result.model_run.traced is not None:
         return Diagnosis(CONVERTER, SPECIALISED, {"converter": route.converter, "what": result.model_run.traced.what})
-    return decide_directly(result, route.converter)
+    return decide_directly(result, route)
 
 
 def _is_to_be_examined(result: CaseRun, invocation: Invocation) -> bool:

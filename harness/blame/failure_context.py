@@ -45,6 +45,7 @@ from harness.pipeline.stages import StageFailure, find_narrowing, run_artefact
 from harness.pipeline.submodel import cast_outputs
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_case import Calls, CaseKind
+from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import ONNX, AnyModel, Artefact
 from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 
@@ -258,6 +259,8 @@ class FailureContext:
         self.invocation = dict(failure.group.cases)[failure.case]
         #: Whether it consists of several calls: a program, or a model.
         self.is_composed = is_composed(self.invocation.overload)
+        #: Whether a transform has made the graph, so that no converter can be asked about it.
+        self.is_transformed = False
         #: Whether it is a run of an ONNX file, which has no PyTorch program.
         self.is_file = failure.source is not None and failure.source.is_file
         self.is_onnx = find_converter(failure.converter).makes == ONNX
@@ -279,8 +282,28 @@ class FailureContext:
             return onnx.ModelProto()
         model = self._model
         if model is None:
-            model = cast(onnx.ModelProto, self.export(self.converter(self.failure.converter), "model"))
+            made = transform_stage(self.untransformed, self.route)
+            if isinstance(made, StageFailure):
+                raise made.error
+            model = cast(onnx.ModelProto, made)
         return cast_outputs(model, self.failure.result.casts)
+
+    @property
+    def untransformed(self) -> AnyModel:
+        """The converter's export of this case's structure alone. Raises the converter's exceptions."""
+        return self.export(self.converter(self.failure.converter), "export")
+
+    def after_transform(self) -> FailureContext:
+        """Return the same failure, of a graph that a transform has made."""
+        means = (self.settings, self.converter, self.backend, self._exports, self.kind, self._model)
+        context = FailureContext(self.failure, *means)
+        context.is_transformed = True
+        return context
+
+    def without_transforms(self) -> FailureContext:
+        """Return the same failure on the route without transforms, with the converter's own model."""
+        failure = replace(self.failure, route=replace(self.route, transforms=()))
+        return FailureContext(failure, self.settings, self.converter, self.backend, self._exports, self.kind)
 
     @property
     def accused(self) -> Backend:

@@ -6,6 +6,7 @@
 | --- | --- |
 | a backend | the ONNX operator whose kernel is wrong, by a testimony or by the words of a refusal |
 | a converter | its conversion function; a pass or a step of the export if the failure names one |
+| a transform | the transform |
 | PyTorch | a kernel, a decomposition, the rules of shapes and dtypes |
 | a specification | the operator whose text leaves the result open |
 """
@@ -25,7 +26,7 @@ from harness.compare import diagnosis, elements
 from harness.compare.diagnosis import Detail, Diagnosis
 from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import NAN_POSITIONS, OVERFLOW
-from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
+from harness.compare.verdict import BACKEND, BEFORE_BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_sources import ConversionFunction, functions_by_name
 from harness.convert.converter import find_converter
@@ -40,8 +41,6 @@ from harness.pipeline.case_run import CaseRun
 from harness.run import ort_messages as ort
 from harness.run.artefact import ONNX
 
-#: Where the backend has no part in the failure yet.
-BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 #: Outcomes whose messages are the same for every defect ("killed by SIGSEGV"): only the operator tells.
 SPEECHLESS = frozenset({Outcome.MISMATCH, Outcome.CRASH, Outcome.TIMEOUT})
 
@@ -185,8 +184,8 @@ class Place:
     """The place of a defect: a component and a part of it.
 
     Attributes:
-        component: ``ort-cpu``, ``torchlib``, ``TorchScript``, ``PyTorch``, ``ONNX``; ``rule`` for a user's; a
-            converter's name if its library is not known, with the backend if no component is blamed.
+        component: ``ort-cpu``, ``torchlib``, ``TorchScript``, ``PyTorch``, ``ONNX``; ``rule`` for a user's;
+            ``transform``; a converter's name if its library is not known, with the backend if no component is blamed.
         name: An operator, a function, a pass.
         file: The function's file, relative to the folder of its package; "" if there is none.
         choice: The function's algorithm: ``rounding_mode=floor``; "" if it has only one.
@@ -641,8 +640,14 @@ def _converter(facts: FailureFacts) -> Place:
     return replace(converter_place(facts), choice=facts.call.choice)
 
 
+def _transform(facts: FailureFacts) -> Place:
+    known = facts.decision.facts
+    return Place("transform", known.get("transform", "") or known.get("component", ""))
+
+
 _PLACES: dict[str, Callable[[FailureFacts], Place]] = {
     "converter": _converter,
+    "transform": _transform,
     "backend": _backend,
     "pytorch": _pytorch,
     "spec": _spec,

@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.compare.diagnosis import Detail
-from harness.compare.verdict import PYTORCH, SPEC, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BEFORE_BACKEND, PYTORCH, SPEC, UNKNOWN, Outcome
 from harness.core.route import FILE, route_label
 
 #: The columns that determine the root cause of a failed row.
 CAUSE_COLUMNS = ("blame", "component", "place", "fault", "detail", "rule")
-#: Stages before the backend is involved.
-BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.CHECK})
 
 
 @dataclass(frozen=True, order=True)
@@ -40,7 +38,8 @@ class RootCause:
 
     @property
     def owner(self) -> str:
-        """The one whose code is wrong, by name: ``torchlib``, ``ort-cpu``, ``the rule my_rules.py:celu``, ``PyTorch``.
+        """The one whose code is wrong, by name: ``torchlib``, ``ort-cpu``, ``the rule my_rules.py:celu``,
+        ``the transform float16``, ``PyTorch``.
 
         The list of failures, a case, the page, a script and an issue all name it so.
         """
@@ -49,8 +48,8 @@ class RootCause:
         if self.blame == UNKNOWN or not self.fault:
             # A record of an early version has no component.
             return {PYTORCH: "PyTorch"}.get(self.blame, self.blame or UNKNOWN)
-        if self.component == "rule":
-            return f"the rule {self.place}"
+        if self.component in ("rule", "transform"):
+            return f"the {self.component} {self.place}"
         return "the file" if self.component == FILE else self.component
 
     @property

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from harness.causes.cause import BEFORE_BACKEND, CAUSE_COLUMNS, RootCause
+from harness.causes.cause import CAUSE_COLUMNS, RootCause
 from harness.causes.known_issues import KnownIssue, call
 from harness.causes.model_use import Pair, model_use
 from harness.causes.priority import callers_of_failure, failing_pairs, failure_priority
 from harness.causes.rows import PROBLEMS, CodedRows, each_problem
 from harness.causes.rules import RULES, CauseFacts, Rule, merge_causes
-from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BEFORE_BACKEND, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.generate.sources.use import callers_by_case
 from harness.record.dictionary_encoding import Numbers

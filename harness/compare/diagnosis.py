@@ -139,6 +139,8 @@ class Role(StrEnum):
     """The ONNX checker and shape inference."""
     UNOPTIMISED = "unoptimised"
     """The failing backend on the export before the exporter's optimiser."""
+    TRANSFORM = "transform"
+    """The failing backend on the model before a transform."""
     EMISSION = "emission"
     """The converter's functions that ran, and the nodes that each emitted."""
     PASS = "pass"

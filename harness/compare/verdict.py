@@ -15,6 +15,7 @@ class Stage(StrEnum):
 
     REFERENCE = "reference"
     CONVERT = "convert"
+    TRANSFORM = "transform"
     CHECK = "check"
     LOAD = "load"
     RUN = "run"
@@ -53,17 +54,22 @@ class Outcome(StrEnum):
         return FAILURES.index(self) if self.is_failure else len(FAILURES)
 
 
-CONVERTER, BACKEND, PYTORCH, SPEC, UNKNOWN = "converter", "backend", "pytorch", "spec", "unknown"
+CONVERTER, TRANSFORM, BACKEND = "converter", "transform", "backend"
+PYTORCH, SPEC, UNKNOWN = "pytorch", "spec", "unknown"
 
 #: Stage → the component that runs there and is blamed for a crash. Comparison runs PyTorch and the harness itself.
 RUNS_AT = {
     Stage.REFERENCE: PYTORCH,
     Stage.CONVERT: CONVERTER,
+    Stage.TRANSFORM: TRANSFORM,
     Stage.CHECK: CONVERTER,
     Stage.LOAD: BACKEND,
     Stage.RUN: BACKEND,
     Stage.COMPARE: UNKNOWN,
 }
+
+#: Stages before the backend is involved.
+BEFORE_BACKEND = frozenset({Stage.REFERENCE, Stage.CONVERT, Stage.TRANSFORM, Stage.CHECK})
 
 #: Worst first: wrong numbers go unnoticed; a crash or hang takes the program down but is noticed; an error is noticed
 #: and explained; a declared gap comes last.

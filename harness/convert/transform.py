@@ -1,5 +1,7 @@
 """The protocol of transforms: an ONNX model in, another ONNX model out, between conversion and the checker.
 
+The stage `harness.compare.verdict.Stage.TRANSFORM` is `harness.pipeline.transforming`.
+
 A transform is one file in `harness.convert.transforms`, or a module under the entry point `harness.transforms`, which
 calls `register` at import. Users write it behind a converter: ``--converter dynamo+NAME``.
 """
@@ -14,7 +16,6 @@ import onnx
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import Tolerance
-from harness.convert.converter import Converter, ExportRequest
 from harness.core.plugins import Registry, Unavailable
 from harness.core.route import Route
 
@@ -26,7 +27,8 @@ class TransformEntry:
     Attributes:
         name: The name after a converter's name and a ``+``.
         probe: Returns None if the transform can run on this machine, otherwise the reason why it cannot.
-        apply: Returns the transformed model; an exception is an error at the stage ``convert``.
+        apply: Takes a model, which it may change, and returns the transformed one. An exception is an error at the
+            stage ``transform``.
         version: Returns the version of the package that transforms.
         precision: The floating dtype that the transformed model computes in: results are judged by its tolerance. ""
             for a transform that changes no dtype.
@@ -66,24 +68,3 @@ def tolerance_along(route: Route) -> Tolerance | None:
     """Return the tolerance of the last dtype that a route's transforms make the model compute in; None for none."""
     dtypes = [transform.precision for transform in find_transforms(route.transforms) if transform.precision]
     return tolerance_of(CLOSE, dtypes[-1]) if dtypes else None
-
-
-class TransformingConverter:
-    """A converter whose models are transformed.
-
-    Args:
-        converter: The converter, which makes ONNX models.
-        transforms: The transforms to apply to each model, in order.
-    """
-
-    def __init__(self, converter: Converter, transforms: Sequence[TransformEntry]) -> None:
-        self._converter, self._transforms = converter, tuple(transforms)
-        self.name = "+".join((converter.name, *(transform.name for transform in transforms)))
-        self.version = converter.version
-
-    def convert(self, request: ExportRequest) -> onnx.ModelProto:
-        """Export and transform; raises exceptions of the converter and the transforms."""
-        model = self._converter.convert(request)
-        for transform in self._transforms:
-            model = transform.apply(model)
-        return model

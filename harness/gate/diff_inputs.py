@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from harness.compare.verdict import Stage
+from harness.compare.verdict import BEFORE_BACKEND
 from harness.core.route import route_label
 from harness.gate.baseline.file import DEFAULT, Baseline, baseline_of_run, is_baseline, read_baseline, read_revision
 from harness.gate.baseline.gate import BaselineFinding, CellDifference, Draws, compare, draws, other_options
@@ -22,8 +22,6 @@ from harness.record import layout
 from harness.record.layout import ResultsError
 from harness.record.progress import completeness
 from harness.record.run_info import JSON, newest
-
-_BEFORE_BACKENDS = (Stage.REFERENCE, Stage.CONVERT, Stage.CHECK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ def reported(difference: CellDifference, versions: Mapping[str, tuple[str, str]]
     """Return a difference with its possible causes among `harness.gate.run_diff.version_changes`."""
     cell = difference.cell
     # Without a valid model, every backend fails.
-    early = difference.failure is not None and difference.failure.stage in _BEFORE_BACKENDS
+    early = difference.failure is not None and difference.failure.stage in BEFORE_BACKEND
     return ReportedDifference(
         finding=difference.finding,
         overload=cell.overload,

@@ -22,7 +22,7 @@ from typing import Any
 
 from harness.compare.diagnosis import CALL_ALONE, DIVERGENCE, Diagnosis, Finding
 from harness.compare.tolerances import Tolerance
-from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, Outcome, Stage, Verdict
+from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, TRANSFORM, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
 from harness.core.route import FILE, Route, is_onnx_file
@@ -126,7 +126,8 @@ class RouteCheck:
 
     @property
     def owner(self) -> str:
-        """The component at fault for the whole model: ``pytorch``, ``converter`` or ``backend``; "" if unknown.
+        """The component at fault for the whole model: ``pytorch``, ``converter``, ``transform`` or ``backend``; "" if
+        unknown.
 
         If the witnesses do not determine it, the stage does.
         """
@@ -137,7 +138,7 @@ class RouteCheck:
             return BACKEND
         if self.captures and self.is_uncaptured and verdict.stage is Stage.CONVERT:
             return PYTORCH
-        return verdict.blame if verdict.blame in (PYTORCH, CONVERTER, BACKEND) else _OWNERS.get(verdict.stage, "")
+        return verdict.blame if verdict.blame in _COMPONENTS else _OWNERS.get(verdict.stage, "")
 
     @property
     def optimiser(self) -> GuiltyOptimiser:
@@ -184,7 +185,10 @@ def _is_wrong_by_narrowing(verdict: Verdict) -> bool:
 
 
 #: Stage → the component at fault if nothing else is known.
-_OWNERS = {Stage.CONVERT: "converter", Stage.CHECK: "converter", Stage.LOAD: "backend", Stage.RUN: "backend"}
+_OWNERS: Mapping[Stage, str] = {
+    stage: owner for stage, owner in RUNS_AT.items() if stage not in (Stage.REFERENCE, Stage.COMPARE)
+}
+_COMPONENTS = frozenset({PYTORCH, CONVERTER, TRANSFORM, BACKEND})
 
 
 def _error_share(call: Verdict) -> float:

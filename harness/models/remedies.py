@@ -75,12 +75,16 @@ def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[
     if unit.route.dynamic:
         for name in _axes_of_one(facts):
             yield "example", f"{name}=2", _set_variant(unit, _set_example(unit.variant, name))
+    if unit.route.transforms:
+        plain = replace(unit.route, transforms=())
+        yield "converter", plain.export, replace(unit, route=plain)
     converter = find_converter(unit.route.converter)
     for entry in CONVERTERS.entries():
         is_other = entry.name != converter.name and entry.makes == converter.makes and entry.witness is not None
         is_free = unit.route.opset is None and converter.name != FILE
         if is_other and is_free and entry.probe() is None:
-            yield "converter", entry.name, replace(unit, route=replace(unit.route, converter=entry.name))
+            other = replace(unit.route, converter=entry.name)
+            yield "converter", other.export, replace(unit, route=other)
     if converter.makes == ONNX:
         emitted = failure.opset or unit.route.opset
         for opset in _OPSETS:

@@ -1,4 +1,4 @@
-"""Export groups together, in as few models as succeed, and check each model. Runs in the worker process."""
+"""Export groups together, in as few models as succeed; transform and check each model. Runs in the worker process."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ from harness.core.route import FILE, Route
 from harness.pipeline.case_run import MemberKey
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
 from harness.pipeline.reference import Reference
-from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset
+from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset, opset_to_check
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
 from harness.pipeline.task import Group, Step
 from harness.pipeline.torch_case import Calls, CaseKind
+from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import AnyModel, Artefact
 
 
@@ -86,6 +87,7 @@ class Converted:
         is_shared: Whether the exporter has made it of several groups in one piece, so that one group's export may be
             wrong because of the others.
         changes: The changes that the exporter's optimiser made during the export; empty unless they were noted.
+        exported: The model before the route's transforms; None if there are none, or if they have not been applied yet.
     """
 
     model: AnyModel
@@ -94,6 +96,7 @@ class Converted:
     rule: str = ""
     is_shared: bool = False
     changes: tuple[Change, ...] = ()
+    exported: AnyModel | None = None
     _alone: dict[int, bytes] = field(default_factory=dict, compare=False)
     _kinds: dict[int, str] = field(default_factory=dict, compare=False)
 
@@ -139,11 +142,25 @@ class Converted:
         return self._kinds[index]
 
     def part(self, members: Sequence[Accepted]) -> Converted:
-        """Return the same model cut down to `members`. An artefact of another kind keeps the others' calls, too."""
+        """Return the same model, before any transforms, cut down to `members`. An artefact of another kind keeps the
+        others' calls, too."""
         if len(members) == len(self.members):
             return self
-        model = self.model if self.graph is None else only(self.graph, members)
+        whole = self.untransformed.model
+        model = whole if isinstance(whole, Artefact) else only(whole, members)
         return Converted(model, tuple(members), self.convert_ms, self.rule, self.is_shared, self.changes)
+
+    @property
+    def untransformed(self) -> Converted:
+        """The same groups in the model that the converter made."""
+        if self.exported is None:
+            return self
+        return Converted(self.exported, self.members, self.convert_ms, self.rule, self.is_shared, self.changes)
+
+    def transformed(self, model: AnyModel) -> Converted:
+        """Return the same groups in the model that the route's transforms made of this one."""
+        is_shared = self.is_shared or len(self.members) > 1
+        return Converted(model, self.members, self.convert_ms, self.rule, is_shared, self.changes, self.model)
 
 
 @dataclass(frozen=True)
@@ -214,9 +231,10 @@ class BatchExport:
         """Whether the exports have dynamic dimensions."""
         return self._route.dynamic
 
-    def alone_with(self, converter: Converter) -> BatchExport:
-        """Return the same exports through another converter, one structure at a time."""
-        return BatchExport(self._route, converter, self._book, self._announce, batch_size=1, changes=self._changes)
+    def alone_with(self, converter: Converter, *, transforms: bool = True) -> BatchExport:
+        """Return the same exports through another converter, one structure at a time, with or without transforms."""
+        route = self._route if transforms else replace(self._route, transforms=())
+        return BatchExport(route, converter, self._book, self._announce, batch_size=1, changes=self._changes)
 
     def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
         """Export all groups, as many at a time as the batch size says."""
@@ -237,11 +255,18 @@ class BatchExport:
         return apart or any(_is_negative_zero(part) or (isinstance(part, Weight) and part.name) for part in parts)
 
     def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
-        """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model."""
-        if converted.graph is not None or len(members) == len(converted.members):
-            yield converted.part(members)
-        else:
+        """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model.
+
+        What the transforms make of a part need not be that part of what they make of the whole: they are applied again.
+        """
+        if len(members) == len(converted.members):
+            yield converted
+        elif converted.graph is None:
             yield from self._batch(members)
+        elif converted.exported is not None:
+            yield from self._check(converted.part(members))
+        else:
+            yield converted.part(members)
 
     def alone(self, member: Accepted) -> Iterator[Converted | NotConverted]:
         """Export one group by itself."""
@@ -292,7 +317,7 @@ class BatchExport:
         copying = [m for m in members if not copies.isdisjoint(m.structure.output_names)]
         rest = [m for m in members if m not in copying]
         if rest:
-            yield result.part(rest)
+            yield from self.again(result, rest)
         for member in copying:
             yield from self.alone(member)
 
@@ -398,8 +423,16 @@ class BatchExport:
         return export_request([s for s in structures if isinstance(s, Exportable)], self._route)
 
     def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
+        """Transform a model, and check what comes of it."""
         members = converted.members
-        if self._route.converter == FILE:
+        if self._route.transforms and converted.exported is None:
+            self._announce(Step(Stage.TRANSFORM, None, keys_of(members)))
+            model = transform_stage(converted.model, self._route)
+            if isinstance(model, StageFailure):
+                yield from self._rejected(converted, model)
+                return
+            converted = converted.transformed(model)
+        if self._route.converter == FILE and not self._route.transforms:
             # The runtime decides about a file that is not valid.
             yield converted
             return
@@ -407,15 +440,24 @@ class BatchExport:
         promised = members[0].structure.promised_outputs
         if len(members) > 1:
             promised = [name for m in members for name in m.structure.output_names]
-        invalid = check_stage(converted.model, self._route.opset, promised)
+        invalid = check_stage(converted.model, opset_to_check(self._route), promised)
         if invalid is None:
             yield converted
-        elif len(members) == 1:
-            yield from self.alone(members[0]) if converted.is_shared else [NotConverted(members, invalid, converted)]
         else:
+            yield from self._rejected(converted, invalid)
+
+    def _rejected(self, converted: Converted, failure: StageFailure) -> Iterator[Converted | NotConverted]:
+        """Find the groups whose model a transform or the checker rejects by itself."""
+        members = converted.members
+        if len(members) == 1:
+            yield from self.alone(members[0]) if converted.is_shared else [NotConverted(members, failure, converted)]
+        elif converted.graph is None:
             for half in halves(members):
                 for part in self.again(converted, half):
                     yield from self._check(part) if isinstance(part, Converted) else [part]
+        else:
+            for half in halves(members):
+                yield from self._check(converted.part(half))
 
 
 def _is_negative_zero(argument: object) -> bool:

@@ -39,6 +39,7 @@ class CaseRun:
         further: Other problems of a failing case, each as if it were the only failure.
         wrong_outputs: The outputs that a wrong result is about; empty for all.
         casts: Output → the dtype that it must be cast to before its values can be examined.
+        transform: The transform that raised; "" for a case that ended at another stage.
         rule: The user's conversion functions that took part; "" for none.
         opset: The opset of the artefact; None if it is not an ONNX model.
         onnx_operators: Operators of the case's graph, separated by blanks; "" without an ONNX model.
@@ -53,7 +54,8 @@ class CaseRun:
         load_ms: Milliseconds, the case's share.
         run_ms: Milliseconds, the case's share.
         model_run: Further facts about a run of a model.
-        artefact: The loaded artefact. This and the next two stay in the process that ran the case by itself.
+        artefact: The artefact that was loaded, or that the last stage took. This and the next two stay in the process
+            that ran the case by itself.
         outputs: The backend's outputs; None if it gave none.
         failure: The exception that ended the case before the comparison.
     """
@@ -70,6 +72,7 @@ class CaseRun:
     further: tuple[CaseRun, ...] = ()
     wrong_outputs: tuple[int, ...] = ()
     casts: Mapping[int, np.dtype[Any]] = field(default_factory=dict)
+    transform: str = ""
     rule: str = ""
     opset: int | None = None
     onnx_operators: str = ""

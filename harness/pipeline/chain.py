@@ -18,7 +18,7 @@ import torch
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import CLOSE, Mask
 from harness.compare.nearness import tolerance_of
-from harness.compare.verdict import Outcome, Stage
+from harness.compare.verdict import BEFORE_BACKEND, Outcome
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
@@ -83,7 +83,7 @@ class CallRunner:
             if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
                 run = run_case(case, StartedRoute(route, self.converter, backend))
                 found.append(CallRun(exported, reference, backend.name, run))
-                if run.stage in (Stage.CONVERT, Stage.CHECK):
+                if run.stage in BEFORE_BACKEND:
                     break
                 case = replace(case, artefact=run.artefact)
         return next((alone for alone in found if alone.run.outputs), found[0])

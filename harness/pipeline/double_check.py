@@ -2,8 +2,9 @@
 
 1. A failure before the model is loaded that is new for its operator (by its signature) is exported once more, alone and
    by the plain public call. The same failure confirms it for all cases that fail in this way.
-2. A share of the successful exports is exported once more in the same way, and the graphs are compared. So are all
-   dynamic exports of operators whose kernels the exporter replaces, which the fast lane does not do.
+2. A share of the successful exports is exported once more in the same way, and the graphs are compared as they are
+   before any transform. So are all dynamic exports of operators whose kernels the exporter replaces, which the fast
+   lane does not do.
 3. If the public export differs, the fast lane is no longer used for the operator in this process, the run says so,
    and the cases at hand are exported again: every verdict is that of the public export.
 """
@@ -36,8 +37,11 @@ class DoubleCheck:
         converter = exports.converter
         self._trust = converter.trust if isinstance(converter, HasFastLane) else None
         self._public: BatchExport | None = None
+        self._audits: BatchExport | None = None
         if isinstance(converter, HasFastLane) and self._trust is not None:
-            self._public = exports.alone_with(converter.public())
+            public = converter.public()
+            self._public = exports.alone_with(public)
+            self._audits = exports.alone_with(public, transforms=False)
 
     @property
     def converter(self) -> Converter:
@@ -85,7 +89,7 @@ class DoubleCheck:
             yield replace(result, members=tuple(confirmed))
 
     def _succeeded(self, result: Converted) -> Iterator[Converted | NotConverted]:
-        if self._trust is None or self._public is None:
+        if self._trust is None or self._public is None or self._audits is None:
             yield result
             return
         rest = list(result.members)
@@ -95,8 +99,8 @@ class DoubleCheck:
                 continue
             if not self._trust.is_audited(str(exported)) and not (self._exports.dynamic and _replaced(member)):
                 continue
-            (public, *_) = self._public.export([member])
-            difference = _difference(onnx.ModelProto.FromString(result.alone(member)), public)
+            (public, *_) = self._audits.export([member])
+            difference = _difference(onnx.ModelProto.FromString(result.untransformed.alone(member)), public)
             if difference:
                 for name in _replaced(member) or (exported.overload,):
                     self._trust.end_for(name, difference)
@@ -104,7 +108,7 @@ class DoubleCheck:
                 rest = [m for m in rest if m not in again]
                 yield from self._public.export(again)
         if rest:
-            yield result.part(rest)
+            yield from self._exports.again(result, rest)
 
 
 def _replaced(member: Accepted) -> tuple[str, ...]:

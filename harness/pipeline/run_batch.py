@@ -226,6 +226,8 @@ class BatchRunner:
     def _not_converted(self, name: str, found: NotConverted) -> None:
         failure = found.failure
         more = {"blame": failure.blame, "message": describe_error(failure.error)}
+        if failure.transform:
+            more["transform"] = failure.transform
         if found.rule:
             more["rule"] = found.rule
         elif failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:

@@ -1,4 +1,5 @@
-"""The way of a case: export it, check the artefact, load it, run it, and compare the outputs with PyTorch's.
+"""The way of a case: export it, transform and check the artefact, load it, run it, and compare the outputs with
+PyTorch's.
 
 `run_case` is the whole path. All code that runs a single case uses it, or uses the same stages from
 `harness.pipeline.stages` where it runs many cases at once (`harness.pipeline.run_batch`) or a graph in parts.
@@ -15,6 +16,7 @@ from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
+from harness.convert.transform import tolerance_along
 from harness.core.dtypes import Array
 from harness.core.route import Route
 from harness.core.text import describe_error
@@ -25,9 +27,11 @@ from harness.pipeline.stages import (
     excuse_for_problems,
     find_narrowing,
     load_stage,
+    opset_to_check,
     run_again,
     run_stage,
 )
+from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import AnyModel
 from harness.run.backend import Backend, ShapeRange
 
@@ -53,10 +57,6 @@ class StartedRoute:
     @cached_property
     def tolerance(self) -> Tolerance | None:
         """Return the tolerance of the dtype that the route's transforms compute in; None if they change none."""
-        if not self.route.transforms:
-            return None
-        from harness.convert.transform import tolerance_along
-
         return tolerance_along(self.route)
 
 
@@ -98,7 +98,10 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
         return _ended(artefact)
     if until is Stage.CONVERT:
         return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact)
-    invalid = check_stage(artefact, started.route.opset, case.output_names)
+    exported, artefact = artefact, transform_stage(artefact, started.route)
+    if isinstance(artefact, StageFailure):
+        return _ended(artefact, exported)
+    invalid = check_stage(artefact, opset_to_check(started.route), case.output_names)
     if invalid is not None:
         return _ended(invalid, artefact)
     backend = started.backend
@@ -124,8 +127,14 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
 
 
 def _ended(failure: StageFailure, artefact: AnyModel | None = None) -> CaseRun:
-    message = describe_error(failure.error)
-    return CaseRun(stage=failure.stage, outcome=failure.outcome, artefact=artefact, failure=failure, message=message)
+    return CaseRun(
+        stage=failure.stage,
+        outcome=failure.outcome,
+        artefact=artefact,
+        failure=failure,
+        message=describe_error(failure.error),
+        transform=failure.transform,
+    )
 
 
 def _compared(artefact: AnyModel, outputs: tuple[Array, ...], comparison: OutputComparison, excuse: str) -> CaseRun:

@@ -14,8 +14,9 @@ import onnx
 from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import FLUSHED
 from harness.compare.repeated import Again
-from harness.compare.verdict import BACKEND, CONVERTER, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BACKEND, RUNS_AT, UNKNOWN, Outcome, Stage
 from harness.core.dtypes import INT_RANGE, PRECISION, Array
+from harness.core.route import Route
 from harness.run.artefact import AnyModel, Artefact, input_names, output_names
 from harness.run.backend import BACKENDS, Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
@@ -26,18 +27,20 @@ _T = TypeVar("_T")
 class StageFailure:
     """Why a case ended before the comparison, in the words of the component that ended it.
 
-    The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` if the model cannot be run on this machine.
+    The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` if the model cannot be run on this machine. `transform` is the
+    transform that raised; "" at any other stage.
     """
 
     stage: Stage
     outcome: Outcome
     error: Exception
+    transform: str = ""
 
     @property
     def blame(self) -> str:
         """The component to blame, as far as the stage tells."""
-        if self.stage in (Stage.CONVERT, Stage.CHECK):
-            return CONVERTER
+        if self.stage in (Stage.CONVERT, Stage.TRANSFORM, Stage.CHECK):
+            return RUNS_AT[self.stage]
         return BACKEND if self.outcome is Outcome.UNSUPPORTED else UNKNOWN
 
 
@@ -54,6 +57,11 @@ def check_opset(model: onnx.ModelProto, opset: int | None) -> None:
     emitted = emitted_opset(model)
     if opset is not None and emitted != opset:
         raise ValueError(f"asked for opset {opset}, the converter emitted opset {emitted}")
+
+
+def opset_to_check(route: Route) -> int | None:
+    """Return the opset that an artefact must be at; None for any. Transforms may change the converter's."""
+    return None if route.transforms else route.opset
 
 
 def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int) -> StageFailure | None:

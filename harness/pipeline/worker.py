@@ -14,7 +14,6 @@ import torch
 
 from harness.convert.converter import Converter, HasNotes, find_converter
 from harness.convert.rules.rule import RuleBook
-from harness.convert.transform import TransformingConverter, find_transforms
 from harness.core.isolation import Send
 from harness.core.recent import Recent
 from harness.core.route import Route
@@ -69,7 +68,7 @@ class WorkerProcess:
         self.send = send
         self.announce = announce or _unheard
         self._announces = announce is not None
-        self._converters: dict[tuple[str, bool, tuple[str, ...], tuple[str, ...]], StartedConverter] = {}
+        self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
         self._backends: dict[str, Backend] = {}
         self._model: tuple[ModelSource, LoadedModel] | None = None
         self._file: tuple[ModelSource, LoadedFile] | None = None
@@ -161,7 +160,7 @@ class WorkerProcess:
 
     def converter(self, route: Route) -> StartedConverter:
         """Return the converter of a route, started once, with the user's rules for it."""
-        key = (route.converter, route.public_api, route.rules, route.transforms)
+        key = (route.converter, route.public_api, route.rules)
         if key not in self._converters:
             self._converters[key] = _start(*key)
             for note in find_converter(route.converter).notes():
@@ -173,13 +172,9 @@ def _unheard(message: object) -> None:
     pass
 
 
-def _start(name: str, public_api: bool, rules: tuple[str, ...], transforms: tuple[str, ...]) -> StartedConverter:
+def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> StartedConverter:
     entry = find_converter(name)
     book = RuleBook.load(rules, name)
     if not book.rules or entry.create_with_rules is None:
-        started: StartedConverter = entry.create(public_api), None
-    else:
-        started = entry.create_with_rules(public_api, book), book
-    if transforms:
-        return TransformingConverter(started[0], find_transforms(transforms)), started[1]
-    return started
+        return entry.create(public_api), None
+    return entry.create_with_rules(public_api, book), book

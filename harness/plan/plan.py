@@ -499,7 +499,7 @@ def _set_route_of_files(options: Options) -> Options:
     if len(files) < len(options.models):
         raise ModelProblem(f"{files[0]} is exported already: run it apart from models that are not")
     given = {
-        "--converter": [name for name in options.converters if name != FILE],
+        "--converter": [name for name in options.converters if Route.parse(name).converter != FILE],
         "--opset": options.opset or options.opsets,
         "--rules": options.rules,
         "--shapes": options.shapes in ("static", "dynamic"),
@@ -507,7 +507,7 @@ def _set_route_of_files(options: Options) -> Options:
     for option, value in given.items():
         if value:
             raise ModelProblem(f"{option} has no effect on an .onnx file, which is exported already")
-    return replace(options, converters=(FILE,))
+    return options if options.converters else replace(options, converters=(FILE,))
 
 
 def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -> tuple[Unit, ...]:

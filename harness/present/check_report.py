@@ -10,7 +10,7 @@ from typing import Any
 from harness.causes.cause import root_cause
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.signatures import informative_line
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import TRANSFORM, Outcome, Stage, Verdict
 from harness.convert.exporter_messages import raising_line
 from harness.core.invocation import Invocation
 from harness.core.route import FILE
@@ -157,7 +157,7 @@ def _cause_rows(way: RouteCheck) -> Iterator[Row]:
         blame = _owner(way)
         rows.append(
             Row(
-                "the whole file" if way.route.export == FILE else "the whole model",
+                "the whole file" if way.route.converter == FILE else "the whole model",
                 words,
                 f"{blame}{f'at {line}' if line else _nothing_alone(way)}",
             )
@@ -195,6 +195,9 @@ def _owner(way: RouteCheck) -> str:
 
 def _component(blame: str, way: RouteCheck | Verdict) -> str:
     """Return the name of the component to blame."""
+    verdict = way.failure if isinstance(way, RouteCheck) else way
+    if blame == TRANSFORM and verdict is not None:
+        return f"the transform {verdict.place}"
     converter = way.route.export if isinstance(way, RouteCheck) else way.converter
     backend = way.route.backend if isinstance(way, RouteCheck) else way.backend
     return {"converter": converter, "backend": backend, "pytorch": "PyTorch"}.get(blame, blame)

@@ -12,7 +12,7 @@ from typing import Any
 from harness.causes.cause import RootCause
 from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.core.route import FILE
 from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
@@ -70,6 +70,8 @@ RULES: dict[str, str] = {
     "right-alone": "{backend} computes these nodes correctly alone but not within the batch.",
     "runtimes-disagree": "The runtimes disagree about the model.",
     "specialised-by-tracing": "{converter} fixes {what} of the example in the export.",
+    "transform-breaks-model": "{transform} breaks the model, which is right before it.",
+    "transform-fails": "{transform} fails on a valid model: {message}",
     "undecided": "The evidence does not show whether the graph or the backend is wrong.",
     "validity-unknown": "Whether the model is valid is not known.",
     "wrong-by-onnx-rules": "The graph that {converter} emits is wrong by ONNX's own rules.",
@@ -354,6 +356,13 @@ def _open_question(facts: Mapping[str, Any]) -> str:
     return f"{_question(facts)} The graph asks {facts['operator']} for {facts['subject']}{without}."
 
 
+def _before_transform(facts: Mapping[str, Any]) -> str:
+    if facts["stage"] == Stage.CHECK:
+        return f"Before {facts['transform']}, the ONNX checker accepts the model."
+    result = facts["right_result"] if facts["is_right"] else "another result"
+    return f"Before {facts['transform']}, {facts['backend']} gives {result} for the model."
+
+
 def _wrong_node(facts: Mapping[str, Any]) -> str:
     taken, node = ", ".join(facts["inputs"]), node_text(facts["node"])
     if "right" not in facts:
@@ -382,6 +391,7 @@ def invalid_text(facts: Mapping[str, Any]) -> str:
 
 
 _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "before-transform": _before_transform,
     "open-question": _open_question,
     "wrong-node": _wrong_node,
     "open-node": _open_node,

@@ -31,7 +31,8 @@ from harness.core.route import Route, route_label
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
-from harness.pipeline.stages import emitted_opset
+from harness.pipeline.stages import StageFailure, emitted_opset
+from harness.pipeline.transforming import transform_stage
 from harness.record import store
 from harness.record.json_lines import (
     Graph,
@@ -60,7 +61,7 @@ _COLUMNS = (
     "exported_invocation",
     "dtype",
 )
-_EXPORTED = {str(stage) for stage in (Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.COMPARE)}
+_EXPORTED = {str(stage) for stage in (Stage.TRANSFORM, Stage.CHECK, Stage.LOAD, Stage.RUN, Stage.COMPARE)}
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,10 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )
     graph = emitted(_converter(wanted.converter), request)
-    model = graph.model
+    model = transform_stage(graph.model, route)
+    if isinstance(model, StageFailure):
+        raise model.error
+    assert isinstance(model, onnx.ModelProto)
     for node in model.graph.node:
         # Where a node comes from is long, and of the harness.
         del node.metadata_props[:]
@@ -258,7 +262,9 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):
         del value.metadata_props[:]
     del model.metadata_props[:], model.graph.metadata_props[:]
-    text = _annotate_nodes(onnx.printer.to_text(model), graph)
+    text = onnx.printer.to_text(model)
+    if not route.transforms:
+        text = _annotate_nodes(text, graph)
     return Graph(
         overload=wanted.overload,
         converter=wanted.converter,

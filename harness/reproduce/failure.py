@@ -13,7 +13,7 @@ from harness.causes.cause import RootCause, root_cause
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.problem_kinds import FLUSHED, OVERFLOW
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import BEFORE_BACKEND, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.convert.rules.rule import RuleProblem, load_rules
 from harness.convert.rules.standalone_source import RuleSource, rule_source
@@ -235,6 +235,7 @@ def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
 
 _STEPS = {
     Stage.CONVERT: "the export",
+    Stage.TRANSFORM: "transforming the model",
     Stage.CHECK: "checking the exported model",
     Stage.LOAD: "loading the model",
     Stage.RUN: "running the model",
@@ -252,7 +253,7 @@ _GLUE = frozenset({"Cast", "Constant", "Identity"})
 
 def title(failure: ReproducibleFailure) -> str:
     """Describe the failure in one line, in the harness's words."""
-    early = failure.stage in (Stage.CONVERT, Stage.CHECK)
+    early = failure.stage in BEFORE_BACKEND
     where = failure.converter if early else route_label(failure.converter, failure.backend)
     return f"{failure.invocation.overload} through {where}: {_problem(failure)}"
 

@@ -221,6 +221,7 @@ class CallReport(BugReport):
             return f"{call}, exported with {export} and run by {runtime}, {result}"
         done = {
             Stage.CONVERT: f"{call} cannot be exported with {export}",
+            Stage.TRANSFORM: f"A model of {call}, exported with {export}, cannot be transformed",
             Stage.CHECK: f"{call}, exported with {export}, is not a valid ONNX model",
             Stage.LOAD: f"{runtime} cannot load a model of {call}, exported with {export}",
             Stage.RUN: f"{runtime} cannot run a model of {call}, exported with {export}",
@@ -236,6 +237,7 @@ class CallReport(BugReport):
             return f"The result of PyTorch eager, which the script {verb}."
         return {
             Stage.CONVERT: "An exported model.",
+            Stage.TRANSFORM: "A transformed model.",
             Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
         }.get(self.failure.stage, "The model is valid ONNX, so it should load and run.")
 
@@ -323,7 +325,7 @@ def tracker_of(failure: ReproducibleFailure) -> str:
     If the blame is unknown it is the one of the stage at which the case ended.
     """
     converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
-    if failure.is_in_rule:
+    if failure.is_in_rule or failure.blame == "transform":
         return ""
     if failure.blame == "pytorch":
         return "pytorch/pytorch"

@@ -1,4 +1,4 @@
-"""Write a failure as a script that needs PyTorch, ONNX and the runtime, but not the harness."""
+"""Write a failure as a script that needs PyTorch, ONNX, the runtime and the route's transforms, but not the harness."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from harness.core.control_flow import FLOW_OPERATORS, is_flow_operator
 from harness.core.dtypes import PARTS, PRECISION
 from harness.core.invocation import Invocation
 from harness.core.program import calls_of
+from harness.core.route import Route
 from harness.core.snippet import ExportSnippet, ExportWanted, RunSnippet, RunWanted
 from harness.core.tensors import graph_input_shape
 from harness.core.torch_operators import DEFINED_IN, FLOW_IMPORTS
@@ -23,6 +24,7 @@ from harness.reproduce.call_source import CallSource, source_of, uses_inf_or_nan
 from harness.reproduce.criterion import Criterion, criterion
 from harness.reproduce.failure import ReproducibleFailure, rules_of, title
 from harness.reproduce.script_text import NoScript, assemble, caught, import_lines, left_to_child, refused
+from harness.reproduce.transform_source import transform_source
 from harness.run.backend import BACKENDS
 
 
@@ -33,8 +35,14 @@ class _Parts:
     source: CallSource
     inputs: list[str]
     export: ExportSnippet
+    transform: ExportSnippet
     run: RunSnippet
     rules: RuleSource
+
+    @property
+    def making(self) -> list[str]:
+        """The code that makes the model that is checked and loaded."""
+        return [*self.export.code, *self.transform.code]
 
 
 def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
@@ -73,9 +81,10 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
         NoScript: see `write_script`.
     """
     parts = _parts(failure)
-    body = [*parts.inputs, *parts.export.code, "print(onnx.printer.to_text(model))"]
+    body = [*parts.inputs, *parts.making, "print(onnx.printer.to_text(model))"]
     registering = _registering(failure.invocation)
-    wanted = ["import onnx", "import torch", *registering, *parts.export.imports, *parts.rules.imports]
+    exporting = [*parts.export.imports, *parts.transform.imports]
+    wanted = ["import onnx", "import torch", *registering, *exporting, *parts.rules.imports]
     return "\n".join([*import_lines(wanted, "\n".join(body)), "", "", *_defined(parts), "", "", *body, ""])
 
 
@@ -110,7 +119,8 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
         run = _backend(failure, source)
         if failure.stage is not Stage.LOAD and not run.run:
             raise NoScript(f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it")
-    return _Parts(source, [*source.inputs(), *examples], export, run, rules)
+    transform = transform_source(Route.parse(failure.converter))
+    return _Parts(source, [*source.inputs(), *examples], export, transform, run, rules)
 
 
 def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
@@ -141,7 +151,9 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     export, run = parts.export.code, parts.run
     if failure.stage is Stage.CONVERT:
         return [*parts.inputs, *refused(export, "an exported model")]
-    before = [*parts.inputs, *export]
+    if failure.stage is Stage.TRANSFORM:
+        return [*parts.inputs, *export, *refused(parts.transform.code, "a transformed model")]
+    before = [*parts.inputs, *parts.making]
     if failure.stage is Stage.CHECK:
         return [*before, *refused(_checks(failure, parts), "a valid model")]
     if failure.stage is Stage.LOAD:
@@ -153,7 +165,7 @@ def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
 def _checks(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Return all checks that the harness makes of a model, as `harness.pipeline.stages.check_model` does."""
     count, opset = len(parts.source.output_dtypes), []
-    if failure.opset is not None:
+    if failure.opset is not None and not parts.transform.code:
         opset = [
             "emitted = [o.version for o in model.opset_import if o.domain == '']",
             f'assert emitted == [{failure.opset}], f"opset {{emitted}} in place of {failure.opset}"',
@@ -189,7 +201,7 @@ def _comparing(failure: ReproducibleFailure, parts: _Parts, found: Criterion) ->
         ]
     return [
         *parts.inputs,
-        *parts.export.code,
+        *parts.making,
         *parts.run.load,
         *parts.source.fed,
         *run,
@@ -206,7 +218,7 @@ def _digits(source: CallSource) -> list[str]:
 
 def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Write code for a failure that ends the process: a child runs it."""
-    steps = [*parts.inputs, *parts.export.code]
+    steps = [*parts.inputs, *(parts.export.code if failure.stage is Stage.CONVERT else parts.making)]
     if failure.stage is Stage.CHECK:
         steps.append("onnx.checker.check_model(model, full_check=True)")
     steps += parts.run.load
@@ -236,6 +248,7 @@ def _assembled(
         "import torch",
         *_registering(failure.invocation),
         *parts.export.imports,
+        *parts.transform.imports,
         *parts.run.imports,
         *parts.rules.imports,
     ]

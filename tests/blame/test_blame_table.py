@@ -12,6 +12,7 @@ from harness.blame.decide import decide, decide_directly
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
+from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 
 F, R = Finding, Role
@@ -159,7 +160,7 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     ],
 )
 def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
-    decision = decide_directly(ended(stage, outcome, "the first line\nthe second"), "dynamo")
+    decision = decide_directly(ended(stage, outcome, "the first line\nthe second"), Route(converter="dynamo"))
     assert decision is not None
     assert decision.blame == blame
     assert "the first line" in words_of(decision)
@@ -168,7 +169,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
 
 def test_what_needs_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
-        assert decide_directly(ended(stage, outcome), "dynamo") is None
+        assert decide_directly(ended(stage, outcome), Route(converter="dynamo")) is None
 
 
 # The specification

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from harness.compare.verdict import Outcome
 from harness.convert.converter import find_converter
-from harness.convert.transform import TRANSFORMS, TransformEntry, TransformingConverter
+from harness.convert.transform import TRANSFORMS, TransformEntry
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route, route_label
 from harness.pipeline.run_case import StartedRoute, run_case
@@ -68,6 +68,6 @@ def test_a_single_case_is_judged_by_the_dtype_that_its_transforms_compute_in(
     spec = TensorSpec((3,), "float32", (1,), 0, Literal((0.1, 0.2, 0.3)))
     case = TorchCase.of(Invocation("aten.exp.default", (("self", spec),)))
     route = Route.parse("dynamo+halved → ort-cpu")
-    converter = TransformingConverter(find_converter("dynamo").create(False), [entry])
+    converter = find_converter("dynamo").create(False)
     run = run_case(case, StartedRoute(route, converter, BACKENDS.find("ort-cpu")[0].create("")))
     assert run.outcome is outcome

@@ -154,7 +154,7 @@ def json_option(function: _Command) -> _Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")(function)
 
 
-BLAMES = ("converter", "backend", "pytorch", "spec", "unknown")
+BLAMES = ("converter", "transform", "backend", "pytorch", "spec", "unknown")
 
 _OPTIONS: dict[str, tuple[str, Any, str]] = {
     "overload": ("--op", None, "Operator, packet or glob: celu, aten::add.Tensor, 'aten.upsample_*'."),

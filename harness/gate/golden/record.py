@@ -362,7 +362,7 @@ def export(invocation: Invocation, converter: str) -> bytes | Ending:
     accepted = Accepted.of(Group(0, invocation, ((0, invocation),)), {0: reference})
     # An exporter might otherwise turn uninitialised memory into constants.
     with known_memory() if judge and anything in judge.rules.values() else nullcontext():
-        (exported,) = DoubleCheck(BatchExport(Route(converter=converter), _converter(converter))).export([accepted])
+        (exported,) = DoubleCheck(BatchExport(Route.parse(converter), _converter(converter))).export([accepted])
     if isinstance(exported, NotConverted):
         message = describe_error(exported.failure.error)
         return Ending(exported.failure.stage, exported.failure.outcome, normalise(message), message)

@@ -3,8 +3,8 @@
   "use strict";
   const { el, fill, address, controls, words, cells, matrixRows, runs } = Conformance;
   const OUTCOMES = "mismatch crash timeout error unsupported built narrowed inaccurate skip pass".split(" ");
-  const BLAMES = ["converter", "backend", "pytorch", "spec", "unknown"];
-  const STAGES = ["reference", "convert", "check", "load", "run", "compare"];
+  const BLAMES = ["converter", "transform", "backend", "pytorch", "spec", "unknown"];
+  const STAGES = ["reference", "convert", "transform", "check", "load", "run", "compare"];
   const NAMES = "q family dtype column outcome blame stage standing since gaps use dtypes".split(" ");
   const ALL = Object.fromEntries(NAMES.map((name) => [name, ""]));
 

@@ -99,7 +99,7 @@
   }
 
   // Where no backend has taken part yet.
-  const BEFORE = new Set(["reference", "convert", "check"]);
+  const BEFORE = new Set(["reference", "convert", "transform", "check"]);
 
   function findings(list) {
     return controls.list(list, (one) => [

@@ -1,0 +1,49 @@
+"""The stage between conversion and the checker: the transforms of a route, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from harness.compare.verdict import Outcome, Stage
+from harness.convert.transform import find_transforms
+from harness.core.route import Route
+from harness.pipeline.stages import StageFailure, check_opset
+from harness.run.artefact import AnyModel, Artefact
+
+
+def transform_stage(model: AnyModel, route: Route) -> AnyModel | StageFailure:
+    """Return the model after all transforms of a route; the given model is not changed.
+
+    Transforms may change the opset, so that the converter's is checked here.
+    """
+    if not route.transforms:
+        return model
+    if not isinstance(model, Artefact):
+        try:
+            check_opset(model, route.opset)
+        except ValueError as error:
+            return StageFailure(Stage.CHECK, Outcome.ERROR, error)
+    result: AnyModel | StageFailure = model
+    for _, result in transformed_models(model, route):
+        if isinstance(result, StageFailure):
+            break
+    return result
+
+
+def transformed_models(model: AnyModel, route: Route) -> Iterator[tuple[str, onnx.ModelProto | StageFailure]]:
+    """Yield each transform of a route with the model after it; the last one with its failure if it raises."""
+    for transform in find_transforms(route.transforms):
+        try:
+            if isinstance(model, Artefact):
+                raise TypeError(f"{transform.name} takes ONNX models, and not {model.kind}")
+            given = onnx.ModelProto()
+            given.CopyFrom(model)
+            model = transform.apply(given)
+            if not isinstance(model, onnx.ModelProto):
+                raise TypeError(f"{transform.name} returns {type(model).__name__}, and not an onnx.ModelProto")
+        except Exception as error:
+            yield transform.name, StageFailure(Stage.TRANSFORM, Outcome.ERROR, error, transform.name)
+            return
+        yield transform.name, model

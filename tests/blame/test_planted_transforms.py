@@ -1,0 +1,128 @@
+"""A transform that breaks a model is blamed for it, and one that keeps it right never is."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from harness_runs import PLUGINS, ROOT, environment, output, rows, run_harness, shared
+from onnx import parser
+
+METADATA = PLUGINS / "metadata_transforms"
+#: Transform → stage and outcome of what it breaks.
+WRONG = {
+    "wrong_sign": ("compare", "mismatch"),
+    "dropped_cast": ("check", "error"),
+    "lost_name": ("check", "error"),
+    "unsorted": ("check", "error"),
+    "raises": ("transform", "error"),
+    "wrong_in_float16": ("compare", "mismatch"),
+}
+RIGHT = ("unchanged", "through_ir", "folded", "inlined")
+OPERATORS = ("eq.Tensor", "logical_not.default", "_log_softmax.default", "clamp.default")
+
+pytestmark = pytest.mark.slowest(60)
+
+
+def conformance(*words: str | Path, status: int = 0) -> str:
+    """Run a command in a process that has the transforms, and return what it prints."""
+    done = shared(METADATA).run("conformance", list(map(str, words)), ROOT, 300)
+    assert done.returncode == status, output(done)
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of some operators with each transform, and without any."""
+    directory = tmp_path_factory.mktemp("transforms") / "run"
+    exports = ["dynamo", *(f"dynamo+{name}" for name in (*WRONG, *RIGHT))]
+    done = run_harness(
+        *(word for name in OPERATORS for word in ("--op", name)),
+        *(word for export in exports for word in ("--converter", export)),
+        *("--dtype", "float32", "--dtype", "float16", "--examples", "16", "--record-only", "--results-dir", directory),
+        metadata=METADATA,
+    )
+    assert done.returncode == 0, output(done)
+    return directory
+
+
+def blames(found: Sequence[Mapping[str, Any]]) -> set[tuple[str, str, str]]:
+    """Return blame, component and place of the failures among some rows."""
+    failing = [row for row in found if row["outcome"] in ("mismatch", "error", "unsupported", "crash")]
+    return {(row["blame"], row["component"], row["place"]) for row in failing}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_transform_is_blamed_wherever_the_plain_export_is_right(name: str, run: Path) -> None:
+    found = rows(run)
+    right = {row["case_id"] for row in found if row["converter"] == "dynamo" and row["outcome"] == "pass"}
+    broken = [row for row in found if row["converter"] == f"dynamo+{name}" and row["case_id"] in right]
+    assert blames(broken) == {("transform", "transform", name)}
+    ends = Counter((row["stage"], row["outcome"]) for row in broken if row["outcome"] != "pass")
+    assert ends.most_common(1)[0][0] == WRONG[name]
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_transform_is_never_blamed(name: str, run: Path) -> None:
+    found = [row for row in rows(run) if row["converter"] == f"dynamo+{name}"]
+    assert found
+    assert "transform" not in {blame for blame, _, _ in blames(found)}
+
+
+def test_case_script_issue_and_replay_name_it_and_apply_it(run: Path, tmp_path: Path) -> None:
+    row = next(r for r in rows(run) if r["converter"] == "dynamo+wrong_sign" and r["outcome"] == "mismatch")
+    case, export = row["case_id"], ("--converter", "dynamo+wrong_sign")
+    shown = json.loads(conformance("show", case, "--run", run, "--json", status=1))
+    (verdict,) = (v for v in shown["verdicts"] if v["converter"] == "dynamo+wrong_sign")
+    assert (verdict["component"], verdict["place"]) == ("transform", "wrong_sign")
+    script = tmp_path / "script.py"
+    conformance("repro", case, "--run", run, *export, "--out", script)
+    done = subprocess.run([sys.executable, script], env=environment(METADATA), capture_output=True, text=True)
+    assert done.returncode == 1, output(done)
+    assert "from planted.transforms import wrong_sign" in script.read_text()
+    issue = conformance("repro", case, "--run", run, *export, "--issue", "--out", "-")
+    assert "wrong_sign" in issue
+    replayed = tmp_path / "replayed"
+    done = run_harness(
+        *("--replay", run, "--case", case, *export, "--record-only", "--results-dir", replayed), metadata=METADATA
+    )
+    assert done.returncode == 0, output(done)
+    assert blames(rows(replayed)) == {("transform", "transform", "wrong_sign")}
+
+
+def test_programs_and_models_are_broken_by_it(tmp_path: Path) -> None:
+    done = run_harness(
+        *("--pattern", "conv-bn", "--examples", "8", "--shapes", "static", "--converter", "dynamo+wrong_sign"),
+        *("--record-only", "--results-dir", tmp_path / "run"),
+        metadata=METADATA,
+    )
+    assert done.returncode == 0, output(done)
+    assert ("transform", "transform", "wrong_sign") in blames(rows(tmp_path / "run"))
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU()), "
+        "(torch.randn(2, 4),)\n"
+    )
+    converters = [word for name in ("wrong_sign", "through_ir") for word in ("--converter", f"dynamo+{name}")]
+    answer = json.loads(conformance("check", f"{model}:make", *converters, "--json", status=1))
+    wrong, right = answer["ways"]
+    assert (wrong["owner"], right["survives"]) == ("transform", True)
+    assert {"kind": "converter", "value": "dynamo", "helps": True} in wrong["remedies"]
+
+
+def test_files_are_broken_by_it(tmp_path: Path) -> None:
+    header = '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y)'
+    path = tmp_path / "file.onnx"
+    onnx.save(parser.parse_model(f"{header} {{ r = Relu (x) y = Add (r, x) }}"), path)
+    converters = [word for name in ("unsorted", "wrong_sign", "folded") for word in ("--converter", f"file+{name}")]
+    unsorted, wrong, right = json.loads(conformance("check", path, *converters, "--json", status=1))["ways"]
+    assert right["survives"]
+    for way, place in ((unsorted, "unsorted"), (wrong, "wrong_sign")):
+        assert (way["owner"], way["cause"]["component"], way["cause"]["place"]) == ("transform", "transform", place)
