@@ -167,10 +167,12 @@ def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
 def test_the_next_night_draws_programs_and_tries_known_cases_again(night: Night, tmp_path: Path) -> None:
     before = rows(night.out / "run", "overload", "case_id", "outcome")
     failed = {(row["overload"], row["case_id"]) for row in before if Outcome(row["outcome"]).is_failure}
-    overload = min(failed)[0]
+    # Which of them stands for a root cause depends on the draws.
+    overloads = {overload for overload, _ in failed}
+    operators = [word for overload in sorted(overloads) for word in ("--op", overload)]
     process = nightly(
         *("--dataset", night.dataset, "--out", tmp_path / "out", "--seed", "9", "--examples", "4", "--shrink", "0"),
-        *("--op", overload, "--op", "program.conv-bn", "--converter", "torchscript", "--no-graphs"),
+        *(*operators, "--op", "program.conv-bn", "--converter", "torchscript", "--no-graphs"),
         *("--baseline", night.out.parent / "baseline"),
     )
     said, _ = process.communicate(timeout=300)
@@ -179,7 +181,7 @@ def test_the_next_night_draws_programs_and_tries_known_cases_again(night: Night,
     tried = {(row["overload"], row["case_id"]) for row in ran if row["source"] == "corpus"}
     assert tried
     assert tried <= failed
-    assert {row["overload"] for row in ran if row["source"] == "generated"} == {overload}
+    assert {row["overload"] for row in ran if row["source"] == "generated"} == overloads
     assert {row["overload"] for row in ran if row["source"] == "programs"} == {"program.conv-bn"}
 
 
