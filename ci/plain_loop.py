@@ -21,7 +21,7 @@ import torch
 from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import Converter, UnsupportedOperator, find_converter
+from harness.convert.converter import Converter, UnsupportedOperator
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
@@ -31,13 +31,14 @@ from harness.generate.operator_case import judge_of
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
 from harness.pipeline.stages import emitted_opset
+from harness.pipeline.start import start_backend, start_converter
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Task, WorkerTask
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.run.backend import BACKENDS, Backend, UnsupportedModel
+from harness.run.backend import Backend, UnsupportedModel
 
 BACKEND = "ort-cpu"
 
@@ -218,9 +219,8 @@ def compare_speed(options: argparse.Namespace) -> int:
     print(f"structure    {1e3 * whole / structures:8.2f} ms with all of its cases, generation included")
 
     torch.set_num_threads(1)
-    converter = find_converter(options.converter).create(True)
-    entry, argument = BACKENDS.find(BACKEND)
-    backend = entry.create(argument)
+    converter = start_converter(Route(converter=options.converter, public_api=True))
+    backend = start_backend(BACKEND)
     naive(drawn[0], converter, backend)
     times, differences = [], []
     count = len(drawn)

@@ -34,6 +34,7 @@ from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
 from harness.pipeline.program import Exportable, export_alone
 from harness.pipeline.reference import run_reference
+from harness.pipeline.start import start_converter
 from harness.run.artefact import ONNX
 
 #: Draws of which PyTorch must take its share.
@@ -84,7 +85,7 @@ def main(patterns: list[str]) -> None:
     known = tomllib.loads(file.read_text(encoding="utf-8"))
     kept, gaps = ({*known.get(name, ())} - chosen for name in ("overloads", "gaps"))
     entries = [entry for entry in CONVERTERS.entries() if entry.makes == ONNX and entry.probe() is None]
-    converters = [entry.create(False) for entry in entries]
+    converters = [start_converter(Route(converter=entry.name)) for entry in entries]
     with Asker() as asker:
         for overload in sorted(chosen):
             case = declared[overload]

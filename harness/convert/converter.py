@@ -417,23 +417,6 @@ _FILE_ENTRY = ConverterEntry(
 )
 
 
-def onnx_converter(name: str) -> Converter:
-    """Return the converter called `name`, started with its defaults.
-
-    Raises:
-        MakesNoOnnx: it makes artefacts of another kind.
-        LookupError: as `find_converter`.
-    """
-    entry = find_converter(name)
-    if entry.makes != ONNX:
-        raise MakesNoOnnx(f"the converter {name} makes no ONNX model")
-    return entry.create(False)
-
-
-class MakesNoOnnx(LookupError):
-    """A converter that makes artefacts of another kind is asked for an ONNX model."""
-
-
 def find_converter(export: str) -> ConverterEntry:
     """Return the converter of an export, as `Route.export` names it; raises as `Registry.find` does."""
     name = Route.parse(export).converter

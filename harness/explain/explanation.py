@@ -14,7 +14,7 @@ from itertools import chain
 from typing import Any
 
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import CONVERTERS, find_converter, onnx_converter
+from harness.convert.converter import CONVERTERS, find_converter
 from harness.convert.provenance import emitted
 from harness.convert.torch_private import PrivatePartMissing, quiet
 from harness.core.invocation import Invocation
@@ -40,6 +40,7 @@ from harness.generate.sources.recorded import FromRecord
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.stages import emitted_opset
+from harness.pipeline.start import start_converter
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.pipeline.torch_call import call_invocation
@@ -341,7 +342,8 @@ def _emit_one(calls: Sequence[Invocation], converter: str, operator: str | None)
 def _emit(call: Invocation, converter: str) -> Emitted:
     structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
     with quiet():
-        graph = emitted(onnx_converter(converter), export_request([structure], Route(converter=converter)))
+        route = Route.parse(converter)
+        graph = emitted(start_converter(route), export_request([structure], route))
     nodes = tuple(
         Node(operator=node.op_type, domain=node.domain or "ai.onnx", line=emitting_place(lines))
         for node, lines in zip(graph.model.graph.node, graph.lines, strict=True)

@@ -65,6 +65,7 @@ def _warm_up() -> None:
     from harness.core.route import Route
     from harness.core.tensors import bind, build_tensors
     from harness.pipeline.program import Exportable, export_request
+    from harness.pipeline.start import Starter
 
     spec = TensorSpec((2,), "float32", (1,), 0, Recipe(("any",), "plain", 0))
     invocation = Invocation("aten.relu.default", (("self", spec),))
@@ -73,7 +74,8 @@ def _warm_up() -> None:
         # A converter that fails here fails again in a recorded step.
         with contextlib.suppress(Exception):
             if entry.default and entry.probe() is None:
-                entry.create(False).convert(export_request([member], Route(converter=entry.name)))
+                route = Route(converter=entry.name)
+                Starter().converter(route)[0].convert(export_request([member], route))
 
 
 # The exporter asks PyTorch for GPUs, time and again. To answer, CUDA's driver is started, which then is of no

@@ -8,7 +8,6 @@ import logging
 import traceback
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TypeAlias
 
 import torch
 
@@ -25,8 +24,9 @@ from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.noise import feed_noise
 from harness.pipeline.onnx_files import LoadedFile, load_file
+from harness.pipeline.start import Starter
 from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
-from harness.run.backend import BACKENDS, Backend, DeviceLost
+from harness.run.backend import Backend, DeviceLost
 
 
 def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:
@@ -47,8 +47,6 @@ def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTa
 
 #: Cases of small tensors: some tens of megabytes.
 _CASES_KEPT = 1024
-#: A converter, and the user's rules that it was started with.
-StartedConverter: TypeAlias = "tuple[Converter, RuleBook | None]"
 
 
 class CannotStart(Exception):
@@ -68,8 +66,7 @@ class WorkerProcess:
         self.send = send
         self.announce = announce or _unheard
         self._announces = announce is not None
-        self._converters: dict[tuple[str, bool, tuple[str, ...]], StartedConverter] = {}
-        self._backends: dict[str, Backend] = {}
+        self._starter = Starter()
         self._model: tuple[ModelSource, LoadedModel] | None = None
         self._file: tuple[ModelSource, LoadedFile] | None = None
         #: The models of the failing cases of the latest task.
@@ -95,13 +92,13 @@ class WorkerProcess:
         else:
             self._send_notes()
             self.send(Finished())
-        if any(backend.device != "cpu" for backend in self._backends.values()):
+        if any(backend.device != "cpu" for backend in self._starter.backends):
             # The failed handler is part of cycles with the loaded models, and a device has little memory.
             gc.collect()
 
     def _send_notes(self) -> None:
         """Send the converters' notes; the supervisor drops those that it knows."""
-        for converter, _ in self._converters.values():
+        for converter in self._starter.converters:
             for note in converter.notes if isinstance(converter, HasNotes) else ():
                 self.send(Noted(note))
 
@@ -127,15 +124,12 @@ class WorkerProcess:
 
     def backend(self, name: str) -> Backend:
         """Return the backend called `name`, started once."""
-        if name not in self._backends:
-            entry, argument = BACKENDS.find(name)
-            try:
-                self._backends[name] = entry.create(argument)
-            except DeviceLost:
-                raise
-            except Exception as error:
-                raise CannotStart(f"{name} does not start: {describe_error(error)}") from error
-        return self._backends[name]
+        try:
+            return self._starter.backend(name)
+        except DeviceLost:
+            raise
+        except Exception as error:
+            raise CannotStart(f"{name} does not start: {describe_error(error)}") from error
 
     def model(self, source: ModelSource) -> LoadedModel:
         """Return the model that a source names, loaded once.
@@ -158,23 +152,15 @@ class WorkerProcess:
                 self.send(Noted(note))
         return self._file[1]
 
-    def converter(self, route: Route) -> StartedConverter:
+    def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:
         """Return the converter of a route, started once, with the user's rules for it."""
-        key = (route.converter, route.public_api, route.rules)
-        if key not in self._converters:
-            self._converters[key] = _start(*key)
+        known = len(self._starter.converters)
+        started = self._starter.converter(route)
+        if len(self._starter.converters) > known:
             for note in find_converter(route.converter).notes():
                 self.send(Noted(note))
-        return self._converters[key]
+        return started
 
 
 def _unheard(message: object) -> None:
     pass
-
-
-def _start(name: str, public_api: bool, rules: tuple[str, ...]) -> StartedConverter:
-    entry = find_converter(name)
-    book = RuleBook.load(rules, name)
-    if not book.rules or entry.create_with_rules is None:
-        return entry.create(public_api), None
-    return entry.create_with_rules(public_api, book), book

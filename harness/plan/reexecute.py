@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 
 from harness.compare.repeated import RUNS
 from harness.compare.verdict import Verdict
-from harness.convert.converter import find_converter
 from harness.core.dtypes import Array
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.pipeline.model_task import model_word
-from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.run_case import run_case
+from harness.pipeline.start import start
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_case import TorchCase
 from harness.plan.options import Options
@@ -29,7 +29,6 @@ from harness.record import store
 from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError, reason
 from harness.record.run_info import read_run_info, rule_files
-from harness.run.backend import BACKENDS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,10 +191,8 @@ def outputs(case: Replayed, converter: str, backend: str, opset: int | None = No
 def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) -> Outputs:
     named = Route.parse(converter)
     route = replace(named, opset=named.opset or opset, dynamic=case.exported is not None, backend=backend)
-    entry, argument = BACKENDS.find(backend)
-    started = StartedRoute(route, find_converter(converter).create(False), entry.create(argument))
     call = TorchCase.of(case.invocation, case.exported, runs=RUNS)
-    run = run_case(call, started)
+    run = run_case(call, start(route))
     if run.failure is not None:
         raise run.failure.error
     if run.outputs is None:

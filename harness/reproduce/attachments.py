@@ -11,7 +11,7 @@ import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,7 +23,6 @@ import torch
 
 from harness.causes.groups import FAILED, failure_groups
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.convert.converter import Converter, onnx_converter
 from harness.convert.provenance import EmittedGraph, emitted
 from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
@@ -32,6 +31,7 @@ from harness.locate.source_code import emitting_place
 from harness.pipeline.program import Exportable, export_request
 from harness.pipeline.reference import run_reference
 from harness.pipeline.stages import StageFailure, emitted_opset
+from harness.pipeline.start import start_converter
 from harness.pipeline.transforming import transform_stage
 from harness.record import store
 from harness.record.json_lines import (
@@ -250,7 +250,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         input_names=CallSource(invocation).names,
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )
-    graph = emitted(_converter(wanted.converter), request)
+    graph = emitted(start_converter(route), request)
     model = transform_stage(graph.model, route)
     if isinstance(model, StageFailure):
         raise model.error
@@ -291,8 +291,3 @@ def make_script(run: Path, row: Verdict, minimals: list[Minimal], info: RunInfo)
     """Write a failure as a script."""
     text = write_script(failure_of(run, row, minimals, info))
     return Script(case_id=row.case_id, converter=row.converter, backend=row.backend, text=text)
-
-
-@cache
-def _converter(name: str) -> Converter:
-    return onnx_converter(name)

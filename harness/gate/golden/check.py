@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,14 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
-from harness.core.route import Route
+from harness.core.route import FILE, Route
 from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
 from harness.generate.case_library import load_cases
 from harness.pipeline.graph_case import GraphCase
-from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.run_case import run_case
 from harness.pipeline.stages import named_feeds
-from harness.run.backend import BACKENDS, Backend, DeviceLost
+from harness.pipeline.start import start, start_backend
+from harness.run.backend import DeviceLost
 
 #: Stands for a backend: runs the call itself in PyTorch, without a model.
 PYTORCH = "pytorch"
@@ -138,7 +138,8 @@ def run_here(golden: Golden, converter: str, backend: str) -> Ending:
     model = onnx.load_model_from_string(golden.models[converter])
     names = [f"input_{j}" for j in range(len(golden.inputs))]
     case = GraphCase(model, named_feeds(model, names, golden.inputs), golden, golden.judge)
-    run = run_case(case, StartedRoute(Route(converter=converter, backend=backend), backend=_started(backend)))
+    # The model is made already, whatever its converter.
+    run = run_case(case, start(Route(converter=FILE, backend=backend)))
     if run.passes:
         return PASSED
     message = run.message
@@ -193,10 +194,4 @@ def _compared(golden: Golden, outputs: Sequence[Array]) -> Ending:
 
 def version_of(backend: str) -> str:
     """Return the version of a backend, which is started in this process."""
-    return _started(backend).version
-
-
-@cache
-def _started(name: str) -> Backend:
-    entry, argument = BACKENDS.find(name)
-    return entry.create(argument)
+    return start_backend(backend).version

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from harness.compare.judge import Judge, anything
 from harness.compare.nearness import SCALES, KnownSensitivity
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, find_converter, onnx_converter
+from harness.convert.converter import find_converter
 from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedCalls, ProcessDied
@@ -49,6 +48,7 @@ from harness.generate.programs import DTYPES, load_patterns
 from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.start import start_converter
 from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.record.layout import ResultsError
@@ -349,20 +349,16 @@ def _ask_pytorch_again(golden: Golden, with_other_memory: bool) -> Ending:
 # Export models.
 
 
-@cache
-def _converter(name: str) -> Converter:
-    return onnx_converter(name)
-
-
 def export(invocation: Invocation, converter: str) -> bytes | Ending:
     """Return the serialised model of one call, or how its export ended."""
     torch.set_num_threads(1)
     judge = load_cases() and judge_of(invocation)
     reference = run_reference(invocation)
     accepted = Accepted.of(Group(0, invocation, ((0, invocation),)), {0: reference})
+    route = Route.parse(converter)
     # An exporter might otherwise turn uninitialised memory into constants.
     with known_memory() if judge and anything in judge.rules.values() else nullcontext():
-        (exported,) = DoubleCheck(BatchExport(Route.parse(converter), _converter(converter))).export([accepted])
+        (exported,) = DoubleCheck(BatchExport(route, start_converter(route))).export([accepted])
     if isinstance(exported, NotConverted):
         message = describe_error(exported.failure.error)
         return Ending(exported.failure.stage, exported.failure.outcome, normalise(message), message)
