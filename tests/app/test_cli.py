@@ -165,7 +165,7 @@ def test_nothing_of_a_kind_is_fine(run: Path) -> None:
         (("--op", "avgpool2d"), "near: aten.avg_pool2d.default"),
         (("--backend", "ort-cpv"), "near: ort-cpu"),
         (("--dtype", "float17"), "float16"),
-        (("--blame", "nobody"), "'converter', 'backend', 'pytorch', 'spec', 'unknown'"),
+        (("--blame", "nobody"), "'converter', 'transform', 'backend', 'pytorch', 'spec', 'unknown'"),
     ],
 )
 def test_unknown_names_suggest_near_ones(run: Path, words: tuple[str, str], said: str) -> None:
