@@ -30,6 +30,7 @@ from harness.convert.provenance import EmittedGraph, emitted
 from harness.convert.transform import tolerance_along
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.numbers import are_same
 from harness.core.program import is_composed
 from harness.core.tensors import build_tensor
 from harness.core.text import describe_error
@@ -194,7 +195,7 @@ class WrongElements:
                 continue
             with np.errstate(all="ignore"):
                 o, g, p = (a[mask].astype(np.float64) for a in (final, got, e))
-                near = (o == g) | (np.isnan(o) & np.isnan(g)) | (MUCH_NEARER * np.abs(o - g) <= np.abs(p - g))
+                near = are_same(o, g) | (MUCH_NEARER * np.abs(o - g) <= np.abs(p - g))
             if 2 * int(near.sum()) <= near.size:
                 return False
         return True

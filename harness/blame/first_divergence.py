@@ -32,6 +32,7 @@ from harness.convert.provenance import emitted
 from harness.core.described_tensor import describe_tensor
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, TensorSpec
+from harness.core.numbers import are_same
 from harness.core.route import Route
 from harness.core.tensors import build_tensors, output_tensors
 from harness.core.text import describe_error, first_line
@@ -145,7 +146,7 @@ def _is_close(expected: Array, got: Array, thorough: bool) -> bool:
     scale, worst = 0.0, 0.0
     for start in range(0, max(e.size, 1), _PIECE):
         piece, other = (array[start : start + _PIECE].astype(np.float64) for array in (e, g))
-        same = (piece == other) | (np.isnan(piece) & np.isnan(other))
+        same = are_same(piece, other)
         with np.errstate(all="ignore"):
             error = np.where(same, 0.0, np.abs(other - piece))
         if not np.isfinite(error).all():

@@ -36,6 +36,7 @@ from harness.compare.output_comparison import (
 from harness.compare.problem_kinds import FLUSHED, VALUES, ZERO_SIGN, elements_of_kind, name_problem
 from harness.compare.tolerances import Tolerance, needed_tolerance
 from harness.core.dtypes import PRECISION, Array
+from harness.core.numbers import are_same
 
 #: A real number up to 255 may be this far from a half and be rounded either way, computed from float32 coordinates.
 _ROUNDING = 2.0**-6
@@ -283,7 +284,7 @@ def _wrong(
     """Return the wrong elements of a floating output, the zeros whose sign is wrong, and the excuses of others."""
     excused: Excuses = {}
     if judge.exact:
-        right = (g == e) | (np.isnan(g) & np.isnan(e))
+        right = are_same(g, e)
     else:
         right, excused = right_elements(judge, oracle, output, e, g, skip)
     wrong = ~right

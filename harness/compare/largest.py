@@ -11,6 +11,7 @@ from harness.compare.nearness import Oracle, tolerance_of
 from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import NUMBERS
 from harness.core.dtypes import PRECISION, Array
+from harness.core.numbers import distance
 
 
 def is_within_largest(
@@ -43,7 +44,5 @@ def error_and_largest(e: Array, g: Array) -> tuple[float, float]:
     """Return the largest error of an output, infinite if NaN or infinities differ, and its largest finite element."""
     with np.errstate(all="ignore"):
         wide, other = e.astype(np.float64), g.astype(np.float64)
-        same = (wide == other) | (np.isnan(wide) & np.isnan(other))
-        error = np.where(same, 0.0, np.abs(other - wide))
-    error = np.where(np.isfinite(error), error, np.inf)
+        error = distance(wide, other)
     return float(error.max(initial=0.0)), float(np.abs(wide[np.isfinite(wide)]).max(initial=0.0))

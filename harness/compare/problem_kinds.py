@@ -8,6 +8,7 @@ from harness.compare.judge import Judge, Mask
 from harness.compare.nearness import Oracle, tolerance_of
 from harness.compare.tolerances import MIN_EXPONENT
 from harness.core.dtypes import Array
+from harness.core.numbers import are_same
 
 NAN_POSITIONS = "NaN positions"
 OVERFLOW = "overflow to infinity"
@@ -70,7 +71,7 @@ def _is_flushed(judge: Judge, oracle: Oracle, output: int, wrong: Mask, e: Array
         if flushed.shape == e.shape:
             zeroed = flushed.astype(np.float64)
             zeroed = np.where(np.abs(zeroed) < smallest_normal, 0.0, zeroed)
-            excused |= (g == zeroed) | (np.isnan(g) & np.isnan(zeroed))
+            excused |= are_same(g, zeroed)
             # Every subnormal number is within the tolerance of zero, so zeros are compared exactly.
             tolerance = tolerance_of(judge, str(oracle.expected[output].dtype))
             excused |= (zeroed != 0) & tolerance.accepts(zeroed, g)

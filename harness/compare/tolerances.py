@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.core.dtypes import Array
+from harness.core.numbers import are_same
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Tolerance:
             got: The result in float64; same shape.
         """
         with np.errstate(all="ignore"):
-            right = (got == expected) | (np.isnan(got) & np.isnan(expected))
+            right = are_same(got, expected)
             right |= np.isfinite(expected) & (np.abs(got - expected) <= self.allowed(expected))
         return np.asarray(right)
 

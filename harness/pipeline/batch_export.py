@@ -22,7 +22,7 @@ from harness.convert.converter import (
 from harness.convert.rules.rule import RuleBook
 from harness.core.invocation import Weight
 from harness.core.program import parts_of
-from harness.core.route import FILE, Route
+from harness.core.route import Route
 from harness.pipeline.case_run import MemberKey
 from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
 from harness.pipeline.reference import Reference
@@ -432,8 +432,7 @@ class BatchExport:
                 yield from self._rejected(converted, model)
                 return
             converted = converted.transformed(model)
-        if self._route.converter == FILE and not self._route.transforms:
-            # The runtime decides about a file that is not valid.
+        if not members[0].structure.is_checked and not self._route.transforms:
             yield converted
             return
         self._announce(Step(Stage.CHECK, None, keys_of(members)))

@@ -45,6 +45,10 @@ class Structure(Protocol):
     def promised_outputs(self) -> Sequence[str] | int:
         """Return the outputs to check: their names; their number if a converter names them."""
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether ONNX's checker decides about the graph; of a user's file the runtime does."""
+
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """Return the names of its outputs in an artefact, in their order."""
 
@@ -119,6 +123,11 @@ class Exportable:
     def promised_outputs(self) -> tuple[str, ...]:
         """The names of the graph's outputs."""
         return self.output_names
+
+    @property
+    def is_checked(self) -> bool:
+        """Always true: an exporter writes the graph."""
+        return True
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """Return the names of its outputs."""

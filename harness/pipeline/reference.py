@@ -72,6 +72,11 @@ class Reference:
         """Return the judge of a backend's outputs."""
         return judge_of(self.invocation)
 
+    @property
+    def unknown(self) -> str:
+        """Return "": PyTorch always has an answer."""
+        return ""
+
     def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
         """Compare a backend's outputs with it; `tolerance` takes the place of those of the dtypes."""
         return compare(self.judge.allowing(tolerance), self, outputs)

@@ -7,7 +7,6 @@ as a failure of its own, which witnesses can examine.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +15,9 @@ from typing import Any
 import onnx
 
 from harness.compare.output_comparison import OutputComparison, OutputProblem
-from harness.compare.repeated import Again, first_wrong
+from harness.compare.repeated import Again
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import Change, HasExporterPasses, find_converter
-from harness.convert.transform import tolerance_along
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
@@ -30,16 +28,17 @@ from harness.pipeline.case_run import CaseRun, MemberKey
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.graph_runs import NOTHING_TO_COMPARE, GraphReference, GraphRuns
+from harness.pipeline.graph_runs import GraphReference, GraphRuns
 from harness.pipeline.model_cases import ModelRuns
 from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.placement import placements
 from harness.pipeline.reference import Reference
+from harness.pipeline.run_case import StartedRoute, conclude
 from harness.pipeline.stages import (
     StageFailure,
     emitted_opset,
-    excuse_for_problems,
     find_narrowing,
+    is_rejected_for_dtype,
     load_stage,
     run_again,
     run_stage,
@@ -47,6 +46,7 @@ from harness.pipeline.stages import (
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Group, Step, Task
 from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.torch_case import TorchCase
 from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
@@ -107,11 +107,6 @@ def run_batch(task: Task, worker: WorkerProcess) -> None:
     BatchRunner(task, worker).execute()
 
 
-#: ONNX's messages about an operator that does not take a dtype, which a runtime may take anyway. Running a graph that
-#: is rejected for its attributes or shapes is unsafe: ONNX Runtime's Conv hangs.
-_OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
-
-
 #: Nodes of a model that takes long to load.
 _LARGE = 500
 #: Longest forward pass, in seconds, after which the errors of a passing result are measured.
@@ -136,7 +131,6 @@ class BatchRunner:
         self._backends = {name: worker.start(name) for name in task.backends}
         #: All results of a model, for the explanation by tracing.
         self._sent: list[CaseRun] = []
-        self._tolerance = tolerance_along(task.route)
         changes: list[Change] = []
         self._notes_passes = task.model is None and any(is_program(group.exported) for group in task.groups)
         if self._notes_passes and isinstance(converter, HasExporterPasses):
@@ -237,8 +231,7 @@ class BatchRunner:
         known_results = [
             self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
         ]
-        rejected = failure.stage is Stage.CHECK and _OF_DTYPE.search(describe_error(failure.error))
-        if rejected and found.converted is not None and len(found.members) == 1:
+        if is_rejected_for_dtype(failure) and found.converted is not None and len(found.members) == 1:
             known_results = self._run_rejected(name, found.converted, known_results)
         self._send(known_results)
 
@@ -265,11 +258,10 @@ class BatchRunner:
             feeds = member.structure.feeds(converted.model, reference.feeds)
             outputs = run_stage(session, feeds)
             if not isinstance(outputs, StageFailure):
-                comparison = self._judged(reference, wanted, outputs, run_again(session, feeds))
-                if comparison.problems:
-                    got = [outputs[i] for i in wanted]
+                run = self._conclude(name, member, reference, wanted, outputs, run_again(session, feeds))
+                if run.comparison is not None and run.comparison.problems:
                     kept = replace(result, graph_kind=self._kept_kind(converted, member))
-                    more = wrong_results(kept, comparison, reference.expected, got)
+                    more = wrong_results(kept, run.comparison, reference.expected, run.outputs or ())
                     result = replace(result, further=more)
             found.append(result)
         return found
@@ -391,28 +383,23 @@ class BatchRunner:
                 continue
             reference = member.references[now[index]]
             places = [place_of[n] for n in member.structure.outputs_in(converted.model)]
-            comparison = self._judged(reference, places, outputs, again)
-            facts = {"comparison": comparison, **times}
-            key = (index, now[index])
-            result = self._result(key, name, Stage.COMPARE, Outcome.PASS, converted, **facts)
-            excuse = excuse_for_problems(self._backends[name], reference.arrays, comparison.problems)
-            if excuse:
-                result = replace(result, outcome=Outcome.NARROWED, message=excuse, comparison=None)
-            elif comparison.problems and converted.is_shared:
+            run = self._conclude(name, member, reference, places, outputs, again)
+            if run.outcome is Outcome.MISMATCH and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
-            elif comparison.problems:
-                got = [outputs[i] for i in places]
-                kept = replace(result, graph_kind=self._kept_kind(converted, member))
-                first, *further = wrong_results(kept, comparison, reference.expected, got)
-                wrong = replace(first, comparison=comparison, further=tuple(further))
-                result = self._unless_as_its_calls(result, wrong, reference, got, member.group.exported)
+            key, got = (index, now[index]), run.outputs or ()
+            ends = {"message": run.message, "comparison": run.comparison}
+            result = self._result(key, name, run.stage, run.outcome, converted, **ends, **times)
+            if run.outcome is Outcome.MISMATCH and run.comparison is not None:
+                right = replace(result, outcome=Outcome.PASS, message="")
+                kept = replace(right, graph_kind=self._kept_kind(converted, member))
+                first, *further = wrong_results(kept, run.comparison, reference.expected, got)
+                wrong = replace(first, comparison=run.comparison, further=tuple(further))
+                result = self._unless_as_its_calls(right, wrong, reference, got, member.group.exported)
             if isinstance(reference, ModelReference):
-                result = self._add_errors(result, reference, [outputs[i] for i in places])
+                result = self._add_errors(result, reference, got)
             if isinstance(reference, GraphReference):
                 result = replace(result, model_run=replace(result.model_run, nodes=reference.nodes))
-                if not reference.expected:
-                    result = replace(result, outcome=Outcome.SKIP, comparison=None, message=NOTHING_TO_COMPARE)
             results.append(result)
         self._send(results)
 
@@ -467,18 +454,24 @@ class BatchRunner:
             ranges.update(member.structure.shape_ranges(converted.model, cases))
         return ranges
 
-    def _judged(
-        self, reference: Reference, places: Sequence[int], outputs: Sequence[Array], again: Again
-    ) -> OutputComparison:
-        """Compare a case whose outputs are at `places` among all."""
+    def _conclude(
+        self,
+        name: str,
+        member: Accepted,
+        reference: Reference,
+        places: Sequence[int],
+        outputs: Sequence[Array],
+        again: Again,
+    ) -> CaseRun:
+        """Return how a case ends whose outputs are at `places` among all."""
 
         def once_more() -> Sequence[Array] | None:
             found = again()
             return None if found is None else [found[i] for i in places]
 
-        first = [outputs[i] for i in places]
-        chosen = first_wrong(reference.judge, reference, first, once_more, self._settings.runs)
-        return reference.compare(chosen, self._tolerance)
+        case = TorchCase(member.structure, reference, runs=self._settings.runs)
+        started = StartedRoute(self._route, self._exports.converter, self._backends[name])
+        return conclude(case, started, tuple(outputs[i] for i in places), once_more)
 
     def _split_or_fail(
         self,

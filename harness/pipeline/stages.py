@@ -5,6 +5,7 @@ They need no PyTorch, since goldens are run with them as well. The stage before 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,6 +18,7 @@ from harness.compare.repeated import Again
 from harness.compare.verdict import BACKEND, RUNS_AT, UNKNOWN, Outcome, Stage
 from harness.core.dtypes import INT_RANGE, PRECISION, Array
 from harness.core.route import Route
+from harness.core.text import describe_error
 from harness.run.artefact import AnyModel, Artefact, input_names, output_names
 from harness.run.backend import BACKENDS, Backend, BackendSession, DeviceLost, ShapeRange, UnsupportedModel
 
@@ -84,6 +86,18 @@ def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int
     except Exception as error:
         return StageFailure(Stage.CHECK, Outcome.ERROR, error)
     return None
+
+
+#: ONNX's messages about an operator that does not take a dtype.
+_OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
+
+
+def is_rejected_for_dtype(failure: StageFailure) -> bool:
+    """Whether the checker rejects a model for a dtype, which a runtime may take anyway.
+
+    Running a graph that is rejected for its attributes or shapes is unsafe: ONNX Runtime's Conv hangs.
+    """
+    return failure.stage is Stage.CHECK and bool(_OF_DTYPE.search(describe_error(failure.error)))
 
 
 def shape_ranges(

@@ -87,12 +87,25 @@ class TorchCase:
         """The names of the artefact's outputs, or their number."""
         return self.structure.promised_outputs
 
+    @property
+    def is_checked(self) -> bool:
+        """Whether ONNX's checker decides about the structure's own graph."""
+        return self.structure.is_checked
+
+    @property
+    def unknown(self) -> str:
+        """Why the right outputs are not known; "" if they are."""
+        return self.reference.unknown
+
     def export(self, started: StartedRoute) -> AnyModel | StageFailure:
-        """Export the structure by itself."""
+        """Export the structure by itself; a graph needs no converter."""
         if self.artefact is not None:
             return self.artefact
-        assert started.converter is not None
-        return convert_stage(started.converter, self.structure.request(started.route))
+        request = self.structure.request(started.route)
+        if started.converter is None:
+            assert request.graph is not None
+            return request.graph
+        return convert_stage(started.converter, request)
 
     def feeds(self, artefact: AnyModel) -> Mapping[str, Array]:
         """Return the inputs by name."""

@@ -17,6 +17,7 @@ from harness.compare.nearness import SCALES, term_magnitudes, tolerance_of
 from harness.compare.repeated import RUNS
 from harness.compare.tolerances import DEFAULT, Tolerance
 from harness.core.dtypes import PRECISION, Array
+from harness.core.numbers import are_same
 from harness.pipeline.reference import Reference
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.failure import ReproducibleFailure
@@ -204,9 +205,7 @@ def needs_truth(judge: Judge, reference: Reference, i: int, tolerance: Tolerance
         return False
     with np.errstate(all="ignore"):
         wide = expected.astype(np.float64)
-        apart = ~(
-            (np.abs(wide - truth) <= tolerance.allowed(wide) / 2) | (wide == truth) | (np.isnan(wide) & np.isnan(truth))
-        )
+        apart = ~((np.abs(wide - truth) <= tolerance.allowed(wide) / 2) | are_same(wide, truth))
         terms = term_magnitudes(judge, reference, i)
         if terms is not None:
             apart |= terms > 4 * np.abs(wide)

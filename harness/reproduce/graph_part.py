@@ -23,10 +23,11 @@ from harness.convert.converter import HasUnoptimised
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
 from harness.core.invocation import MODEL, Invocation
+from harness.core.numbers import distance
 from harness.core.route import Route
 from harness.core.text import one_line
 from harness.pipeline.case_kinds import case_kind
-from harness.pipeline.graph_runs import GraphStructure, distance, expect, plain_form, steps_of_moderate_size
+from harness.pipeline.graph_runs import GraphStructure, expect, plain_form, steps_of_moderate_size
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource, NoModel
 from harness.pipeline.nodes.definition import Definition

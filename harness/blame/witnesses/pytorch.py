@@ -23,6 +23,7 @@ from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.numbers import are_same
 from harness.core.tensors import bind, build_tensors, output_tensors, overload
 from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
@@ -304,7 +305,7 @@ def _ulps(dtype: str, values: Array, truth: Array) -> float | None:
     """Return the largest distance, in units in the last place of the truth; None for an infinity or NaN."""
     with np.errstate(all="ignore"):
         v = values.astype(np.float64)
-        unlike = ~((v == truth) | (np.isnan(v) & np.isnan(truth)))
+        unlike = ~are_same(v, truth)
         if (unlike & ~(np.isfinite(v) & np.isfinite(truth))).any():
             return None
         _, exponent = np.frexp(np.abs(truth))

@@ -17,6 +17,7 @@ from harness.compare.judge import Mask
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
+from harness.core.numbers import distance
 from harness.pipeline.submodel import subgraphs
 from harness.pipeline.task import Settings
 from harness.run.backend import REFERENCE
@@ -182,7 +183,7 @@ def _finding(
         e, g, a = e[differing], g[differing], a[differing]
         if _is_rather(a, e, g).all():
             found.add(Finding.RIGHT)
-        elif _is_rather(a, g, e).all() and (_distance(e, g) > _APART * scale).all():
+        elif _is_rather(a, g, e).all() and (distance(e, g) > _APART * scale).all():
             found.add(Finding.SAME)
         else:
             return None
@@ -191,25 +192,17 @@ def _finding(
 
 def _are_apart(one: Array, other: Array) -> Mask:
     with np.errstate(all="ignore"):
-        near = _distance(one, other) <= _APART * np.minimum(np.abs(one), np.abs(other))
-    return np.asarray(~near & (_distance(one, other) != 0))
+        near = distance(one, other) <= _APART * np.minimum(np.abs(one), np.abs(other))
+    return np.asarray(~near & (distance(one, other) != 0))
 
 
 def _is_rather(answer: Array, one: Array, than: Array) -> Mask:
-    distance, apart = _distance(answer, one), _distance(than, one)
+    near_by, apart = distance(answer, one), distance(than, one)
     with np.errstate(all="ignore"):
-        close = (distance == 0) | (distance <= _APART * np.abs(one))
+        close = (near_by == 0) | (near_by <= _APART * np.abs(one))
     # From an infinity or NaN every number is far.
-    near = np.where(np.isfinite(apart), MUCH_NEARER * distance <= apart, close)
-    return np.asarray(near & np.isfinite(distance))
-
-
-def _distance(one: Array, other: Array) -> Array:
-    """Return 0 for two NaN and for equal infinities, infinity for a finite and a non-finite number."""
-    with np.errstate(all="ignore"):
-        same = (one == other) | (np.isnan(one) & np.isnan(other))
-        distance = np.abs(one - other)
-    return np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+    near = np.where(np.isfinite(apart), MUCH_NEARER * near_by <= apart, close)
+    return np.asarray(near & np.isfinite(near_by))
 
 
 @add_witnesses

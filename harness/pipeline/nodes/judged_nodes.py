@@ -17,6 +17,7 @@ from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
 from harness.compare.nearness import KnownSensitivity, largest_finite, tolerance_of, ulp
 from harness.core.dtypes import PRECISION, Array
+from harness.core.numbers import are_same
 from harness.pipeline.nodes.definition import Definition
 
 
@@ -66,7 +67,7 @@ def _are_near(got: Array, right: Array) -> Mask:
         return np.zeros(got.shape, bool)
     with np.errstate(all="ignore"):
         g, r = got.astype(np.float64), right.astype(np.float64)
-        same = (g == r) | (np.isnan(g) & np.isnan(r))
+        same = are_same(g, r)
         if str(got.dtype) in PRECISION:
             same |= np.isfinite(r) & (np.abs(g - r) <= tolerance_of(CLOSE, str(got.dtype)).allowed(r))
     return np.asarray(same)
@@ -90,7 +91,7 @@ def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool
         return False
     with np.errstate(all="ignore"):
         o, g = own.astype(np.float64), got.astype(np.float64)
-        same = ((o == g) | (np.isnan(o) & np.isnan(g))) & ~np.isfinite(g)
+        same = are_same(o, g) & ~np.isfinite(g)
         if wide is None or wide.shape != g.shape or wide.dtype.itemsize <= own.dtype.itemsize:
             return np.asarray(same)
         return np.asarray(same & ~(np.isinf(wide) & np.isnan(g)))

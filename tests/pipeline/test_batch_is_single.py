@@ -1,0 +1,91 @@
+"""A case ends in a batch as it ends by itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import parser
+
+from harness.blame.examined_failures import signature
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Invocation
+from harness.core.route import Route
+from harness.generate.case_library import load_cases
+from harness.pipeline.case_kinds import case_kind
+from harness.pipeline.model_task import ModelSource
+from harness.pipeline.run_case import run_case
+from harness.pipeline.start import start
+from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.torch_case import TorchCase
+from harness.pipeline.worker import WorkerProcess
+from harness.plan.options import Options
+from harness.plan.plan import make_plan
+from harness.plan.unit import run_unit
+
+pytestmark = pytest.mark.slowest(40)
+
+#: Right and wrong ones, some that no converter takes, some whose models are not valid or that no runtime loads.
+OPERATORS = ("celu", "logit", "mean.dim", "avg_pool2d", "i0", "bitwise_and.Tensor", "cumsum", "topk", "logical_not")
+
+MODEL = """
+import torch
+
+def make():
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.AvgPool1d(2, ceil_mode=True)), (torch.randn(2, 3, 4),)
+"""
+
+
+def recorded(options: Options) -> list[Verdict]:
+    """Run a plan as a session does, without blame, and return its rows."""
+    with Supervisor(timeout=60) as supervisor:
+        units = make_plan(replace(options, blame=False)).units
+        return [row for unit in units for rows in run_unit(unit, supervisor) for row in rows]
+
+
+def ends_alone(row: Verdict, source: ModelSource | None = None) -> tuple[object, ...]:
+    """Return how a recorded case ends by itself."""
+    load_cases()
+    route = replace(Route.parse(row.converter), opset=row.opset, backend=row.backend)
+    invocation, worker = Invocation.from_json(row.invocation), WorkerProcess(lambda message: None)
+    kind = case_kind(worker, source, row.backend, invocation, None, lambda: None)
+    reference = kind.reference(invocation)
+    structure = kind.structure(invocation, [invocation], outputs=len(reference.expected))
+    run = run_case(TorchCase(structure, reference), start(route))
+    numbers = run.comparison
+    return run.stage, run.outcome, signature(run), numbers.max_abs_error if numbers else None
+
+
+def ends_in_batch(row: Verdict) -> tuple[object, ...]:
+    """Return how a case is recorded; what blame calls inaccurate is a mismatch before."""
+    outcome = Outcome.MISMATCH if row.outcome is Outcome.INACCURATE else row.outcome
+    return row.stage, outcome, row.signature, row.max_abs_error
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_calls(operator: str) -> None:
+    rows = recorded(Options(ops=(operator,), examples=24, shapes="static", converters=("dynamo",)))
+    judged = [row for row in rows if row.stage is not Stage.REFERENCE]
+    assert len(judged) >= 20
+    assert {row.case_id: ends_in_batch(row) for row in judged} == {row.case_id: ends_alone(row) for row in judged}
+
+
+def test_programs() -> None:
+    rows = recorded(Options(ops=("program.conv-bn",), sources=("programs",), examples=16, shapes="static"))
+    judged = [row for row in rows if row.stage is not Stage.REFERENCE]
+    assert judged
+    assert {row.case_id: ends_in_batch(row) for row in judged} == {row.case_id: ends_alone(row) for row in judged}
+
+
+def test_runs_of_models_and_files(tmp_path: Path) -> None:
+    model, file = tmp_path / "model.py", tmp_path / "file.onnx"
+    model.write_text(MODEL)
+    header = '<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x) => (float[N,4] y)'
+    onnx.save(parser.parse_model(f"{header} {{ e = Exp (x) y = Softmax (e) }}"), file)
+    for word in (f"{model}:make", str(file)):
+        rows = recorded(Options(models=(word,)))
+        assert rows
+        for row in rows:
+            assert ends_in_batch(row) == ends_alone(row, ModelSource(word)), row.case_id
