@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -178,23 +178,21 @@ class Outputs:
     got: tuple[Array, ...]
 
 
-def outputs(case: Replayed, converter: str, backend: str, opset: int | None = None) -> Outputs:
+def outputs(case: Replayed, route: Route) -> Outputs:
     """Run a case that reached the comparison, in a forked process, whose exporter is already imported.
 
     Raises:
         Exception: The error of whatever fails.
     """
     with IsolatedCalls(fork=True) as process:
-        return process.call(_outputs, case, converter, backend, opset)
+        return process.call(_outputs, case, route)
 
 
-def _outputs(case: Replayed, converter: str, backend: str, opset: int | None) -> Outputs:
-    named = Route.parse(converter)
-    route = replace(named, opset=named.opset or opset, dynamic=case.exported is not None, backend=backend)
+def _outputs(case: Replayed, route: Route) -> Outputs:
     call = TorchCase.of(case.invocation, case.exported, runs=RUNS)
     run = run_case(call, start(route))
     if run.failure is not None:
         raise run.failure.error
     if run.outputs is None:
-        raise RuntimeError(run.message or f"{backend} cannot run on this machine")
+        raise RuntimeError(run.message or f"{route.backend} cannot run on this machine")
     return Outputs(expected=call.reference.expected, truth=call.reference.truth, got=run.outputs)

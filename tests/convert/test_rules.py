@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from harness_runs import output, rows, run_harness
 
+from harness.app.cli._group import conformance
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import compare_runs
 from harness.plan import reexecute
@@ -90,6 +93,17 @@ def test_a_regressed_case_is_named_and_rerun_with_its_rule(tried: Path) -> None:
     again_recorded = reexecute.recorded(tried / "run", regressed)
     found = list(reexecute.verdicts(dataclasses.replace(again_recorded, converters=("torchscript",))))
     assert [(verdict.rule, verdict.outcome) for verdict in found] == [("my_rules.py:celu", "mismatch")]
+
+
+def test_the_numbers_beside_a_replayed_verdict_are_those_of_the_rule(tried: Path) -> None:
+    wrong = [r for r in rows(tried / "run") if r["rule"] == "my_rules.py:celu" and r["outcome"] == "mismatch"]
+    smallest = min(wrong, key=lambda row: int(row["total_elements"]))
+    options = ["--run", str(tried / "run"), "--converter", "torchscript", "--json"]
+    printed = json.loads(CliRunner().invoke(conformance, ["replay", smallest["case_id"], *options]).stdout)
+    (case,) = printed["cases"]
+    (got,), (expected,) = case["got"], case["expected"]
+    assert len(got) == len(expected) == smallest["total_elements"]
+    assert got != expected
 
 
 def test_an_attribute_that_a_rule_drops_fails_only_where_it_matters(tried: Path) -> None:

@@ -25,6 +25,7 @@ from harness.app.cli._shared import (
     timeout_option,
 )
 from harness.compare.verdict import Stage, Verdict
+from harness.core.route import Route
 from harness.core.text import count, shown
 
 if TYPE_CHECKING:
@@ -122,11 +123,14 @@ def _outputs(again: Again, verdict: Verdict) -> Outputs | None:
     """Return the numbers of a compared case; None if this process cannot compute them."""
     from harness.plan import reexecute as rerun
 
-    if verdict.stage is not Stage.COMPARE or verdict.rule:
+    if verdict.stage is not Stage.COMPARE:
         return None
     [case] = [c for c in again.cases if _is(c, verdict)][:1]
+    named = Route.parse(verdict.converter)
+    dynamic = case.exported is not None
+    route = dataclasses.replace(named, opset=verdict.opset, dynamic=dynamic, rules=again.rules, backend=verdict.backend)
     try:
-        return rerun.outputs(case, verdict.converter, verdict.backend, again.opset)
+        return rerun.outputs(case, route)
     except Exception:
         # The verdict stands; the numbers are an addition to it.
         return None
