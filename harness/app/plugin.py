@@ -248,7 +248,8 @@ def conformance(request: pytest.FixtureRequest) -> Session:
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> tuple[str, str, str] | None:
     """Print no letter per item, because the progress line says it. `-v` prints a line per item."""
-    if report.when != "call" or config.option.verbose > 0:
+    is_late = report.when == "setup" and time_budget.NOT_REACHED in dict(report.user_properties)
+    if config.option.verbose > 0 or (report.when != "call" and not is_late):
         return None
     return report.outcome, "", ""
 
@@ -260,7 +261,7 @@ class _Follower:
         #: Why the record cannot be written any further; "" if it can.
         self.lost = ""
         self._session = session
-        self.progress = ProgressLine(items)
+        self.progress = ProgressLine(items, budget=time_budget.seconds_left(session.config.option))
         self.cases = 0
         self.fired: set[str] = set()
         self.notes: dict[str, None] = {}

@@ -46,6 +46,11 @@ def sort_by_use(option: Any, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -len(use.callers_of(_overload(item))))
 
 
+def seconds_left(option: Any) -> float | None:
+    """Return the seconds until the time is over; None without a limit."""
+    return None if option.minutes is None else max(option.minutes_end - time.time(), 0.0)
+
+
 def skip_late(item: pytest.Item) -> None:
     """Skip an item for which no time is left."""
     option = item.config.option

@@ -84,13 +84,15 @@ def _participants(
 
 @dataclass(frozen=True, kw_only=True)
 class ProgressState:
-    """The progress of a run: cases, failed cases and pytest items that are done, and seconds since it began."""
+    """The progress of a run: cases, failed cases and pytest items that are done, seconds since it began, and the
+    seconds that the user gives it; None for as long as it takes."""
 
     cases: int
     failures: int
     items_done: int
     items: int
     elapsed: float
+    budget: float | None = None
 
     @property
     def rate(self) -> float:
@@ -102,7 +104,8 @@ class ProgressState:
         """Seconds until the end, if items keep their average time; None while unknown."""
         if not self.items_done:
             return None
-        return self.elapsed / self.items_done * max(self.items - self.items_done, 0)
+        left = self.elapsed / self.items_done * max(self.items - self.items_done, 0)
+        return left if self.budget is None else min(left, max(self.budget - self.elapsed, 0.0))
 
 
 def line(state: ProgressState) -> str:
@@ -123,10 +126,12 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """Counts the finished pytest items, from its creation on; `clock` gives seconds."""
+    """Counts the finished pytest items, from its creation on; `clock` gives seconds, and `budget` is as in
+    `ProgressState`."""
 
-    def __init__(self, items: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, items: int, clock: Callable[[], float] = time.monotonic, *, budget: float | None = None) -> None:
         self._items = items
+        self._budget = budget
         self._clock = clock
         self._began = clock()
         self._items_done = 0
@@ -148,6 +153,7 @@ class ProgressLine:
             items_done=self._items_done,
             items=self._items,
             elapsed=self._clock() - self._began,
+            budget=self._budget,
         )
 
     def line(self) -> str:

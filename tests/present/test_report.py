@@ -270,6 +270,16 @@ def test_progress_line() -> None:
     assert run.line().endswith("0:00 left")
 
 
+def test_no_more_time_is_left_than_the_user_gives() -> None:
+    now = 0.0
+    run = progress.ProgressLine(180, clock=lambda: now, budget=30.0)
+    now = 20.0
+    run.add(items=1)
+    assert run.line().endswith("0:10 left")
+    now = 40.0
+    assert run.line().endswith("0:00 left")
+
+
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (3751, "1:02:31")])
 def test_duration(seconds: float, shown: str) -> None:
     assert progress.duration(seconds) == shown
