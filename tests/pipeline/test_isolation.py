@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from awkward import fail_awkwardly, leave
+from awkward import fail_awkwardly, leave, sleep_at_start
 from harness_runs import (
     ROOT,
     command,
@@ -40,6 +40,7 @@ from harness.core import isolation
 from harness.core.invocation import Invocation, Recipe, TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.pipeline import supervisor as supervisor_module
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
 from harness.pipeline.task import Settings
@@ -393,10 +394,11 @@ def test_a_task_may_have_a_share_of_the_time_limit_but_five_seconds() -> None:
 
 
 def test_a_worker_that_does_not_start_is_not_told_about_the_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isolation, "_START_TIMEOUT", 0.0)
+    monkeypatch.setattr(isolation, "_START_TIMEOUT", 0.5)
+    monkeypatch.setattr(supervisor_module, "_serving", sleep_at_start)
     with Supervisor() as supervisor, pytest.raises(WorkerFailed) as raised:
         list(supervisor.serve(Chatter(mebibytes=1)))
-    assert str(raised.value) == "the worker process does not start: no answer within 0 s"
+    assert str(raised.value) == "the worker process does not start: no answer within 0.5 s"
 
 
 def test_a_process_that_died_is_replaced_and_its_last_words_are_kept() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 
 class Awkward(Exception):
@@ -15,6 +16,11 @@ class Awkward(Exception):
 def fail_awkwardly() -> None:
     """Raise it."""
     raise Awkward(3, "May")
+
+
+def sleep_at_start(*_: object) -> None:
+    """Never answer; called where a worker begins."""
+    time.sleep(3600)
 
 
 def leave(status: int) -> None:
