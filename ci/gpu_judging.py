@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from harness.core.placement import OnCpu
+from harness.present.run_counts import placement_text
 from harness.record import store
 
 #: Rows of a record.
@@ -73,9 +75,9 @@ def placed(rows: Rows, name: str) -> str:
     """Count the cases that the backend did not run wholly on its device."""
     told = Counter(row["placement"] for row in _of(rows, name) if row["stage"] in ("run", "compare"))
     here = told.pop("", 0)
-    if unknown := sum(number for words, number in told.items() if words.startswith("not known")):
+    if unknown := told[OnCpu.UNKNOWN]:
         raise RuntimeError(f"the placement of {unknown:,} cases is unknown")
-    most = "; ".join(f"{number:,} {words}" for words, number in told.most_common(5))
+    most = "; ".join(f"{number:,} {placement_text(text)}" for text, number in told.most_common(5))
     return f"{here:,} cases ran wholly on the device" + (f"; {most}" if most else "")
 
 

@@ -24,11 +24,10 @@ from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import Converter, UnsupportedOperator
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.core.tensors import bind, build_tensors
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_examples
 from harness.generate.operator_case import judge_of
-from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.program import CallStructure, export_request
 from harness.pipeline.reference import run_reference
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.start import start_backend, start_converter
@@ -99,8 +98,7 @@ def naive(invocation: Invocation, converter: Converter, backend: Backend) -> End
     try:
         reference = run_reference(invocation)
         stage = Stage.CONVERT
-        dims = tuple(frozenset[int]() for _ in reference.feeds)
-        member = Exportable(0, bind(invocation), build_tensors(invocation), len(reference.expected), dims)
+        member = CallStructure(invocation, outputs=len(reference.expected))
         model = converter.convert(export_request([member], Route(converter=converter.name)))
         stage = Stage.CHECK
         if len(model.graph.output) != len(reference.expected):

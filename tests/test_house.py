@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -94,6 +95,86 @@ def test_whatever_converts_loads_or_runs_goes_through_the_pipeline() -> None:
         and file.relative_to(HOUSE).parts[0] not in PIPELINE.get(node.func.attr, file.relative_to(HOUSE).parts[:1])
     }
     assert {(file, call) for file, call in called if call not in OTHERS} == set()
+
+
+#: Stage → the files of the pipeline that may call it: the way of one case, and those that make, load or run one
+#: artefact for many.
+STAGES = {
+    "convert_stage": {"program.py", "model_cases.py"},
+    "transform_stage": {"run_case.py", "batch_export.py"},
+    "check_stage": {"run_case.py", "batch_export.py"},
+    "load_stage": {"run_case.py", "run_batch.py", "placement.py", "model_listing.py", "definition.py"},
+    "run_stage": {"run_case.py", "run_batch.py", "model_listing.py", "definition.py", "stages.py"},
+    "find_narrowing": {"run_case.py", "stages.py", "failure_context.py"},
+    "excuse_for_problems": {"run_case.py"},
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_is_called_on_the_way_of_a_case_alone(stage: str) -> None:
+    callers = {
+        file.name
+        for file, tree in code("harness")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and stage in (getattr(node.func, "id", ""), getattr(node.func, "attr", ""))
+    }
+    assert callers == STAGES[stage]
+
+
+ARCHITECTURE = (HOUSE / "README.md").read_text(encoding="utf-8")
+#: The types on the way of a failing call, in order.
+ON_THE_WAY = re.findall(r"^\| `(\w+)` \|", ARCHITECTURE.partition("These types flow")[2].partition("\n\n| ")[2], re.M)
+#: What their fields lead to besides: how a case ends early, what only a model, an artefact of another kind or an
+#: optimiser has, parts of a diagnosis, and messages between processes.
+BESIDE = {
+    *("NotConverted", "StageFailure", "Literal", "Enumerated", "Weight", "Result", "Input"),
+    *("ModelSource", "Variant", "Axis", "ModelRun", "ErrorGrowth", "OutputError", "Traced", "FixedSize"),
+    *("NodesJudged", "UnjudgedNode", "Artefact", "Placement", "Change", "Detail", "Difference", "Allowance"),
+    *("Step", "BlameTask", "Blamed"),
+    # What oracles have in common, and what the rules of a judge get.
+    *("CaseOracle", "Evidence"),
+}
+
+
+#: The rooms that a call goes through until its row is written.
+ROOMS_ON_THE_WAY = {"core", "compare", "generate", "run", "convert", "pipeline", "blame", "plan", "record"}
+
+
+def named_types(annotation: ast.expr) -> set[str]:
+    """Return the names in an annotation, also of one that is a text; a column's description has none."""
+    if isinstance(annotation, ast.Constant):
+        annotation = ast.parse(str(annotation.value), mode="eval").body
+    return {node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)}
+
+
+def test_the_types_on_the_way_of_a_failing_call_are_those_of_the_list() -> None:
+    below = [tree for file, tree in code("harness") if file.relative_to(HOUSE).parts[0] in ROOMS_ON_THE_WAY]
+    classes = {node.name: node for tree in below for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    aliases = {
+        node.target.id: named_types(node.value)
+        for tree in below
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None
+        if ast.unparse(node.annotation) == "TypeAlias"
+    }
+    values = {name for name, node in classes.items() if any("dataclass" in ast.unparse(d) for d in node.decorator_list)}
+    assert 20 < len(ON_THE_WAY) <= 25
+    assert {*ON_THE_WAY} <= {*classes}
+    reached: set[str] = set()
+    for name in (*ON_THE_WAY, *BESIDE):
+        fields = [f.annotation for f in classes[name].body if isinstance(f, ast.AnnAssign)]
+        names = {named for annotation in fields for named in named_types(annotation)}
+        while further := {inner for alias in names & {*aliases} for inner in aliases[alias]} - names:
+            names |= further
+        reached |= names & values
+    assert reached <= {*ON_THE_WAY, *BESIDE}
+    assert reached | {"Step", "NotConverted", "BlameTask", "Blamed", "Converted"} >= BESIDE
+
+
+def test_the_walk_of_a_reader_names_each_file_once() -> None:
+    walk = re.findall(r"`([\w/]+\.py)`", ARCHITECTURE.partition("To follow `pytest harness")[2].partition("\n\n")[0])
+    assert len(walk) == len({*walk}) > 20
+    assert [file for file in walk if not (HOUSE / file).is_file()] == []
 
 
 #: What takes seconds to import, and what reading a record has no use for.

@@ -32,7 +32,7 @@ from harness.generate.case_library import COMPLEX_FORMS, declared_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OperatorCase
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.reference import run_reference
 from harness.pipeline.start import start_converter
 from harness.run.artefact import ONNX
@@ -68,7 +68,7 @@ def lists_form(entry: ConverterEntry, overload: str) -> bool:
 def converts(converter: Converter, call: Invocation) -> bool:
     """Whether the converter makes a model of pairs of reals of the call."""
     try:
-        exported = Exportable.of(call, outputs=len(run_reference(call).expected))
+        exported = CallStructure(call, outputs=len(run_reference(call).expected))
         with quiet():
             model = export_alone(converter, exported, Route(converter=converter.name))
     except Exception:

@@ -173,7 +173,7 @@ class Session:
             harness.record.layout.ResultsError: the record or the corpus cannot be written.
         """
         if self._without is not None:
-            blames = unit.settings.blame and unit.model is None
+            blames = unit.settings.blame and unit.draws
             settings = replace(unit.settings, blame=blames)
             plain = replace(unit, route=replace(unit.route, rules=()), settings=settings)
             self._record(plain, self._without)
@@ -189,7 +189,7 @@ class Session:
             for verdicts in run_unit(unit, self._supervisor, notice, lambda rows: writer.hold(add_evidence(rows))):
                 writer.write(add_evidence(verdicts))
                 summary.add(verdicts)
-                if unit.model is not None and writer is self._writer:
+                if not unit.draws and writer is self._writer:
                     for entry in (entry for verdict in verdicts for entry in _departing_calls(verdict)):
                         Corpus.default().add(entry)
                 if memory is not None:

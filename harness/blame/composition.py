@@ -13,9 +13,9 @@ import onnx
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import CaseGroup
 from harness.pipeline.chain import CallRun, CallRunner, is_chain, run_calls
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import REFERENCE
 
@@ -79,7 +79,7 @@ def _way(context: FailureContext) -> tuple[Outcome, bool, str]:
 def failure_of_call(context: FailureContext, alone: CallRun) -> FailureContext:
     """Return the failure of a call by itself."""
     run, index = alone.run, context.failure.group.index
-    group = Group(index, alone.exported, ((0, alone.reference.invocation),))
+    group = CaseGroup.of(alone.exported, [alone.reference.invocation], index)
     found = replace(
         context.failure,
         result=replace(run, case=(index, 0), backend=alone.backend),
@@ -88,7 +88,9 @@ def failure_of_call(context: FailureContext, alone: CallRun) -> FailureContext:
         source=None,
     )
     model = run.artefact if isinstance(run.artefact, onnx.ModelProto) else None
-    return FailureContext(found, context.settings, context.converter, context.backend, {}, model=model)
+    return FailureContext(
+        found, context.settings, context.converter, context.backend, {}, model=model, oracle=alone.reference
+    )
 
 
 def departing_call_alone(context: FailureContext, divergence: Divergence) -> FailureContext | None:

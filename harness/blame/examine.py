@@ -36,9 +36,8 @@ from harness.convert.converter import Converter
 from harness.core.program import Program, is_program
 from harness.core.route import Route
 from harness.core.text import one_line
-from harness.pipeline.case_kinds import case_kind
-from harness.pipeline.model_reference import ModelReference
-from harness.pipeline.run_case import StartedRoute
+from harness.pipeline.model_oracle import ModelOracle
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
@@ -65,8 +64,7 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         decision = _examined(context, dead, announce)
         composed = {COMPOSED: len(Program.of(context.invocation).calls), OTHERWISE: alone.otherwise}
         return replace(decision, facts={**decision.facts, **composed})
-    is_model = context.failure.source is not None and not context.is_file
-    if is_model and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
+    if context.python_model and context.failure.outcome is Outcome.MISMATCH and _DIVERGENCE not in dead:
         announce(_DIVERGENCE)
         return _examined_model(context, dead, announce)
     decision = _examined(context, dead, announce)
@@ -82,7 +80,7 @@ def _examined_model(context: FailureContext, dead: frozenset[str], announce: Cal
     facts: dict[str, Any] = {}
     converter = context.converter(context.failure.converter)
     try:
-        assert isinstance(context.reference, ModelReference)
+        assert isinstance(context.reference, ModelOracle)
         found = find_first_divergence(context.reference, StartedRoute(context.route, converter, context.accused))
         facts[DIVERGENCE] = found.to_data()
         alone = departing_call_alone(context, found)
@@ -157,7 +155,7 @@ def _hear(
     for witness in asked:
         if (context.is_composed and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
-        if (context.is_file or context.is_transformed) and witness.of_pytorch:
+        if (context.is_transformed or not context.has_program) and witness.of_pytorch:
             # No converter has made this graph.
             continue
         if witness.name in dead:
@@ -183,11 +181,11 @@ def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
             return worker.converter(replace(route, converter=name))[0]
 
         alive = partial(worker.send, Asking(index, ""))
-        model = worker.kept.find(task.serial, failure.group.index)
+        model, oracle = worker.kept.find(task.serial, failure.result.case)
         worker.announce(Asking(index, ""))
         tolerance = task.settings.tolerance
-        kind = case_kind(worker, failure.source, failure.backend, failure.group.exported, tolerance, alive)
-        context = FailureContext(failure, task.settings, converter, worker.backend, exports, kind, model)
+        structure = worker.structure(failure.group, failure.source, failure.backend, tolerance, alive)
+        context = FailureContext(failure, task.settings, converter, worker.backend, exports, structure, model, oracle)
         dead = task.barred | {witness for i, witness in task.dead if i == index}
 
         def announce(witness: str, index: int = index, sends: bool = failure.source is not None) -> None:

@@ -23,10 +23,11 @@ from harness.blame.inaccuracy import InaccuracyTask, explained_failures
 from harness.blame.root_cause import BY_PASS, diagnose
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
+from harness.compare.faults import Fault
 from harness.compare.problem_kinds import VALUES
-from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, SPEC, TRANSFORM, UNKNOWN, Outcome, Stage
 from harness.convert.exporter_messages import ends_in_optimiser
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.isolation import preload_in_fork_server
 from harness.core.program import is_composed
@@ -34,7 +35,7 @@ from harness.core.route import Route
 from harness.generate.call_traits import is_ordinary
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.supervisor import Death, Supervisor, WorkerFailed
-from harness.pipeline.task import Group, Task
+from harness.pipeline.task import Task
 
 preload_in_fork_server("harness.blame.preloaded_witnesses")
 
@@ -65,17 +66,6 @@ _WHATEVER_THE_VALUES = {*_OF_STRUCTURE, PYTORCH}
 _Kind: TypeAlias = tuple[str, Stage, Outcome, str]
 #: The component to blame, and the rule if it blames an optimiser.
 _Culprit: TypeAlias = tuple[str, str]
-
-
-def signature(result: CaseRun) -> str:
-    """Return a failure's message or problem without details of its case; "" for a pass."""
-    traced = result.model_run.traced
-    if traced is not None:
-        refused = result.stage is Stage.CONVERT
-        return f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
-    if result.comparison is not None and result.comparison.problem:
-        return result.comparison.problem
-    return normalise(result.message) if result.outcome is not Outcome.PASS else ""
 
 
 def not_examined(result: CaseRun, invocation: Invocation, route: Route) -> CaseRun:
@@ -127,7 +117,7 @@ class _Failures:
     diagnoses: dict[int, Diagnosis] = field(default_factory=dict)
 
     @cached_property
-    def groups(self) -> Mapping[int, Group]:
+    def groups(self) -> Mapping[int, CaseGroup]:
         """Index → group."""
         return {group.index: group for group in self.task.groups}
 
@@ -188,7 +178,7 @@ def assign_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor)
         if diagnosis is not None and not _is_to_be_examined(result, failures.invocation(i)):
             failures.diagnoses[i] = diagnosis
         else:
-            kinds[result.backend, result.stage, result.outcome, signature(result)].append(i)
+            kinds[result.backend, *result.ending].append(i)
     selections = [_Selection(failures, tuple(members)) for members in kinds.values()]
     for _ in range(3):
         failures.examine([i for selection in selections for i in selection.choose()])
@@ -262,7 +252,7 @@ def _is_of_values(result: CaseRun) -> bool:
 
 
 def _formula_diagnosis(result: CaseRun, node: Mapping[str, Any]) -> Diagnosis:
-    facts = {"backend": result.backend, "node": node, "kernel_fault": "inaccurate"}
+    facts = {"backend": result.backend, "node": node, "kernel_fault": Fault.INACCURATE}
     wrong = Testimony(Role.NODES, Finding.WRONG, "formula-rounded", facts)
     return Diagnosis(BACKEND, "rounded-formula", {"backend": result.backend}, (wrong,))
 

@@ -50,11 +50,11 @@ from harness.pipeline.intermediate_values import (
 )
 from harness.pipeline.model_cases import ModelStructure
 from harness.pipeline.model_loading import LoadedModel
-from harness.pipeline.model_reference import ModelReference
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.model_oracle import ModelOracle
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
-from harness.pipeline.run_case import StartedRoute
-from harness.pipeline.stages import StageFailure, run_artefact, run_or_raise
+from harness.pipeline.run_case import run_graph
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.torch_call import quiet_call
 from harness.run.artefact import AnyModel, Artefact
 from harness.run.backend import Backend, HasPlain
@@ -224,9 +224,10 @@ def _run_operator(
     try:
         with quiet_call():
             results = output_tensors(graph.call(node, value))
-        structure = Exportable.of(invocation, outputs=len(results), tensors=tensors)
+        structure = CallStructure(invocation, outputs=len(results), examples=tuple(tensors))
         model = export_alone(converter, structure, replace(route, dynamic=False))
-        got = run_or_raise(backend, model, structure.feeds(model, [to_numpy(t) for t in tensors]))
+        feeds = structure.feeds(model, [to_numpy(t) for t in tensors])
+        got = run_graph(backend, model, feeds).outputs_or_raise()
     except Exception as error:
         return Alone(overload, invocation, "error", describe_error(error))
     alone = Region(node, (node,), tuple(node.all_input_nodes))
@@ -316,7 +317,7 @@ class NoValues(Exception):
     """Why no value can be compared, in one line for a person."""
 
 
-def find_first_divergence(reference: ModelReference, started: StartedRoute, budget: int = BUDGET) -> Divergence:
+def find_first_divergence(reference: ModelOracle, started: StartedRoute, budget: int = BUDGET) -> Divergence:
     """Return where one run of a model goes wrong.
 
     Args:
@@ -334,9 +335,10 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
     exported, program = _translated(started, structure, inputs)
     alive()
     feeds = structure.feeds(exported, reference.feeds)
-    got = run_artefact(backend, exported, feeds)
-    if isinstance(got, StageFailure):
-        raise NoValues(f"{backend.name} gives no value to compare: {first_line(got.error)}")
+    run = run_graph(backend, exported, feeds)
+    if run.failure is not None:
+        raise NoValues(f"{backend.name} gives no value to compare: {first_line(run.failure.error)}")
+    got = run.outputs_or_raise()
     alive()
     graph = PyTorchGraph.bind(program, inputs)
     values: BackendValues
@@ -362,7 +364,7 @@ def find_first_divergence(reference: ModelReference, started: StartedRoute, budg
 
 
 def _search(
-    reference: ModelReference,
+    reference: ModelOracle,
     got: Sequence[Array],
     graph: PyTorchGraph,
     values: BackendValues,
@@ -383,12 +385,12 @@ def _search(
 
 
 def _is_right_unoptimised(
-    started: StartedRoute, model: AnyModel, feeds: Mapping[str, Array], reference: ModelReference
+    started: StartedRoute, model: AnyModel, feeds: Mapping[str, Array], reference: ModelOracle
 ) -> bool:
     if not isinstance(started.backend, HasPlain):
         return False
-    plain = run_artefact(started.backend.plain(), model, feeds)
-    return not isinstance(plain, StageFailure) and reference.compare(plain, started.tolerance).problem is None
+    plain = run_graph(started.backend.plain(), model, feeds).outputs
+    return plain is not None and reference.compare(plain, started.tolerance).problem is None
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:

@@ -33,7 +33,6 @@ from harness.compare.tolerances import ROUNDINGS
 from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.route import Route
-from harness.pipeline.case_kinds import case_kind
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.definition import widen_attributes
 from harness.pipeline.nodes.kernel_fault import node_facts_of_step
@@ -93,10 +92,9 @@ def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
             return worker.converter(replace(route, converter=name))[0]
 
         try:
-            model = worker.kept.find(task.serial, failure.group.index)
-            tolerance, exported = task.settings.tolerance, failure.group.exported
-            kind = case_kind(worker, failure.source, failure.backend, exported, tolerance, lambda: None)
-            context = FailureContext(failure, task.settings, converter, worker.backend, {}, kind, model)
+            model, oracle = worker.kept.find(task.serial, failure.result.case)
+            structure = worker.structure(failure.group, failure.source, failure.backend, task.settings.tolerance)
+            context = FailureContext(failure, task.settings, converter, worker.backend, {}, structure, model, oracle)
             node = explaining_node(context)
         except Exception:
             # The failure is examined as any other.

@@ -17,24 +17,25 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from harness.blame.decide import SPECIALISED
-from harness.compare import diagnosis, elements
+from harness.compare import elements
 from harness.compare.diagnosis import Detail, Diagnosis
+from harness.compare.faults import PROBLEM_FAULTS, VALUE_FAULTS, Fault
 from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import NAN_POSITIONS, OVERFLOW
 from harness.compare.verdict import BACKEND, BEFORE_BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
 from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_sources import ConversionFunction, functions_by_name
-from harness.convert.converter import find_converter
+from harness.convert.converter import ConverterEntry, ExportStep, find_converter
 from harness.convert.function_families import own_function
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
 from harness.core.program import is_composed
-from harness.core.route import FILE, route_label
+from harness.core.route import route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias
 from harness.pipeline.case_run import CaseRun
@@ -62,6 +63,11 @@ class FailureFacts:
     call: CallTraits
     converter: str
     decision: Diagnosis
+
+    @property
+    def entry(self) -> ConverterEntry:
+        """The registered converter."""
+        return find_converter(self.converter)
 
     @property
     def backend(self) -> str:
@@ -134,10 +140,10 @@ class FailureFacts:
         return (self.problem.expected, self.problem.got) if self.problem and self.kind == "dtype" else None
 
     @property
-    def shape_fault(self) -> str:
-        """Return the difference of a result's shape in other things than sizes; "" if there is none."""
+    def shape_fault(self) -> Fault | None:
+        """Return the difference of a result's shape in other things than sizes; None if there is none."""
         if self.problem is None or self.kind != "shape":
-            return ""
+            return None
         return _shape_fault(self.problem.expected, self.problem.got)
 
     @property
@@ -164,10 +170,10 @@ class FailureFacts:
         return ConversionFunction(facts["library"], facts["function"], facts["file"]) if facts else None
 
 
-def _shape_fault(expected: Sequence[int], got: Sequence[int]) -> str:
+def _shape_fault(expected: Sequence[int], got: Sequence[int]) -> Fault | None:
     if len(expected) != len(got):
-        return "too-few-dimensions" if len(got) < len(expected) else "too-many-dimensions"
-    return "emptied" if any(g == 0 != e for e, g in zip(expected, got, strict=True)) else ""
+        return Fault.TOO_FEW_DIMENSIONS if len(got) < len(expected) else Fault.TOO_MANY_DIMENSIONS
+    return Fault.EMPTIED if any(g == 0 != e for e, g in zip(expected, got, strict=True)) else None
 
 
 def is_lossy(right: str, wrong: str) -> bool:
@@ -215,9 +221,9 @@ _SHORT = ("float16", "bfloat16")
 
 def converter_place(facts: FailureFacts) -> Place:
     """Return the conversion function, pass or step of a failure that the converter is blamed for."""
-    if facts.converter == FILE:
+    if not facts.entry.converts:
         node = facts.statements.get("invalid-node")
-        return Place(FILE, _kernel_name(node["node"]) if node else "the graph")
+        return Place(facts.converter, _kernel_name(node["node"]) if node else "the graph")
     if unpromoted(facts):
         return Place(facts.converter, "type promotion")
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
@@ -226,12 +232,11 @@ def converter_place(facts: FailureFacts) -> Place:
         return _rejected_node_place(facts)
     if breaks_program(facts):
         return Place(facts.converter, "type promotion")
-    if facts.rule == "constant-result" and facts.converter == "torchscript":
+    if facts.rule == "constant-result" and ExportStep.TRACING in facts.entry.steps:
         return Place(facts.converter, "tracing of the program")
-    # Each symbolic function of TorchScript's has its own way with numbers, and each function of others with
-    # those that are floats by its schema: attributes.
+    # Functions have their own way with numbers that are floats by their schema: attributes.
     rounded = facts.rule == "fewer-bits" and "rounded-arguments" in facts.statements
-    if rounded and facts.converter != "torchscript" and takes_numbers(facts.overload):
+    if rounded and ExportStep.NUMBERS in facts.entry.steps and takes_numbers(facts.overload):
         return Place(facts.converter, "handling of numbers")
     if takes_for_numbers(facts):
         return Place(facts.converter, "type promotion")
@@ -239,10 +244,10 @@ def converter_place(facts: FailureFacts) -> Place:
 
 
 def takes_for_numbers(facts: FailureFacts) -> bool:
-    """Whether TorchScript gives a result the dtype that numbers would have, as it does if all tensors are
-    0-d: a pass of it takes those for numbers, whichever symbolic function there is."""
+    """Whether a result has the dtype that numbers would have because a pass takes 0-d tensors for numbers, whichever
+    conversion function there is."""
     only_scalars = "only-scalars" in facts.call.conditions
-    return facts.converter == "torchscript" and facts.dtypes is not None and only_scalars
+    return ExportStep.SCALARS_AS_NUMBERS in facts.entry.steps and facts.dtypes is not None and only_scalars
 
 
 def breaks_program(facts: FailureFacts) -> bool:
@@ -254,18 +259,18 @@ def breaks_program(facts: FailureFacts) -> bool:
     return "exporters-program" in facts.statements
 
 
-def unpromoted(facts: FailureFacts) -> str:
-    """Return the fault of the pass in which PyTorch's exporter makes dtypes explicit; "" if that pass is not to blame.
+def unpromoted(facts: FailureFacts) -> Fault | None:
+    """Return the fault of the pass in which PyTorch's exporter makes dtypes explicit; None if it is not to blame.
 
     A pass of it casts operands to the dtype that PyTorch's kernel computes in. It leaves the sums of 16-bit
     numbers there, and does not know the operators by their other names.
     """
-    if facts.converter != "dynamo":
-        return ""
+    if ExportStep.EXPLICIT_DTYPES not in facts.entry.steps:
+        return None
     if facts.dtypes is not None and facts.dtypes[0] in _SHORT and facts.dtypes[1] == "float32":
-        return "leaves-16-bits-in-float32"
+        return Fault.LEAVES_16_BITS_IN_FLOAT32
     if not is_alias(facts.packet):
-        return ""
+        return None
     # A number that is not an integer becomes one in a call with integers, and so does a quotient.
     arithmetic = facts.overload.endswith((".Scalar", ".Tensor"))
     wrong = facts.kind in ("values", "sign of zero") or exporter.changes_number(facts.words)
@@ -273,7 +278,7 @@ def unpromoted(facts: FailureFacts) -> str:
     second = facts.message[:1] == (exporter.NODE,) and exporter.SECOND in facts.message[2:]
     unfit = exporter.operand_dtypes_differ(facts.words) or second
     unlike = facts.dtypes is not None or (facts.stage is Stage.CHECK and unfit)
-    return "unknown-alias" if unlike or number else ""
+    return Fault.UNKNOWN_ALIAS if unlike or number else None
 
 
 def _rejected_node_place(facts: FailureFacts) -> Place:
@@ -283,7 +288,7 @@ def _rejected_node_place(facts: FailureFacts) -> Place:
         # A number of inputs may be an optimiser's.
         return Place(facts.converter, f"{of_schema} nodes")
     # A pass that makes the dtypes of operands equal casts bfloat16 to complex numbers.
-    if facts.converter == "torchscript" and exporter.is_unsupported_cast(facts.words):
+    if ExportStep.EQUAL_DTYPES in facts.entry.steps and exporter.is_unsupported_cast(facts.words):
         return Place(facts.converter, "type promotion")
     operator = exporter.rejected_operator(facts.words)
     # A node that the exporter itself makes, such as an element of a sequence, comes from no function.
@@ -298,7 +303,7 @@ def _export_place(facts: FailureFacts) -> Place:
     if makes_complex(facts):
         return Place(facts.converter, "type promotion")
     kind, name = facts.message if len(facts.message) == 2 else ("", "")
-    divides = facts.converter == "torchscript" and exporter.is_division_signal(facts.words)
+    divides = ExportStep.SHAPES in facts.entry.steps and exporter.is_division_signal(facts.words)
     if divides and own_function(facts.converter, facts.overload):
         return Place(facts.converter, _INFERENCE.rpartition("/")[2], _INFERENCE)
     if facts.message[:1] == (exporter.ASKING,):
@@ -330,9 +335,9 @@ def _step_place(facts: FailureFacts, step: str) -> Place:
 
 
 def makes_complex(facts: FailureFacts) -> bool:
-    """Whether TorchScript's pass that makes the dtypes of operands equal takes bfloat16 for complex numbers,
-    or cannot infer the result, before the checker sees any."""
-    if facts.converter != "torchscript" or facts.stage is not Stage.CONVERT:
+    """Whether a pass that makes the dtypes of operands equal takes bfloat16 for complex numbers, or cannot infer the
+    result, before the checker sees any."""
+    if ExportStep.EQUAL_DTYPES not in facts.entry.steps or facts.stage is not Stage.CONVERT:
         return False
     complex_ = facts.message == (exporter.COMPLEX,) and "complex" not in facts.call.conditions
     return complex_ or facts.message == (exporter.FILE, _PROMOTION)
@@ -361,11 +366,8 @@ def _place_of(function: ConversionFunction) -> Place:
     return Place(function.library, function.name, function.file)
 
 
-class Fault(NamedTuple):
-    """A fault, and a symptom that distinguishes it from others of its kind."""
-
-    name: str
-    symptom: str = ""
+#: A fault, and a symptom that tells it from others of its kind; "" for none.
+FaultAndSymptom: TypeAlias = tuple[Fault, str]
 
 
 def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: Diagnosis) -> Diagnosis:
@@ -377,7 +379,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
         invocation = Invocation.from_json(decision.call)
     facts = FailureFacts(result, invocation.overload, call_traits(invocation), converter, decision)
     by_rule = decision.blame == CONVERTER and result.rule
-    fault = _fault(decision.blame, facts)
+    fault, symptom = _fault(decision.blame, facts)
     # It took the place of the converter's own.
     place = Place("rule", result.rule) if by_rule else _PLACES.get(decision.blame, _unknown)(facts)
     element = ""
@@ -388,11 +390,11 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
         component=place.component,
         place=place.name,
         file=place.file,
-        fault=fault.name,
+        fault=fault,
         detail=Detail(
-            symptom=fault.symptom,
+            symptom=symptom,
             # All algorithms of an operator share dtypes and shapes.
-            choice=place.choice if fault.name in _OF_ELEMENTS else "",
+            choice=place.choice if fault in _OF_ELEMENTS else "",
             element=element,
             has_wrong_numbers=facts.problem is not None and facts.problem.has_wrong_numbers,
         ),
@@ -401,7 +403,7 @@ def diagnose(result: CaseRun, invocation: Invocation, converter: str, decision: 
 
 
 #: Faults of single elements of a result, in which the algorithms of an operator may differ.
-_OF_ELEMENTS = diagnosis.VALUE_FAULTS | {"loses-nan", "leaves-range"}
+_OF_ELEMENTS = VALUE_FAULTS | {Fault.LOSES_NAN, Fault.LEAVES_RANGE}
 #: Rules of the decision table by which an optimiser is to blame.
 BY_PASS = frozenset({"graph-optimisation", "optimiser-breaks-graph"})
 #: Passes that do more than one thing.
@@ -414,134 +416,135 @@ def passes_of(facts: FailureFacts) -> str:
     return ", ".join(found.get("passes", ()))
 
 
-def _own_fault(facts: FailureFacts) -> Fault:
+def _own_fault(facts: FailureFacts) -> FaultAndSymptom:
     """Return the problem that a comparison found, or the words of the component that refused."""
     if facts.problem is not None:
-        return Fault(diagnosis.PROBLEM_FAULTS[facts.problem.kind])
+        return PROBLEM_FAULTS[facts.problem.kind], ""
     if facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        return Fault(str(facts.outcome), facts.words)
-    return Fault("fails", facts.words)
+        return Fault(str(facts.outcome)), facts.words
+    return Fault.FAILS, facts.words
 
 
-def _fault(blame: str, facts: FailureFacts) -> Fault:
+def _fault(blame: str, facts: FailureFacts) -> FaultAndSymptom:
     node = facts.statements.get("wrong-node") or facts.statements.get("formula-rounded")
     if blame == BACKEND and "within-7-bits" in facts.statements:
-        return Fault("saturates-in-16-bits")
+        return Fault.SATURATES_IN_16_BITS, ""
     if blame == BACKEND and node is not None and facts.rule in ("wrong-node", "rounded-formula"):
-        return Fault(node["kernel_fault"])
+        return Fault(node["kernel_fault"]), ""
     if blame == SPEC:
-        return Fault("left-open", _question(facts).get("subject", ""))
+        return Fault.LEFT_OPEN, _question(facts).get("subject", "")
     if facts.rule in BY_PASS:
         # The change of a pass is one fault, whatever elements show it.
         own = _own_fault(facts)
-        fault = Fault("values") if own.name in diagnosis.VALUE_FAULTS else own
+        fault = (Fault.VALUES, "") if own[0] in VALUE_FAULTS else own
         of_family = bool(_OF_ALL_KINDS.search(passes_of(facts)))
         return replace_symptom(fault, facts.family) if of_family else fault
     if facts.rule == SPECIALISED:
-        return Fault("specialised", facts.traced)
+        return Fault.SPECIALISED, facts.traced
     if blame == CONVERTER:
         return _converter_fault(facts)
     own = _own_fault(facts)
-    if blame == PYTORCH and own.name in diagnosis.VALUE_FAULTS:
-        return Fault("values")
+    if blame == PYTORCH and own[0] in VALUE_FAULTS:
+        return Fault.VALUES, ""
     if blame == BACKEND and facts.problem is None and ort.missing_kernel(facts.words):
-        return Fault("no-kernel")
+        return Fault.NO_KERNEL, ""
     return own
 
 
-def replace_symptom(fault: Fault, symptom: str) -> Fault:
+def replace_symptom(fault: FaultAndSymptom, symptom: str) -> FaultAndSymptom:
     """Return the fault with one more detail that distinguishes it."""
-    return fault._replace(symptom=" ".join(filter(None, [fault.symptom, symptom])))
+    return fault[0], " ".join(filter(None, [fault[1], symptom]))
 
 
 #: One argument for each axis: a function that ignores one ignores all.
 _OF_AXIS = re.compile(r"_[dhw]$")
 
 
-def _converter_fault(facts: FailureFacts) -> Fault:
+def _converter_fault(facts: FailureFacts) -> FaultAndSymptom:
     promotion = unpromoted(facts)
     if promotion:
-        return Fault(promotion)
+        return promotion, ""
     if facts.message[:1] == (exporter.NO_OP,):
         what = facts.message[1]
-        return Fault("no-bool-as-number") if what == "bool" else Fault("no-such-overload", what)
+        return (Fault.NO_BOOL_AS_NUMBER, "") if what == "bool" else (Fault.NO_SUCH_OVERLOAD, what)
     if makes_complex(facts):
-        return Fault("undefined-dtype")
+        return Fault.UNDEFINED_DTYPE, ""
     if facts.stage in (Stage.REFERENCE, Stage.CONVERT):
         return _export_fault(facts)
-    if facts.rule == "constant-result" and facts.converter == "torchscript":
-        return Fault("constant-result")
+    if facts.rule == "constant-result" and ExportStep.TRACING in facts.entry.steps:
+        return Fault.CONSTANT_RESULT, ""
     if takes_for_numbers(facts):
-        return Fault("scalars-as-numbers")
+        return Fault.SCALARS_AS_NUMBERS, ""
     if breaks_program(facts):
-        return Fault("computes-in-another-dtype")
+        return Fault.COMPUTES_IN_ANOTHER_DTYPE, ""
     if facts.rule == "ignored-argument":
         argument = _OF_AXIS.sub("", facts.statements["ignored-argument"]["argument"])
         if argument == "dtype":
-            return Fault("computes-in-another-dtype")
-        return Fault("ignores-argument", argument)
+            return Fault.COMPUTES_IN_ANOTHER_DTYPE, ""
+        return Fault.IGNORES_ARGUMENT, argument
     return _model_fault(facts)
 
 
-def _export_fault(facts: FailureFacts) -> Fault:
+def _export_fault(facts: FailureFacts) -> FaultAndSymptom:
     if exporter.unconverted_operator(facts.words):
-        return Fault("no-conversion")
+        return Fault.NO_CONVERSION, ""
     if "scalar" in facts.call.conditions and exporter.lost_its_way(facts.words):
-        return Fault("no-dimensions")
+        return Fault.NO_DIMENSIONS, ""
     return _own_fault(facts)
 
 
-def _model_fault(facts: FailureFacts) -> Fault:
+def _model_fault(facts: FailureFacts) -> FaultAndSymptom:
     """Return the fault of an emitted model, by the checker, a runtime, or its result."""
     if facts.dtypes is not None and not is_lossy(*facts.dtypes):
-        return Fault("larger-dtype")
+        return Fault.LARGER_DTYPE, ""
     if facts.stage is Stage.CHECK and exporter.infers_from_wrong_dtype(facts.words):
-        return Fault("undefined-dtype", _undefined_node(facts.words))
+        return Fault.UNDEFINED_DTYPE, _undefined_node(facts.words)
     narrow = facts.rule == "fewer-bits" or facts.element == elements.NARROW
     if narrow or facts.dtypes is not None or exporter.result_dtypes_differ(facts.words):
-        return Fault("computes-in-another-dtype")
+        return Fault.COMPUTES_IN_ANOTHER_DTYPE, ""
     if facts.problem is not None:
         return _result_fault(facts)
     return _refusal_fault(facts)
 
 
-def _result_fault(facts: FailureFacts) -> Fault:
+def _result_fault(facts: FailureFacts) -> FaultAndSymptom:
     """Return the fault of the elements or the shape of a result."""
     own = _own_fault(facts)
-    of_values = own.name in diagnosis.VALUE_FAULTS
+    of_values = own[0] in VALUE_FAULTS
     if facts.element == elements.DIGITS:
         # A result of float64 that is asked for of others must be computed in it. Where a part of the call has
         # no more digits than float32, that says nothing.
         if "no-float64" in facts.call.conditions:
-            return Fault("computes-in-another-dtype")
-        return Fault("values" if "mixed-precision" in facts.call.conditions else "as-exact-as-float32")
+            return Fault.COMPUTES_IN_ANOTHER_DTYPE, ""
+        mixed = "mixed-precision" in facts.call.conditions
+        return Fault.VALUES if mixed else Fault.AS_EXACT_AS_FLOAT32, ""
     if facts.rule == "rests-on-open-question" and of_values:
-        return Fault("rests-on-open-question", _question(facts).get("operator", ""))
+        return Fault.RESTS_ON_OPEN_QUESTION, _question(facts).get("operator", "")
     # A made-up value, or one that should have been an integer, is wrong in all ways.
     if of_values and (facts.rule == "constant-result" or facts.element == elements.THROUGH_INTEGERS):
-        return Fault("values")
+        return Fault.VALUES, ""
     if facts.element == elements.LOST:
-        return Fault("loses-nan")
+        return Fault.LOSES_NAN, ""
     if facts.element in (elements.LEFT, elements.BEYOND) or facts.kind in (NAN_POSITIONS, OVERFLOW):
-        return Fault("leaves-range")
-    return Fault(facts.shape_fault) if facts.shape_fault else own
+        return Fault.LEAVES_RANGE, ""
+    return (facts.shape_fault, "") if facts.shape_fault else own
 
 
-def _refusal_fault(facts: FailureFacts) -> Fault:
+def _refusal_fault(facts: FailureFacts) -> FaultAndSymptom:
     """Return the fault of a model that is rejected, or that a runtime does not load or run."""
     differs = facts.message[2] if facts.message[:1] == (exporter.NODE,) and len(facts.message) > 2 else ""
-    how = {"few": "too-few-dimensions", "many": "too-many-dimensions", exporter.EMPTY: "emptied"}
+    how = {"few": Fault.TOO_FEW_DIMENSIONS, "many": Fault.TOO_MANY_DIMENSIONS, exporter.EMPTY: Fault.EMPTIED}
     if differs in how:
-        return Fault(how[differs])
+        return how[differs], ""
     if differs == exporter.SIZE:
-        return Fault("unfit-shapes")
+        return Fault.UNFIT_SHAPES, ""
     known = exporter.model_fault(facts.words)
     if known:
-        return Fault(known, _undefined_node(facts.words) if known == "undefined-dtype" else "")
-    name, operator = ort.complaint(facts.words)
+        return known, _undefined_node(facts.words) if known is Fault.UNDEFINED_DTYPE else ""
+    complaint = ort.complaint(facts.words)
     if ort.is_out_of_bounds(facts.words):
-        return Fault("values")
-    return Fault(name, operator) if name else _own_fault(facts)
+        return Fault.VALUES, ""
+    return complaint or _own_fault(facts)
 
 
 def _undefined_node(words: str) -> str:

@@ -7,10 +7,11 @@ from typing import ClassVar
 
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import CaseGroup
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_task import ModelSource
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,7 @@ class Failure:
     index: int
     result: CaseRun
     route: Route
-    group: Group
+    group: CaseGroup
     source: ModelSource | None = None
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Stage
-from harness.pipeline.stages import StageFailure, check_stage
+from harness.pipeline.stages import StageFailure
 from harness.pipeline.transforming import transformed_models
 from harness.run.artefact import AnyModel
 
@@ -41,5 +41,4 @@ def _finding(context: FailureContext, model: AnyModel) -> Finding:
     """Return how a model ends at the stage at which the case failed: in the checker, or in the backend."""
     if context.failure.stage is not Stage.CHECK:
         return context.classify(context.run_model(context.accused, model))[0]
-    rejected = check_stage(model, None, context.structure.promised_outputs)
-    return Finding.RIGHT if rejected is None else Finding.REFUSES
+    return Finding.RIGHT if context.check(model).failure is None else Finding.REFUSES

@@ -22,7 +22,7 @@ class RootCause:
         blame: ``converter``, ``backend``, ``pytorch``, ``spec`` or ``unknown``.
         component: The component whose code is wrong: ``torchlib``, ``ort-cpu``, ``PyTorch``.
         place: The function, kernel or pass of the component.
-        fault: The fault there, one of `harness.compare.diagnosis.FAULTS`.
+        fault: The fault there, one of `harness.compare.faults`.
         symptom: The distinction between causes with this fault; see `harness.compare.diagnosis.Detail`.
         choice: The argument that selects the failing algorithm of the place; "" for all.
         rule: The user's conversion functions that took part; "" if there are none.

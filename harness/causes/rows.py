@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -47,9 +46,9 @@ def each_problem(rows: pa.Table) -> tuple[pa.Table, Numbers]:
     texts = rows[PROBLEMS].take(pa.array(with_problems)).to_pylist()
     for place, text in zip(with_problems.tolist(), texts, strict=True):
         for problem in parse_problems(text)[1:]:
-            if not Outcome(problem.outcome).is_failure:
+            if not Outcome(problem["outcome"]).is_failure:
                 continue
-            further.append({name: value for name, value in asdict(problem).items() if name in plain.column_names})
+            further.append({name: value for name, value in problem.items() if name in plain.column_names})
             origin.append(place)
     added = plain.take(pa.array(origin, pa.int64()))
     for name in {name for problem in further for name in problem}:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from harness.causes.cause import RootCause
-from harness.compare import diagnosis, elements
+from harness.compare import elements
+from harness.compare.faults import VALUE_FAULTS, Fault
 from harness.compare.verdict import CONVERTER, SPEC, UNKNOWN
 
 
@@ -50,12 +51,12 @@ class CauseFacts:
     @property
     def has_wrong_elements(self) -> bool:
         """Whether single elements of results are wrong."""
-        return self.fault in _ELEMENT_FAULTS or self.fault in ("ignores-argument", "rests-on-open-question")
+        return self.fault in _ELEMENT_FAULTS or self.fault in (Fault.IGNORES_ARGUMENT, Fault.RESTS_ON_OPEN_QUESTION)
 
 
-_ELEMENT_FAULTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan", "as-exact-as-float32"}
+_ELEMENT_FAULTS = VALUE_FAULTS | {Fault.LEAVES_RANGE, Fault.LOSES_NAN, Fault.AS_EXACT_AS_FLOAT32}
 #: Faults that may differ between the algorithms of a place.
-_ALGORITHM_FAULTS = diagnosis.VALUE_FAULTS | {"leaves-range", "loses-nan"}
+_ALGORITHM_FAULTS = VALUE_FAULTS | {Fault.LEAVES_RANGE, Fault.LOSES_NAN}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class Rule:
 
 
 #: The faults that a missing cast shows as: a node without the dtype, a result in another dtype, or with its precision.
-_DTYPE_FAULTS = frozenset({"undefined-dtype", "computes-in-another-dtype", "larger-dtype", "as-exact-as-float32"})
+_DTYPE_FAULTS = frozenset(
+    {Fault.UNDEFINED_DTYPE, Fault.COMPUTES_IN_ANOTHER_DTYPE, Fault.LARGER_DTYPE, Fault.AS_EXACT_AS_FLOAT32}
+)
 
 
 def _lack_same_cast(a: CauseFacts, b: CauseFacts) -> bool:
@@ -76,7 +79,8 @@ def _lack_same_cast(a: CauseFacts, b: CauseFacts) -> bool:
 
 
 def _leaves_float32(facts: CauseFacts) -> bool:
-    return facts.elements == {{"leaves-range": elements.BEYOND, "values": elements.UNDER}.get(facts.fault)}
+    ends: dict[str, str] = {Fault.LEAVES_RANGE: elements.BEYOND, Fault.VALUES: elements.UNDER}
+    return facts.elements == {ends.get(facts.fault)}
 
 
 def _share_graph(a: CauseFacts, b: CauseFacts) -> bool:
@@ -90,7 +94,7 @@ def _share_graph(a: CauseFacts, b: CauseFacts) -> bool:
     if not (a.has_wrong_elements and b.has_wrong_elements) or SPEC in (a.cause.blame, b.cause.blame):
         return False
     faults = {a.fault, b.fault}
-    if "loses-nan" in faults and not faults & {"leaves-range", "ignores-argument"}:
+    if Fault.LOSES_NAN in faults and not faults & {Fault.LEAVES_RANGE, Fault.IGNORES_ARGUMENT}:
         return False
     shared = len(a.structures & b.structures)
     return shared > 0 and 2 * shared >= min(len(a.structures), len(b.structures))
@@ -100,20 +104,20 @@ def _share_unstable_formula(a: CauseFacts, b: CauseFacts) -> bool:
     """Whether one result is inexact and the other leaves the range, as with an unstable formula."""
     near = {elements.INEXACT, elements.CANCELLED, elements.DIGITS}
     return any(
-        x.fault == "leaves-range" and y.fault in _ELEMENT_FAULTS and y.elements & near for x, y in ((a, b), (b, a))
+        x.fault == Fault.LEAVES_RANGE and y.fault in _ELEMENT_FAULTS and y.elements & near for x, y in ((a, b), (b, a))
     )
 
 
 def _show_one_fault(a: CauseFacts, b: CauseFacts) -> bool:
     """Whether one has wrong numbers and the other wrong infinities: two symptoms of a graph that computes another
     function."""
-    return a.cause.blame == CONVERTER and {a.fault, b.fault} == {"values", "infinities"}
+    return a.cause.blame == CONVERTER and {a.fault, b.fault} == {Fault.VALUES, Fault.INFINITIES}
 
 
 def _has_wrong_numbers_too(a: CauseFacts, b: CauseFacts) -> bool:
     """Whether one has wrong numbers, and the cases of the other have them beside NaN or infinities."""
-    of_range = {"loses-nan", "leaves-range", "infinities", "nan-positions"}
-    return any(x.fault in of_range and x.has_wrong_numbers and y.fault == "values" for x, y in ((a, b), (b, a)))
+    of_range = {Fault.LOSES_NAN, Fault.LEAVES_RANGE, Fault.INFINITIES, Fault.NAN_POSITIONS}
+    return any(x.fault in of_range and x.has_wrong_numbers and y.fault == Fault.VALUES for x, y in ((a, b), (b, a)))
 
 
 RULES: tuple[Rule, ...] = (

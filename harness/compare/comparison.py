@@ -20,7 +20,6 @@ from harness.compare.largest import is_within_largest
 from harness.compare.nearness import (
     Excuses,
     Oracle,
-    largest_finite,
     right_elements,
     summed_tolerance,
     term_magnitudes,
@@ -35,7 +34,7 @@ from harness.compare.output_comparison import (
 )
 from harness.compare.problem_kinds import FLUSHED, VALUES, ZERO_SIGN, elements_of_kind, name_problem
 from harness.compare.tolerances import Tolerance, needed_tolerance
-from harness.core.dtypes import PRECISION, Array
+from harness.core.dtypes import LARGEST, PRECISION, Array
 from harness.core.numbers import are_same
 
 #: A real number up to 255 may be this far from a half and be rounded either way, computed from float32 coordinates.
@@ -146,7 +145,7 @@ def _coarser(judge: Judge, dtype: str, expected: Array) -> tuple[Judge, Mask | N
     tolerance = tolerance_of(judge, dtype)
     tolerances = {**judge.tolerances, wanted: tolerance}
     loose = replace(judge, exact=False, signed_zeros=False, tolerances=tolerances, reason="the precision that it has")
-    beyond = np.abs(expected.astype(np.float64)) > largest_finite(dtype)
+    beyond = np.abs(expected.astype(np.float64)) > LARGEST[dtype]
     return loose, np.asarray(beyond & np.isfinite(expected))
 
 

@@ -16,59 +16,6 @@ from typing import Any
 
 from harness.core.documents import parse_data, to_data
 
-#: Faults of elements, as a comparison finds them.
-VALUE_FAULTS = frozenset({"values", "nan-positions", "infinities", "sign-of-zero"})
-#: Faults of a result's shape.
-SHAPE_FAULTS = frozenset({"shape", "unfit-shapes", "too-few-dimensions", "too-many-dimensions", "emptied"})
-#: Faults of a backend's kernel, measured by the operator's definition.
-KERNEL_FAULTS = frozenset(
-    {
-        *("wrong-without-elements", "wrong-dtype", "wrong-shape", "wrong-truth-values", "wrong-integers"),
-        *("wrong-complex-numbers", "makes-nan", "kernel-loses-nan", "makes-infinities", "loses-infinities"),
-        *("wrong-at-extremes", "saturates-in-16-bits"),
-        *("loses-sign-of-zero", "flushes-small-numbers", "inexact", "inexact-float64", "float64-in-float32"),
-        *("wrong-numbers", "number-of-results", "inaccurate"),
-    }
-)
-#: Faults of a converter.
-CONVERTER_FAULTS = frozenset(
-    {
-        *("no-conversion", "computes-in-another-dtype", "larger-dtype", "undefined-dtype", "loses-nan"),
-        *(
-            "as-exact-as-float32",
-            "leaves-range",
-            "ignores-argument",
-            "rests-on-open-question",
-            "constant-result",
-        ),
-        *("scalars-as-numbers", "no-dimensions", "integer-division-by-zero", "wrong-list-length"),
-        *("unfit-inputs", "asks-unfit", "leaves-16-bits-in-float32", "unknown-alias", "no-bool-as-number"),
-        *("no-such-overload", "specialised"),
-    }
-)
-FAULTS = frozenset(
-    {
-        *(*VALUE_FAULTS, *SHAPE_FAULTS, *KERNEL_FAULTS, *CONVERTER_FAULTS),
-        # Faults of any component: left open by the specification; an error whose text is in `Detail.symptom`; an
-        # ending without an error message.
-        *("left-open", "fails", "no-kernel", "dtype", "count", "crash", "timeout"),
-    }
-)
-
-#: Kind of problem (`harness.compare.problem_kinds`) → fault. Small numbers flushed to zero count as wrong values, and
-#: numbers that overflow as infinities.
-PROBLEM_FAULTS = {
-    "number of outputs": "count",
-    "dtype": "dtype",
-    "shape": "shape",
-    "values": "values",
-    "NaN positions": "nan-positions",
-    "infinities": "infinities",
-    "overflow to infinity": "infinities",
-    "subnormals flushed to zero": "values",
-    "sign of zero": "sign-of-zero",
-}
-
 
 class Finding(StrEnum):
     """The finding of a witness.
@@ -264,7 +211,7 @@ class Diagnosis:
             ``PyTorch``, ``ONNX``, or ``rule`` for a user's conversion function.
         place: The function, kernel, pass or operator of the component.
         file: The function's file, relative to its package's folder; "" if the place is not a function.
-        fault: One of `FAULTS`.
+        fault: One of `harness.compare.faults.Fault`.
         detail: The distinction between root causes with the same place and fault.
         difference: The first difference between the outputs; None if none were compared.
         rest: The diagnosis of wrong elements that this one does not explain; None if it explains all. Not recorded

@@ -75,8 +75,8 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 
 from harness.compare.judge import Judge, Mask
-from harness.compare.tolerances import DEFAULT, MIN_EXPONENT, ROUNDINGS, Tolerance
-from harness.core.dtypes import PRECISION, Array
+from harness.compare.tolerances import DEFAULT, ROUNDINGS, Tolerance
+from harness.core.dtypes import LARGEST, MIN_EXPONENT, PRECISION, Array
 
 #: Reason for an excuse → number of elements that it accepts and earlier rules do not.
 Excuses: TypeAlias = Mapping[str, int]
@@ -370,11 +370,6 @@ def _summed(judge: Judge, dtype: str, terms: float) -> Tolerance:
     return Tolerance(tolerance.rtol * factor, tolerance.atol * factor)
 
 
-def largest_finite(dtype: str) -> float:
-    """Return the largest finite number of a dtype: (2 - 2^(1-p))·2^emax."""
-    return float(np.ldexp(2.0 - np.ldexp(1.0, 1 - PRECISION[dtype]), 1 - MIN_EXPONENT[dtype]))
-
-
 def ulp(magnitude: Array, dtype: str) -> Array:
     """Return the unit in the last place at `magnitude`: 2^(e - p + 1), with e not below the least normal exponent."""
     _, exponent = np.frexp(magnitude)
@@ -394,7 +389,7 @@ def _overflown_on_the_way(judge: Judge, oracle: Oracle, output: int, g: Array, o
     dtype = str(oracle.expected[output].dtype)
     tolerance = tolerance_of(judge, dtype)
     known = np.isfinite(magnitude)
-    limit = largest_finite(dtype)
+    limit = LARGEST[dtype]
     unknown = ~known
     unscaled = _unscaled(judge, oracle, output)
     if unscaled is not None:
@@ -422,7 +417,7 @@ def _overflown_against_infinity(judge: Judge, oracle: Oracle, output: int, g: Ar
     if magnitude is None or truth is None or not magnitude.shape == truth.shape == g.shape:
         return np.zeros(g.shape, dtype=bool)
     dtype = str(oracle.expected[output].dtype)
-    limit, magnitude = largest_finite(dtype) / (1.0 + tolerance_of(judge, dtype).rtol), np.abs(magnitude)
+    limit, magnitude = LARGEST[dtype] / (1.0 + tolerance_of(judge, dtype).rtol), np.abs(magnitude)
     unknown = ~np.isfinite(magnitude) | ~np.isfinite(truth)
     lost = magnitude * _LOST
     upwards = unknown | (magnitude / 2 + truth / 2 + lost > limit)

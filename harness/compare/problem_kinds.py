@@ -6,8 +6,7 @@ import numpy as np
 
 from harness.compare.judge import Judge, Mask
 from harness.compare.nearness import Oracle, tolerance_of
-from harness.compare.tolerances import MIN_EXPONENT
-from harness.core.dtypes import Array
+from harness.core.dtypes import MIN_EXPONENT, Array
 from harness.core.numbers import are_same
 
 NAN_POSITIONS = "NaN positions"

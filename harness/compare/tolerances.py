@@ -57,9 +57,6 @@ DEFAULT: dict[str, Tolerance] = {
     "complex128": Tolerance(1e-7, 1e-7),
 }
 
-#: Exponent of the smallest normal number (IEEE 754-2019 §3.3; bfloat16 has float32's).
-MIN_EXPONENT: dict[str, int] = {"float64": -1022, "float32": -126, "float16": -14, "bfloat16": -126}
-
 #: κ of `harness.compare.nearness`: the relative tolerance in units of 2^-p. float64 has that of float32.
 ROUNDINGS: dict[str, float] = {
     "float64": 1.3e-6 * 2.0**24,

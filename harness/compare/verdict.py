@@ -129,7 +129,9 @@ class Verdict:
     needed_atol: Annotated[float | None, "atol of that pair, in the values' unit"] = None
     exported_id: Annotated[str, "case id of the exported invocation"] = ""
     reused_from: Annotated[str, "run id that older versions took this from; empty otherwise"] = ""
-    placement: Annotated[str, "what ran on the CPU although the backend's device is another"] = ""
+    placement: Annotated[
+        str, "what ran on the CPU although the backend's device is another: how much, and the ONNX operators"
+    ] = ""
     excused: Annotated[str, "elements that only a rule accepts or leaves out, as in '3: why; 1: why'"] = ""
     problems: Annotated[str, "all that is wrong, JSON; empty for no more than the outcome"] = ""
     blame_rule: Annotated[str, "the row of the decision table that decided the blame"] = ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
 import onnx
@@ -271,6 +272,28 @@ def known_opsets() -> range:
     return range(FIRST_OPSET, onnx.defs.onnx_opset_version() + 1)
 
 
+class ExportStep(StrEnum):
+    """A step of an export outside all conversion functions, which may be wrong itself.
+
+    A converter names those that it has, so that blame looks for their faults.
+
+    Attributes:
+        TRACING: The program is traced: what depends on values becomes a constant.
+        EXPLICIT_DTYPES: A pass casts operands to the dtype that PyTorch's kernel computes in.
+        EQUAL_DTYPES: A pass makes the dtypes of a node's operands equal.
+        SCALARS_AS_NUMBERS: A pass takes 0-d tensors for numbers where it decides on dtypes.
+        SHAPES: Shapes are inferred while the graph is made.
+        NUMBERS: Numbers become attributes or constants in one place for all functions.
+    """
+
+    TRACING = "tracing"
+    EXPLICIT_DTYPES = "explicit-dtypes"
+    EQUAL_DTYPES = "equal-dtypes"
+    SCALARS_AS_NUMBERS = "scalars-as-numbers"
+    SHAPES = "shapes"
+    NUMBERS = "numbers"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ConverterEntry:
     """A registered converter before anything of it is imported or started.
@@ -303,6 +326,8 @@ class ConverterEntry:
         captures: Whether it begins with `torch.export`, whose refusals are PyTorch's.
         max_batch: Maximum number of calls that it converts at once; None for as many as the user says. The number is
             small if a call costs about as much in a batch, since all are converted again if one fails.
+        converts: Whether it converts anything: the graph of a file is what it is.
+        steps: The steps of its exports that blame knows the faults of.
     """
 
     name: str
@@ -325,6 +350,8 @@ class ConverterEntry:
     makes: str = ONNX
     captures: bool = True
     max_batch: int | None = None
+    converts: bool = True
+    steps: frozenset[ExportStep] = frozenset({ExportStep.NUMBERS})
 
 
 @dataclass(frozen=True)
@@ -414,6 +441,7 @@ _FILE_ENTRY = ConverterEntry(
     version=lambda: "",
     opsets=lambda: range(0),
     captures=False,
+    converts=False,
 )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from harness.compare.faults import Fault
 from harness.compare.signatures import normalise
 from harness.generate.operator_family import generalize_dimensions
 
@@ -230,17 +231,17 @@ def infers_from_wrong_dtype(words: str) -> bool:
     return _WRONG_TYPE.search(words) is not None
 
 
-def model_fault(words: str) -> str:
-    """Return the fault of a model that a checker's or runtime's message tells; "" if none is known."""
+def model_fault(words: str) -> Fault | None:
+    """Return the fault of a model that a checker's or runtime's message tells; None if none is known."""
     if _UNFIT.match(words):
-        return "unfit-shapes"
+        return Fault.UNFIT_SHAPES
     if _RANKLESS.search(words):
-        return "no-dimensions"
+        return Fault.NO_DIMENSIONS
     if _DIVIDES.search(words):
-        return "integer-division-by-zero"
+        return Fault.INTEGER_DIVISION_BY_ZERO
     if lacks_dtype(words):
-        return "undefined-dtype"
-    return "wrong-list-length" if words.endswith(_LIST) else ""
+        return Fault.UNDEFINED_DTYPE
+    return Fault.WRONG_LIST_LENGTH if words.endswith(_LIST) else None
 
 
 def rejected_node(message: str) -> tuple[str, str] | None:

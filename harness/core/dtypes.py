@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import ml_dtypes
+import numpy as np
 import numpy.typing as npt
 
 #: A feed or an output, C-contiguous. bfloat16 and float8 are `ml_dtypes` arrays, other dtypes plain NumPy.
@@ -31,18 +33,17 @@ FULL_FLOATS: tuple[str, ...] = ("float32", "float64")
 PARTS: dict[str, str] = {"complex64": "float32", "complex128": "float64"}
 COMPLEX: tuple[str, ...] = tuple(PARTS)
 
+_LIMITS = {name: ml_dtypes.finfo(name) for name in ("float64", *FLOATS)}  # type: ignore[no-untyped-call]
 #: Precision of the significand in bits, including the implicit bit.
-PRECISION: dict[str, int] = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+PRECISION: dict[str, int] = {name: int(limits.nmant) + 1 for name, limits in _LIMITS.items()}
+#: Exponent of the smallest normal number (IEEE 754-2019 §3.3; bfloat16 has float32's).
+MIN_EXPONENT: dict[str, int] = {name: int(limits.minexp) for name, limits in _LIMITS.items()}
+#: The largest finite number.
+LARGEST: dict[str, float] = {name: float(limits.max) for name, limits in _LIMITS.items()}
 
+#: The smallest and the largest integer.
 INT_RANGE: dict[str, tuple[int, int]] = {
-    "int8": (-(2**7), 2**7 - 1),
-    "int16": (-(2**15), 2**15 - 1),
-    "int32": (-(2**31), 2**31 - 1),
-    "int64": (-(2**63), 2**63 - 1),
-    "uint8": (0, 2**8 - 1),
-    "uint16": (0, 2**16 - 1),
-    "uint32": (0, 2**32 - 1),
-    "uint64": (0, 2**64 - 1),
+    name: (int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in (*reversed(SIGNED_INTS), *UNSIGNED)
 }
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib.machinery import PathFinder
 from itertools import pairwise
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeAlias, TypeVar, cast
@@ -174,6 +174,7 @@ class IsolatedProcess:
         board: Blackboard | None = None,
     ) -> None:
         self._start = start
+        self._is_forked = fork
         self._context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
         self._memory_limit = memory_limit
         self._environment = dict(environment or {})
@@ -303,6 +304,8 @@ class IsolatedProcess:
         )
         try:
             with _hide_missing_script():
+                if self._is_forked:
+                    _start_fork_server()
                 self._process.start()
         except (EOFError, OSError) as error:
             # A fork server that hangs while importing ends itself.
@@ -437,7 +440,21 @@ def preload_in_fork_server(module: str, *, start: bool = False) -> None:
             _preloaded.append(module)
         multiprocessing.get_context("forkserver").set_forkserver_preload(list(_preloaded))
         if start:
-            forkserver.ensure_running()
+            _start_fork_server()
+
+
+def _start_fork_server() -> None:
+    """Start the fork server unless it runs. It and its children never see an interrupt, which is for the session.
+
+    A terminal sends one to all of its processes, also to one that has only begun to import.
+    """
+    # It unblocks interrupts when it has been started.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # The following runs in the worker process.

@@ -38,7 +38,7 @@ from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.sources.recorded import FromRecord
 from harness.locate.source_code import emitting_place
-from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.program import CallStructure, export_request
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.start import start_converter
 from harness.pipeline.supervisor import Supervisor
@@ -264,7 +264,7 @@ def draw_calls(name: str, count: int) -> list[Invocation]:
     if case is None:
         return []
     structures = draw_cases(case, seed=0, structures=max(count, _CHOICE), values=1)
-    calls = [d.invocations[0] for d in structures if _is_accepted(d.invocations[0])]
+    calls = [group.exported for group in structures if _is_accepted(group.exported)]
     defaults = {p.name: p.default for p in signature(name).parameters}
 
     def sort_key(call: Invocation) -> tuple[bool, bool, int]:
@@ -340,7 +340,7 @@ def _emit_one(calls: Sequence[Invocation], converter: str, operator: str | None)
 
 
 def _emit(call: Invocation, converter: str) -> Emitted:
-    structure = Exportable.of(call, outputs=len(call_invocation(call, build_tensors(call))))
+    structure = CallStructure(call, outputs=len(call_invocation(call, build_tensors(call))))
     with quiet():
         route = Route.parse(converter)
         graph = emitted(start_converter(route), export_request([structure], route))

@@ -27,7 +27,7 @@ from harness.core.route import Route
 from harness.core.tensors import build_tensors, overload
 from harness.core.torch_operators import OpOverload, is_composite, is_dispatched
 from harness.coverage.target import functional_overloads
-from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.program import CallStructure, export_request
 from harness.pipeline.torch_call import call_invocation
 
 
@@ -232,7 +232,7 @@ def decompose(name: str, invocations: Sequence[Invocation]) -> OperatorDecomposi
 def _operators(invocation: Invocation, table: Mapping[Any, Callable[..., Any]]) -> set[str]:
     """Return the overloads in the decomposition of one call."""
     outputs = len(call_invocation(invocation, build_tensors(invocation)))
-    structure = Exportable.of(invocation, outputs=outputs)
+    structure = CallStructure(invocation, outputs=outputs)
     whole = dict(table)
     target = overload(invocation.overload)
     if is_composite(target) and target not in whole:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from harness.core.dtypes import is_float
+from harness.core.dtypes import INT_RANGE, LARGEST, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
 
 #: Conditions of a call, in this order: a tensor has no dimensions; all have none, and no dtype is asked for;
@@ -52,8 +52,6 @@ _CHOOSING = frozenset({"rounding_mode", "reduce", "approximate", "mode"})
 #: Numbers of everyday size are smaller.
 _LARGE = 100_000
 _SMALLEST = 1e-12
-_LOWEST_FLOAT32 = -3.4028234663852886e38
-_LARGEST_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -192,9 +190,9 @@ def _is_everyday_argument(name: str, argument: Argument, asked_dtypes: bool) -> 
         if argument.kind == "dtype":
             return not (asked_dtypes and _RARE_DTYPE.fullmatch(argument.name))
         return not argument.name.startswith(("sparse", "jagged", "_mkldnn"))
-    if name in ("value", "fill_value") and argument in (-math.inf, _LOWEST_FLOAT32):
+    if name in ("value", "fill_value") and argument in (-math.inf, -LARGEST["float32"]):
         return True
-    if name == "end" and argument == _LARGEST_INT64:
+    if name == "end" and argument == INT_RANGE["int64"][1]:
         return True
     if name == "size" and isinstance(argument, tuple) and 0 in argument:
         return False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, count, cycle, islice
 
 from hypothesis import strategies as st
 
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import COMPLEX
 from harness.core.invocation import Argument, Invocation
 from harness.core.tensors import argument_names
@@ -23,17 +24,6 @@ from harness.generate.promotion import promoted
 from harness.generate.scalars import respelled
 from harness.generate.value_draws import ValueDraws
 from harness.generate.variations import Transplants, filled_call, scalar_names, smallest_calls
-
-
-@dataclass(frozen=True)
-class DrawnCase:
-    """One structure with the value draws that share its export.
-
-    Attributes:
-        invocations: One or more; all have the same `structure_id`.
-    """
-
-    invocations: tuple[Invocation, ...]
 
 
 @cache
@@ -98,8 +88,8 @@ def draw_examples(
     examples: int,
     values: int | None = None,
     dtypes: Sequence[str] | None = None,
-) -> list[DrawnCase]:
-    """Draw about so many cases of one operator, as a run does.
+) -> list[CaseGroup]:
+    """Draw about so many cases of one operator, as a run does: the structures, with their value draws.
 
     The operator's dtypes come as often as models use them, ordinary calls come first, and few structures are of the
     kinds that no exporter or runtime takes (`OperatorCase.used`, `OperatorCase.refused`). A large budget has the
@@ -129,7 +119,7 @@ def draw_examples(
         structures = min(2 * structures, examples)
         found = draw_cases(case, seed=seed, structures=structures, values=1, dtypes=dtypes, by_use=True)
     left = [examples - count for count in accumulate((len(one.invocations) for one in found), initial=0)]
-    return [DrawnCase(one.invocations[:rest]) for one, rest in zip(found, left, strict=False) if rest > 0]
+    return [replace(one, cases=one.cases[:rest]) for one, rest in zip(found, left, strict=False) if rest > 0]
 
 
 def draw_cases(
@@ -140,8 +130,8 @@ def draw_cases(
     values: int,
     dtypes: Sequence[str] | None = None,
     by_use: bool = False,
-) -> list[DrawnCase]:
-    """Draw the cases of one operator: the same ones for the same arguments, everywhere.
+) -> list[CaseGroup]:
+    """Draw the structures of one operator, with their value draws: the same ones for the same arguments, everywhere.
 
     Args:
         case: The operator.
@@ -155,7 +145,7 @@ def draw_cases(
     Raises:
         TypeError: the operator case names an argument that the schema lacks.
     """
-    found: dict[str, DrawnCase] = {}
+    found: dict[str, CaseGroup] = {}
     if structures < 1:
         return []
     drawn_values = ValueDraws(f"{seed}/{case.overload}")
@@ -169,7 +159,7 @@ def draw_cases(
     for drawn in _fill(_add_smallest(draws) if by_use else draws):
         if drawn.structure_id not in found:
             is_empty = _has_no_element(drawn)
-            found[drawn.structure_id] = DrawnCase(drawn_values.of(drawn, 1 if is_empty else values))
+            found[drawn.structure_id] = CaseGroup.of(drawn, drawn_values.of(drawn, 1 if is_empty else values))
             left -= 1 if is_empty else values
         if left <= 0:
             break

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import TypeAlias
 
-from harness.core.dtypes import INT_RANGE, PARTS, PRECISION, is_float
+from harness.core.dtypes import INT_RANGE, LARGEST, PARTS, PRECISION, is_float
 from harness.generate.shapes import Chooser
 
 Number: TypeAlias = bool | int | float | complex
@@ -33,7 +33,7 @@ class ScalarClass(StrEnum):
 
 
 _FLOATS = (1.0, 0.5, 2.0, -1.0, 0.0, 1.5, -0.5, 0.1, 3.0, -2.0, -0.0, 0.3, 1e-3, 10.0, 1e4, 2.5)
-_EDGE_FLOATS = (float("inf"), float("-inf"), float("nan"), 1e-30, 3.4028234663852886e38, 16777217.0)
+_EDGE_FLOATS = (float("inf"), float("-inf"), float("nan"), 1e-30, LARGEST["float32"], 16777217.0)
 _INTS = (1, 2, 3, 0, -1, 5, -2, -3, 7, 10)
 _EDGE_INTS = (127, 128, 255, 256, -128, -129, 16777217, 2147483647, -2147483648)
 #: Numbers that the dtype tells from their neighbours and a narrower one does not, or that it rounds or
@@ -43,7 +43,7 @@ _TELLING: dict[str, tuple[int | float | complex, ...]] = {
     "complex64": (1j, 0.5 - 2j, -1.5 + 0j, 0.1 + 2049j, 1e-30j, 0j, 3 + 0.1j),
     "float64": (0.1, 16777217.0, 16777217, 1e-300, -1e300, 9007199254740993, -1 / 3),
     "float32": (0.1, 16777217, 2049.0, -70000.0, 1e-30, -1 / 3),
-    "float16": (0.1, 2049, 257.0, 65504.0, -1 / 3, 6e-8),
+    "float16": (0.1, 2049, 257.0, LARGEST["float16"], -1 / 3, 6e-8),
     "bfloat16": (0.1, 257, 257.0, 1e30, -1 / 3, 1e-30),
     "int64": (9007199254740993, 16777217, 2147483648, -9007199254740993, 2**63 - 1),
     "int32": (16777217, 2147483647, -2147483648, 65536, -16777217),
@@ -133,7 +133,7 @@ def _fits(number: float | complex, dtype: str) -> bool:
     if dtype in INT_RANGE:
         low, high = INT_RANGE[dtype]
         return low <= number <= high
-    largest = {"float16": 65504.0, "bfloat16": 3.3895e38}.get(dtype, float("inf"))
+    largest = LARGEST[dtype] if dtype in ("float16", "bfloat16") else float("inf")
     return not largest < abs(number) < float("inf")
 
 

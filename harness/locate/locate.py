@@ -49,8 +49,8 @@ def locate(
     others = list(_each(runner.observe, neighbours(wrong, functions, source)))
     right += [case for case in others if case.passes]
     # A case that cannot be converted has another defect than one with a wrong graph.
-    unconverted = {case.stage is Stage.CONVERT for case in wrong}
-    alike = [c for c in others if not c.passes and (c.stage is Stage.CONVERT) in unconverted]
+    unconverted = {case.run.stage is Stage.CONVERT for case in wrong}
+    alike = [c for c in others if not c.passes and (c.run.stage is Stage.CONVERT) in unconverted]
     return rank(wrong, right, source, alike)
 
 

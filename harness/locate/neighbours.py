@@ -37,9 +37,7 @@ def neighbours(cases: Sequence[ObservedCase], functions: Iterable[str], source: 
 
 def _draw(names: Iterable[str]) -> list[Invocation]:
     known = load_cases()
-    return [
-        drawn.invocations[0] for name in names for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)
-    ]
+    return [drawn.exported for name in names for drawn in draw_cases(known[name], seed=0, structures=_CASES, values=1)]
 
 
 def _taking_part(cases: Sequence[ObservedCase]) -> Iterator[str]:

@@ -16,16 +16,17 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, HasUnoptimised
 from harness.convert.provenance import CodeLine, EmittedGraph, emitted, executed_lines, raising_lines, traced_functions
 from harness.convert.torch_private import quiet
-from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.generate.operator_case import judge_of
 from harness.locate.source_code import SourceCode, Statement, reads
-from harness.pipeline.program import Exportable, export_request
-from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_case import StartedRoute, run_case
-from harness.pipeline.torch_case import TorchCase
+from harness.pipeline.case import Case, CaseOracle
+from harness.pipeline.case_run import CaseRun
+from harness.pipeline.program import CallStructure, export_request
+from harness.pipeline.reference import run_reference
+from harness.pipeline.run_case import run_case
+from harness.pipeline.started_route import StartedRoute
 from harness.run.backend import Backend
 
 #: See `ObservedCase.executed`.
@@ -38,9 +39,7 @@ class ObservedCase:
 
     Attributes:
         invocation: The case.
-        stage: The stage at which it ended.
-        outcome: How it ended.
-        message: The error message; "" if the case passes.
+        run: How it ended.
         executed: Lines of conversion functions in the order of their first execution, each with the PyTorch node that
             was translated, or "".
         graph: The graph without the exporter's optimiser, with the lines that emitted it; None if there is none.
@@ -51,9 +50,7 @@ class ObservedCase:
     """
 
     invocation: Invocation
-    stage: Stage
-    outcome: Outcome
-    message: str = ""
+    run: CaseRun
     executed: Executed = ()
     graph: EmittedGraph | None = None
     raised: tuple[CodeLine, ...] = ()
@@ -64,7 +61,7 @@ class ObservedCase:
     @property
     def passes(self) -> bool:
         """Whether it passed."""
-        return self.outcome is Outcome.PASS
+        return self.run.outcome is Outcome.PASS
 
 
 class _Trace(NamedTuple):
@@ -88,9 +85,9 @@ class GraphRunner:
     converter: Converter
     backend: Backend | None
     route: Route
-    _references: dict[str, Reference] = field(default_factory=dict)
+    _references: dict[str, CaseOracle] = field(default_factory=dict)
 
-    def reference(self, invocation: Invocation) -> Reference:
+    def reference(self, invocation: Invocation) -> CaseOracle:
         """Return PyTorch's result, computed once."""
         key = invocation.case_id
         if key not in self._references:
@@ -101,8 +98,9 @@ class GraphRunner:
         """Run a case through all stages and record the lines of its export."""
         reference = self.reference(invocation)
         # Run it first, since the first export imports modules, whose lines have nothing to do with the case.
-        stage, outcome, message, outputs = self.outcome(invocation)
-        executed, graph, raised = self._trace(invocation, converts=stage is not Stage.CONVERT)
+        run = self.ending(invocation)
+        outputs = run.outputs
+        executed, graph, raised = self._trace(invocation, converts=run.stage is not Stage.CONVERT)
         wrong: list[str] = []
         expected: dict[str, tuple[str, str]] = {}
         names = [f"c0_o{i}" for i in range(len(reference.expected))]
@@ -113,20 +111,20 @@ class GraphRunner:
                 if mask.any() or (e.shape, e.dtype) != (got.shape, got.dtype):
                     wrong.append(name)
         first_wrong_nodes: frozenset[str] = frozenset()
-        if graph is not None and stage in (Stage.CHECK, Stage.LOAD):
+        if graph is not None and run.stage in (Stage.CHECK, Stage.LOAD):
             first_wrong_nodes = wrongly_formed(graph)
         elif wrong and graph is not None and self.backend is not None:
             feeds = self._structure(invocation).feeds(graph.model, reference.feeds)
             first_wrong_nodes = departing_nodes(graph, build_tensors(invocation), feeds, self.backend)
         return ObservedCase(
-            invocation, stage, outcome, message, executed, graph, raised,
+            invocation, run, executed, graph, raised,
             tuple(wrong or names), expected, first_wrong_nodes,
         )  # fmt: skip
 
     def trace(self, invocation: Invocation) -> ObservedCase:
         """Record only the lines of the export of a case that is known to pass."""
         executed, graph, _ = self._trace(invocation, converts=True)
-        return ObservedCase(invocation, Stage.COMPARE, Outcome.PASS, "", executed, graph)
+        return ObservedCase(invocation, CaseRun(stage=Stage.COMPARE, outcome=Outcome.PASS), executed, graph)
 
     def _trace(self, invocation: Invocation, *, converts: bool) -> _Trace:
         """Record what runs in an export; `converts` tells whether one is known to succeed."""
@@ -157,18 +155,15 @@ class GraphRunner:
         """The converter without its optimiser, which folds what conversion functions emit."""
         return self.converter.unoptimised() if isinstance(self.converter, HasUnoptimised) else self.converter
 
-    def outcome(self, invocation: Invocation) -> tuple[Stage, Outcome, str, tuple[Array, ...] | None]:
-        """Return how a case ends, the message, and its outputs, without recording lines."""
+    def ending(self, invocation: Invocation) -> CaseRun:
+        """Return how a case ends, without recording lines."""
         judge = judge_of(invocation).without_unsettled
-        case = TorchCase(self._structure(invocation), self.reference(invocation), judge)
+        case = Case(self._structure(invocation), self.reference(invocation), judge)
         with quiet():
-            run = run_case(case, StartedRoute(self.route, self.converter, self.backend))
-        if run.failure is not None:
-            return run.stage, run.outcome, str(run.failure.error), None
-        return run.stage, run.outcome, run.comparison.message if run.comparison is not None else "", run.outputs
+            return run_case(case, StartedRoute(self.route, self.converter, self.backend))
 
-    def _structure(self, invocation: Invocation) -> Exportable:
-        return Exportable.of(invocation, outputs=len(self.reference(invocation).expected))
+    def _structure(self, invocation: Invocation) -> CallStructure:
+        return CallStructure(invocation, outputs=len(self.reference(invocation).expected))
 
     def _request(self, invocation: Invocation) -> ExportRequest:
         return export_request([self._structure(invocation)], self.route)

@@ -145,7 +145,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
     path = extract(model, [i.name for i in model.graph.input], case.wrong)
     on_path = [names[n.output[0]] for n in path.graph.node if n.output and n.output[0] in names]
     ran = _statements_that_ran(case, source)
-    has_error = case.stage in (Stage.CHECK, Stage.LOAD, Stage.RUN)
+    has_error = case.run.stage in (Stage.CHECK, Stage.LOAD, Stage.RUN)
     for index in on_path:
         node, lines = model.graph.node[index], case.graph.lines[index]
         for depth, line in enumerate(lines):
@@ -153,7 +153,7 @@ def _evidence(case: ObservedCase, source: SourceCode) -> Iterator[tuple[Statemen
             if statement is None:
                 continue
             departs = case.graph.of_node[index] in case.first_wrong_nodes
-            named = depth == 0 and has_error and _is_named(node.name, case.message)
+            named = depth == 0 and has_error and _is_named(node.name, case.run.message)
             if named and (departs or not case.first_wrong_nodes):
                 yield statement, _NAMED, f"It emits {node.name}, which the error names."
             elif depth == 0 and departs:

@@ -32,7 +32,7 @@ from harness.models.facts import CallsTask, ModelFacts, model_calls
 from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
-from harness.pipeline.model_reference import largest_element
+from harness.pipeline.model_oracle import largest_element
 from harness.pipeline.model_task import Axis, FixedSize, ModelRun, ModelSource, NodesJudged, Variant
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
@@ -250,8 +250,7 @@ def check_model(units: Sequence[Unit], facts: ModelFacts, supervisor: Supervisor
     Raises:
         harness.pipeline.supervisor.WorkerFailed: No worker process can be started.
     """
-    checks, left_out, model = list[RouteCheck](), dict[str, None](), units[0].model
-    assert model is not None
+    checks, left_out, model = list[RouteCheck](), dict[str, None](), units[0].whole_model
     for unit in units:
         for check, not_run in _check_routes(unit, supervisor, progress):
             left_out.update(dict.fromkeys(not_run))
@@ -285,7 +284,7 @@ def _check_routes(
     outcomes.sort(key=lambda verdict: ModelRun.from_text(verdict.model_run).index)
     failing = tuple(b for b in unit.backends if any(o.outcome.is_failure for o in _on_backend(outcomes, b)))
     alone = _CallsAlone()
-    if failing and unit.model is not None and not unit.model.is_file:
+    if failing and not unit.whole_model.is_graph:
         progress(f"run its calls alone: {description}")
         alone = _run_calls_alone(replace(unit, backends=failing), outcomes, supervisor)
     for backend in unit.backends:
@@ -337,8 +336,7 @@ def _run_calls_alone(unit: Unit, outcomes: Sequence[Verdict], supervisor: Superv
     failed = (Invocation.from_json(o.invocation) for o in outcomes if o.outcome.is_failure)
     example = Invocation.from_json(outcomes[0].exported_invocation) if unit.route.dynamic else None
     other_run = next((run for run in failed if example is not None and _is_resized(run, example)), None)
-    assert unit.model is not None
-    answer = model_calls(CallsTask(source=unit.model, other_run=other_run), supervisor)
+    answer = model_calls(CallsTask(source=unit.whole_model, other_run=other_run), supervisor)
     if answer.capture is None:
         return _CallsAlone(left_out=(answer.problem,))
     # The exporter never saw the calls of eager mode.

@@ -134,7 +134,7 @@ def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> An
 
 def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
     """Load the model in the worker, call it, and send the facts; a file is only read."""
-    if task.source.is_file:
+    if task.source.is_graph:
         _send_file_facts(task.source, worker)
         return
     for model in _loaded(task, worker):

@@ -100,8 +100,7 @@ def _changes(unit: Unit, failure: Verdict, facts: ModelFacts) -> Iterator[tuple[
 
 
 def _set_variant(unit: Unit, variant: Variant) -> Unit:
-    assert unit.model is not None
-    return replace(unit, model=replace(unit.model, variant=variant))
+    return replace(unit, model=replace(unit.whole_model, variant=variant))
 
 
 def _axes_of_one(facts: ModelFacts) -> Iterator[str]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import onnx
 
@@ -20,60 +21,71 @@ from harness.convert.converter import (
     supports_partial,
 )
 from harness.convert.rules.rule import RuleBook
+from harness.core.case_group import CaseGroup, MemberKey
+from harness.core.dtypes import Array
 from harness.core.invocation import Weight
 from harness.core.program import parts_of
 from harness.core.route import Route
-from harness.pipeline.case_run import MemberKey
-from harness.pipeline.program import Exportable, Structure, conversion_failure, export_request
-from harness.pipeline.reference import Reference
+from harness.pipeline.case import CaseOracle, Structure
+from harness.pipeline.program import CallStructure, conversion_failure, export_request
 from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset, opset_to_check
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
-from harness.pipeline.task import Group, Step
-from harness.pipeline.torch_case import Calls, CaseKind
+from harness.pipeline.task import Step
+from harness.pipeline.torch_call import CallRejected
 from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import AnyModel, Artefact
 
 
-@dataclass(frozen=True)
-class Accepted:
-    """A group that PyTorch accepts, with its structure and references."""
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A group of cases in an export, with what its oracles answer.
 
-    group: Group
+    Attributes:
+        group: The group.
+        structure: The export of the group.
+        oracles: Case → its oracle, for the cases that PyTorch accepts.
+        rejected: Case → why PyTorch rejects it.
+    """
+
+    group: CaseGroup
     structure: Structure
-    references: Mapping[int, Reference]
+    oracles: Mapping[int, CaseOracle]
+    rejected: Mapping[int, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, group: Group, references: Mapping[int, Reference], kind: CaseKind | None = None) -> Accepted:
-        """Return a group with PyTorch's answers to the cases that it accepts, at least one."""
-        structure = (kind or Calls()).structure(
-            group.exported,
-            [invocation for _, invocation in group.cases],
-            outputs=len(next(iter(references.values())).expected),
-            index=group.index,
-        )
-        return cls(group, structure, references)
+    def of(
+        cls,
+        structure: Structure,
+        group: CaseGroup,
+        announce: Callable[[MemberKey], None] = lambda key: None,
+    ) -> Self:
+        """Return a group with the answers of its cases' oracles; `announce` takes each case before it is asked."""
+        oracles: dict[int, CaseOracle] = {}
+        rejected: dict[int, str] = {}
+        for case, invocation in group.cases:
+            announce((group.index, case))
+            try:
+                oracles[case] = structure.oracle(invocation)
+            except CallRejected as rejection:
+                rejected[case] = rejection.account
+        for oracle in oracles.values():
+            structure = structure.returning(len(oracle.expected))
+            break
+        return cls(group, structure, oracles, rejected)
 
-    def left(self, cases: Sequence[int]) -> Accepted:
+    def left(self, cases: Sequence[int]) -> Self:
         """Return the same group with some of its cases."""
-        return replace(self, references={case: self.references[case] for case in cases})
+        return replace(self, oracles={case: self.oracles[case] for case in cases})
 
     @property
     def keys(self) -> tuple[MemberKey, ...]:
-        """Its cases."""
-        return tuple((self.group.index, case) for case in self.references)
+        """Its cases that PyTorch accepts."""
+        return tuple((self.group.index, case) for case in self.oracles)
 
-
-@dataclass(frozen=True)
-class Answered:
-    """A group with PyTorch's answers.
-
-    Attributes:
-        accepted: The part that PyTorch accepts; None if it accepts none.
-        rejected: Case → reason why PyTorch rejects it.
-    """
-
-    accepted: Accepted | None
-    rejected: Mapping[int, str]
+    @property
+    def arrays(self) -> list[Array]:
+        """The inputs and outputs of all of its cases."""
+        return [array for oracle in self.oracles.values() for array in oracle.arrays]
 
 
 @dataclass(frozen=True)
@@ -91,7 +103,7 @@ class Converted:
     """
 
     model: AnyModel
-    members: tuple[Accepted, ...]
+    members: tuple[Member, ...]
     convert_ms: float
     rule: str = ""
     is_shared: bool = False
@@ -113,7 +125,7 @@ class Converted:
             for member in self.members
         }
 
-    def rewrites(self, member: Accepted) -> tuple[str, ...]:
+    def rewrites(self, member: Member) -> tuple[str, ...]:
         """Return the rewrite rules of the exporter that changed the graph of `member`, each once."""
         outputs = set(member.structure.outputs_in(self.model))
         return tuple(dict.fromkeys(change.name for change in self.changes if outputs & change.outputs))
@@ -123,7 +135,7 @@ class Converted:
         """The ONNX model; None for an artefact of another kind."""
         return None if isinstance(self.model, Artefact) else self.model
 
-    def alone(self, member: Accepted) -> bytes:
+    def alone(self, member: Member) -> bytes:
         """Return the model cut down to `member`, serialised; b"" for an artefact of another kind."""
         if self.graph is None:
             return b""
@@ -132,7 +144,7 @@ class Converted:
             self._alone[index] = only(self.graph, [member]).SerializeToString()
         return self._alone[index]
 
-    def kind(self, member: Accepted) -> str:
+    def kind(self, member: Member) -> str:
         """Return the kind of the graph that computes `member`; "" for an artefact of another kind."""
         if self.graph is None:
             return ""
@@ -141,7 +153,7 @@ class Converted:
             self._kinds[index] = graph_kind(only(self.graph, [member]))
         return self._kinds[index]
 
-    def part(self, members: Sequence[Accepted]) -> Converted:
+    def part(self, members: Sequence[Member]) -> Converted:
         """Return the same model, before any transforms, cut down to `members`. An artefact of another kind keeps the
         others' calls, too."""
         if len(members) == len(self.members):
@@ -172,18 +184,18 @@ class NotConverted:
         rule: The user's rules that took part.
     """
 
-    members: tuple[Accepted, ...]
+    members: tuple[Member, ...]
     failure: StageFailure
     converted: Converted | None = None
     rule: str = ""
 
 
-def keys_of(members: Sequence[Accepted]) -> tuple[MemberKey, ...]:
+def keys_of(members: Sequence[Member]) -> tuple[MemberKey, ...]:
     """Return the keys of the cases of `members`."""
     return tuple(key for m in members for key in m.keys)
 
 
-def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto:
+def only(model: onnx.ModelProto, members: Sequence[Member]) -> onnx.ModelProto:
     """Return the part of a model that belongs to `members`: the model itself if it has no other part."""
     inputs = [name for m in members for name in m.structure.input_names]
     outputs = [name for m in members for name in m.structure.outputs_in(model)]
@@ -192,7 +204,7 @@ def only(model: onnx.ModelProto, members: Sequence[Accepted]) -> onnx.ModelProto
     return extract(model, inputs, outputs)
 
 
-def halves(members: Sequence[Accepted]) -> tuple[Sequence[Accepted], Sequence[Accepted]]:
+def halves(members: Sequence[Member]) -> tuple[Sequence[Member], Sequence[Member]]:
     """Return the first half and the rest."""
     middle = len(members) // 2
     return members[:middle], members[middle:]
@@ -236,7 +248,7 @@ class BatchExport:
         route = self._route if transforms else replace(self._route, transforms=())
         return BatchExport(route, converter, self._book, self._announce, batch_size=1, changes=self._changes)
 
-    def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def export(self, accepted: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """Export all groups, as many at a time as the batch size says."""
         size = self._batch_size
         together = [a for a in accepted if not self._is_apart(a)]
@@ -248,13 +260,13 @@ class BatchExport:
             if self._is_apart(one):
                 yield from self._batch([one])
 
-    def _is_apart(self, member: Accepted) -> bool:
+    def _is_apart(self, member: Member) -> bool:
         apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
         # A name that is in the model because of another group would collide, too.
         parts = [part for _, argument in member.group.exported.arguments for part in parts_of(argument)]
         return apart or any(_is_negative_zero(part) or (isinstance(part, Weight) and part.name) for part in parts)
 
-    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def again(self, converted: Converted, members: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """Yield some groups of a model in one of their own: cut out, or exported again if it is not an ONNX model.
 
         What the transforms make of a part need not be that part of what they make of the whole: they are applied again.
@@ -268,11 +280,11 @@ class BatchExport:
         else:
             yield converted.part(members)
 
-    def alone(self, member: Accepted) -> Iterator[Converted | NotConverted]:
+    def alone(self, member: Member) -> Iterator[Converted | NotConverted]:
         """Export one group by itself."""
         return self._batch([member])
 
-    def _export_partially(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def _export_partially(self, members: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """Export `members` with a converter that continues if some of them fail; else as `_batch` does."""
         parts = None
         converter = supports_partial(self.converter)
@@ -305,7 +317,7 @@ class BatchExport:
 
     def _single_out(self, result: Converted | NotConverted) -> Iterator[Converted | NotConverted]:
         """Yield groups of a batch that was exported in one piece, without properties that only the batch has."""
-        members: Sequence[Accepted] = result.members
+        members: Sequence[Member] = result.members
         if isinstance(result, NotConverted):
             # The check quotes names of sizes, which differ in a batch.
             yield from self._batch(members) if result.failure.stage is Stage.CHECK else [result]
@@ -321,15 +333,15 @@ class BatchExport:
         for member in copying:
             yield from self.alone(member)
 
-    def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Accepted]) -> bool:
+    def _keeps_opset(self, model: onnx.ModelProto, members: Sequence[Member]) -> bool:
         """Whether a model is at the opset asked for: one call that cannot be brought there may leave all
         others at another."""
         return len(members) == 1 or self._route.opset in (None, emitted_opset(model))
 
-    def _failed(self, members: Sequence[Accepted], error: Exception) -> NotConverted:
+    def _failed(self, members: Sequence[Member], error: Exception) -> NotConverted:
         return NotConverted(tuple(members), conversion_failure(error), rule=self._fired())
 
-    def _batch(self, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def _batch(self, members: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """Export `members` in as few models as succeed.
 
         Members that need an operator without any conversion are set apart at once. A batch that fails for
@@ -376,7 +388,7 @@ class BatchExport:
         """Return the rules that the last export called."""
         return ", ".join(sorted(self._book.fired)) if self._book else ""
 
-    def _rules_are_clear(self, batch: Sequence[Accepted]) -> bool:
+    def _rules_are_clear(self, batch: Sequence[Member]) -> bool:
         """Whether the rules that the last export called took part in each of its cases.
 
         A rule for the very operator of every case, called as often as there are cases, did; one that
@@ -389,8 +401,8 @@ class BatchExport:
         return None not in rules and labels == set(self._book.fired) and self._book.fired.total() == len(batch)
 
     def _split_unsupported(
-        self, batch: Sequence[Accepted], error: Exception
-    ) -> Generator[NotConverted, None, list[Accepted]]:
+        self, batch: Sequence[Member], error: Exception
+    ) -> Generator[NotConverted, None, list[Member]]:
         """Yield the members that need an operator without any conversion, and return the others.
 
         For each such operator one member is exported alone. It must fail in the same way, and its message is the one
@@ -416,11 +428,11 @@ class BatchExport:
                 continue
         return rest
 
-    def _request(self, members: Sequence[Accepted]) -> ExportRequest:
+    def _request(self, members: Sequence[Member]) -> ExportRequest:
         structures = [m.structure for m in members]
         if len(structures) == 1:
             return structures[0].request(self._route)
-        return export_request([s for s in structures if isinstance(s, Exportable)], self._route)
+        return export_request([s for s in structures if isinstance(s, CallStructure)], self._route)
 
     def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
         """Transform a model, and check what comes of it."""

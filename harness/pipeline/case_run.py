@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.output_comparison import OutputComparison
+from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import MemberKey
 from harness.core.dtypes import Array
+from harness.core.placement import Placement
 from harness.pipeline.model_task import ModelRun
 
 if TYPE_CHECKING:
     from harness.pipeline.stages import StageFailure
     from harness.run.artefact import AnyModel
-
-#: (group index, case index within the group): names a case within a task.
-MemberKey: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class CaseRun:
             if there is no graph.
         raised_by: The part of PyTorch that raised in a failure to convert or to capture, as `raising_part` says; "" for
             the converter.
-        placement: The nodes that ran on the CPU although the backend's device is another, in words; "" for none.
+        placement: The part that ran on the CPU although the backend's device is another; None if nothing did.
         convert_ms: Milliseconds, the case's share.
         load_ms: Milliseconds, the case's share.
         run_ms: Milliseconds, the case's share.
@@ -80,7 +80,7 @@ class CaseRun:
     backend_passes: str = ""
     graph_kind: str = ""
     raised_by: str = ""
-    placement: str = ""
+    placement: Placement | None = None
     convert_ms: float | None = None
     load_ms: float | None = None
     run_ms: float | None = None
@@ -88,6 +88,35 @@ class CaseRun:
     artefact: AnyModel | None = field(default=None, compare=False, repr=False)
     outputs: tuple[Array, ...] | None = field(default=None, compare=False, repr=False)
     failure: StageFailure | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def signature(self) -> str:
+        """A failure's message or problem without details of its case; "" for a pass."""
+        traced = self.model_run.traced
+        if traced is not None:
+            refused = self.stage is Stage.CONVERT
+            return f"{traced.what} depends on the data" if refused else f"specialised by tracing: {traced.what}"
+        if self.comparison is not None and self.comparison.problem:
+            return self.comparison.problem
+        return normalise(self.message) if self.outcome is not Outcome.PASS else ""
+
+    @property
+    def ending(self) -> tuple[Stage, Outcome, str]:
+        """The stage, the outcome and the signature, by which two runs of a case are compared."""
+        return self.stage, self.outcome, self.signature
+
+    @property
+    def plain(self) -> CaseRun:
+        """The run without what must stay in the process that ran it."""
+        return replace(self, artefact=None, outputs=None, failure=None)
+
+    def outputs_or_raise(self) -> tuple[Array, ...]:
+        """Return the outputs; raise the error that ended the case before it had any."""
+        if self.failure is not None:
+            raise self.failure.error
+        if self.outputs is None:
+            raise RuntimeError(self.message or f"it ended at {self.stage}")
+        return self.outputs
 
     @property
     def passes(self) -> bool:

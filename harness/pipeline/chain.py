@@ -27,12 +27,13 @@ from harness.core.route import Route
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, weight_tensor
 from harness.core.torch_arrays import to_numpy
+from harness.pipeline.case import Case, CaseOracle
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.program import Exportable
-from harness.pipeline.reference import Reference, run_reference
-from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.program import CallStructure
+from harness.pipeline.reference import run_reference
+from harness.pipeline.run_case import run_case
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.torch_call import CallRejected, quiet_call
-from harness.pipeline.torch_case import TorchCase
 from harness.run.backend import Backend
 
 #: Elements of a value above which a call is not run by itself: its values are written out.
@@ -51,7 +52,7 @@ class CallRun:
     """
 
     exported: Invocation
-    reference: Reference
+    reference: CaseOracle
     backend: str
     run: CaseRun
 
@@ -72,12 +73,12 @@ class CallRunner:
     route: Route
     index: int = 0
 
-    def run_call(self, exported: Invocation, reference: Reference) -> CallRun:
+    def run_call(self, exported: Invocation, reference: CaseOracle) -> CallRun:
         """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
         call = reference.invocation
-        structure = Exportable.of(exported, [call], outputs=len(reference.expected), index=self.index)
+        structure = CallStructure(exported, (call,), outputs=len(reference.expected), index=self.index)
         route = replace(self.route, dynamic=any(structure.dynamic_dims))
-        case = TorchCase(structure, reference)
+        case = Case(structure, reference)
         found: list[CallRun] = []
         for backend in self.backends:
             if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
@@ -169,7 +170,7 @@ def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
 
 
 def is_chain_of_right_calls(
-    caller: CallRunner, reference: Reference, got: Sequence[Array], exported: Invocation | None = None
+    caller: CallRunner, reference: CaseOracle, got: Sequence[Array], exported: Invocation | None = None
 ) -> bool:
     """Whether what a backend gives for a program is what its calls give one by one, each of which is right."""
     program = Program.of(reference.invocation)
@@ -192,7 +193,7 @@ def _can_be_chained(program: Program) -> bool:
     return not program.changes_in_place and not any(map(draws_at_random, program.calls))
 
 
-def is_chain(calls: Sequence[CallRun | None], reference: Reference, got: Sequence[Array]) -> bool | None:
+def is_chain(calls: Sequence[CallRun | None], reference: CaseOracle, got: Sequence[Array]) -> bool | None:
     """Whether a backend's result for a program is that of its calls one by one; None if the calls do not tell.
 
     Args:

@@ -22,7 +22,7 @@ from harness.convert.graph_lines import graph_lines
 from harness.convert.torch_private import RECURRENT
 from harness.core.program import calls_of, is_composed
 from harness.core.text import count, describe_error, plain
-from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
+from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted
 
 
 class DoubleCheck:
@@ -48,15 +48,15 @@ class DoubleCheck:
         """Return the converter."""
         return self._exports.converter
 
-    def again(self, converted: Converted, members: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def again(self, converted: Converted, members: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """See `BatchExport.again`."""
         return self._exports.again(converted, members)
 
-    def alone(self, member: Accepted) -> Iterator[Converted | NotConverted]:
+    def alone(self, member: Member) -> Iterator[Converted | NotConverted]:
         """See `BatchExport.alone`."""
         return self._exports.alone(member)
 
-    def export(self, accepted: Sequence[Accepted]) -> Iterator[Converted | NotConverted]:
+    def export(self, accepted: Sequence[Member]) -> Iterator[Converted | NotConverted]:
         """Export as `BatchExport.export` does, with results that public exports agree with."""
         for result in self._exports.export(accepted):
             if isinstance(result, NotConverted):
@@ -69,7 +69,7 @@ class DoubleCheck:
             yield result
             return
         signature = _signature(result)
-        confirmed: list[Accepted] = []
+        confirmed: list[Member] = []
         for overload, members in _group_by_overload(result.members).items():
             # The fast lane is left for operators, and not for a pattern of programs.
             is_public = not self._trust.covers(overload) and not is_composed(overload)
@@ -111,7 +111,7 @@ class DoubleCheck:
             yield from self._exports.again(result, rest)
 
 
-def _replaced(member: Accepted) -> tuple[str, ...]:
+def _replaced(member: Member) -> tuple[str, ...]:
     """Return the operators of a structure whose kernels the exporter replaces while it exports dynamic shapes."""
     return tuple(sorted(RECURRENT.intersection(calls_of(member.group.exported))))
 
@@ -134,8 +134,8 @@ def _signature(result: NotConverted) -> str:
     return f"{failure.stage.value} {failure.outcome.value}: {normalise(describe_error(failure.error))}"
 
 
-def _group_by_overload(members: Sequence[Accepted]) -> dict[str, list[Accepted]]:
-    found: dict[str, list[Accepted]] = {}
+def _group_by_overload(members: Sequence[Member]) -> dict[str, list[Member]]:
+    found: dict[str, list[Member]] = {}
     for member in members:
         found.setdefault(member.group.exported.overload, []).append(member)
     return found

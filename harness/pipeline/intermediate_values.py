@@ -29,8 +29,8 @@ from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.pipeline.captured_calls import module_path
-from harness.pipeline.program import convert_stage
-from harness.pipeline.stages import StageFailure, named_feeds, run_or_raise
+from harness.pipeline.run_case import run_graph
+from harness.pipeline.stages import named_feeds
 from harness.pipeline.submodel import outer_names
 from harness.pipeline.torch_call import quiet_call
 from harness.run.artefact import ONNX, Artefact
@@ -288,7 +288,7 @@ class OfWholeModel:
             model.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
         for name in wanted:
             model.graph.output.append(self._types.get(name) or onnx.ValueInfoProto(name=name))
-        return dict(zip(wanted, run_or_raise(self._backend, model, feeds), strict=True))
+        return dict(zip(wanted, run_graph(self._backend, model, feeds).outputs_or_raise(), strict=True))
 
 
 class OfExportedSlices:
@@ -368,16 +368,14 @@ class OfExportedSlices:
             output_names=tuple(f"out_{name}" for name in names),
             opset=self._opset,
         )
-        model = convert_stage(self._converter, request)
-        if isinstance(model, StageFailure):
-            raise model.error
+        model = self._converter.convert(request)
         nodes = () if isinstance(model, Artefact) else model.graph.node
         by_output = {value: node for node in nodes for value in node.output}
         for name in names:
             node = by_output.get(f"out_{name}")
             self._producer[name] = f"{node.op_type} {node.name}".strip() if node is not None else ""
         feeds = named_feeds(model, request.input_names, map(to_numpy, inputs))
-        return dict(zip(names, run_or_raise(self._backend, model, feeds), strict=True))
+        return dict(zip(names, run_graph(self._backend, model, feeds).outputs_or_raise(), strict=True))
 
     def _module(self, part: Sequence[Node], names: Sequence[str]) -> tuple[torch.fx.GraphModule, list[Node]]:
         """Return a part as a program, and the nodes that it takes apart from its own weights."""

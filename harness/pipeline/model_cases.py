@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 
@@ -15,9 +16,11 @@ from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, con
 from harness.core.route import Route
 from harness.core.tensors import graph_input_shape
 from harness.pipeline.model_loading import Axis, LoadedModel
-from harness.pipeline.model_reference import ModelReference, run_model
+from harness.pipeline.model_oracle import ModelOracle, run_model
 from harness.pipeline.model_task import ModelInputs
-from harness.pipeline.stages import named_feeds, shape_ranges
+from harness.pipeline.program import convert_stage
+from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
+from harness.pipeline.started_route import StartedRoute
 from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import ShapeRange
 
@@ -111,21 +114,30 @@ def _reshape_spec(spec: TensorSpec, shape: tuple[int, ...]) -> TensorSpec:
     return TensorSpec(shape, spec.dtype, contiguous_strides(shape), 0, values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelStructure:
-    """A model that is ready for export; see `harness.pipeline.program.Structure`.
+    """A model that is ready for export; see `harness.pipeline.case.Structure`.
 
     Attributes:
-        model: The model.
+        model: The model; it is exported with its own example.
         outputs: How many tensors it returns.
         index: The index of its group.
         inputs: Example inputs in place of the model's own; None for those.
+        tolerance: The user's tolerance; None for the effect of roundings.
+        alive: See `ModelOracle`.
     """
 
     model: LoadedModel
-    outputs: int
+    outputs: int = 0
     index: int = 0
     inputs: tuple[torch.Tensor, ...] | None = None
+    tolerance: Tolerance | None = None
+    alive: Callable[[], None] = lambda: None
+
+    has_program = True
+    answering_backend = None
+    is_checked = True
+    is_whole_model = True
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -147,10 +159,13 @@ class ModelStructure:
         """Return the number of the graph's outputs, which is all that is checked of them."""
         return self.outputs
 
-    @property
-    def is_checked(self) -> bool:
-        """Always true: an exporter writes the graph."""
-        return True
+    def oracle(self, invocation: Invocation) -> ModelOracle:
+        """Run the model in PyTorch; raises `CallRejected`."""
+        return run_model(self.model, invocation, self.tolerance, self.alive)
+
+    def returning(self, outputs: int) -> Self:
+        """Return the structure with its number of outputs."""
+        return replace(self, outputs=outputs)
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """Return the names of the outputs in an artefact of the model, in their order."""
@@ -170,6 +185,10 @@ class ModelStructure:
             equal_dims=self.model.equal_dims if route.dynamic else (),
         )
 
+    def export(self, started: StartedRoute) -> AnyModel | StageFailure:
+        """Return the artefact that a route's converter makes of the model."""
+        return convert_stage(started, self)
+
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Return the inputs of a run by name, without those that the export left out."""
         return named_feeds(artefact, self.input_names, arrays)
@@ -178,28 +197,3 @@ class ModelStructure:
         """Return the sizes that a dynamic export will run with; the first case's are typical."""
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
-
-
-@dataclass(frozen=True)
-class ModelRuns:
-    """The runs of one model as cases; see `harness.pipeline.program.CaseKind`.
-
-    Attributes:
-        model: The model.
-        tolerance: The user's tolerance; None for the effect of roundings.
-        alive: See `ModelReference`.
-    """
-
-    model: LoadedModel
-    tolerance: Tolerance | None = None
-    alive: Callable[[], None] = lambda: None
-
-    def reference(self, invocation: Invocation) -> ModelReference:
-        """Run the model in PyTorch; raises `CallRejected`."""
-        return run_model(self.model, invocation, self.tolerance, self.alive)
-
-    def structure(
-        self, exported: Invocation, cases: Sequence[Invocation], *, outputs: int, index: int = 0
-    ) -> ModelStructure:
-        """Return the model; it is exported with its own example."""
-        return ModelStructure(self.model, outputs, index)

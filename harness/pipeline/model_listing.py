@@ -10,7 +10,8 @@ from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.graph_runs import GraphStructure, plain_form
+from harness.pipeline.graph_oracle import plain_form
+from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelInputs, ModelSource, NoModel
@@ -63,7 +64,7 @@ def carry_out(task: ListingTask, worker: WorkerProcess) -> None:
     """List the runs in a worker, and send them."""
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
-        if task.source.is_file:
+        if task.source.is_graph:
             worker.send(Listing(_runs_of_file(task, worker)))
         else:
             worker.send(Listing(cases_of(worker.model(task.source), task.dynamic)))

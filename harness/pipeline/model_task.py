@@ -81,8 +81,8 @@ class ModelSource:
         return MODEL + model_name(self.word)
 
     @property
-    def is_file(self) -> bool:
-        """Whether it is an ONNX file."""
+    def is_graph(self) -> bool:
+        """Whether it is an ONNX file: it has no program, and each runtime answers for itself what is right."""
         return is_onnx_file(self.word)
 
 

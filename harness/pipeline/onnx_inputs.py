@@ -22,6 +22,7 @@ from harness.core.dtypes import ALL, PRECISION, WIDE_UNSIGNED, Array
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
 from harness.core.text import one_line
 from harness.core.torch_arrays import to_torch
+from harness.pipeline.graph_structure import signature
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import FixedSize, ModelInputs
 
@@ -37,12 +38,6 @@ _SEED = 20261125
 Sizes: TypeAlias = Mapping[str, int]
 #: Whether the file runs at some sizes.
 Runs: TypeAlias = Callable[[Sizes], bool]
-
-
-def signature(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """Return the inputs that have no default."""
-    held = {tensor.name for tensor in model.graph.initializer}
-    return [value for value in model.graph.input if value.name not in held]
 
 
 def open_sizes(model: onnx.ModelProto) -> list[str]:

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from harness.compare.nearness import Sensitivity, ulp
-from harness.compare.tolerances import MIN_EXPONENT
-from harness.core.dtypes import PRECISION, Array, is_float
+from harness.core.dtypes import MIN_EXPONENT, PRECISION, Array, is_float
 from harness.core.invocation import Argument, Enumerated, Invocation, TensorSpec
 from harness.core.program import map_arguments
 from harness.core.tensors import build_tensors

@@ -63,13 +63,12 @@ def _warm_up() -> None:
     """Fill the caches that converters keep between exports, so that a worker that replaces a dead one starts warm."""
     from harness.core.invocation import Invocation, Recipe, TensorSpec
     from harness.core.route import Route
-    from harness.core.tensors import bind, build_tensors
-    from harness.pipeline.program import Exportable, export_request
+    from harness.pipeline.program import CallStructure, export_request
     from harness.pipeline.start import Starter
 
     spec = TensorSpec((2,), "float32", (1,), 0, Recipe(("any",), "plain", 0))
     invocation = Invocation("aten.relu.default", (("self", spec),))
-    member = Exportable(0, bind(invocation), build_tensors(invocation), 1, (frozenset(),))
+    member = CallStructure(invocation, outputs=1)
     for entry in CONVERTERS.entries():
         # A converter that fails here fails again in a recorded step.
         with contextlib.suppress(Exception):

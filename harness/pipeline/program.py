@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self, cast
 
 import onnx
 import torch
@@ -12,102 +13,76 @@ import torch
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Weight
 from harness.core.program import Program, is_program, open_named_weights
 from harness.core.route import Route
 from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape, weight_tensor
+from harness.pipeline.case import Case, Structure
+from harness.pipeline.reference import CallOracle, ProgramOracle, run_reference
 from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
+from harness.pipeline.started_route import StartedRoute
 from harness.run.artefact import AnyModel
 from harness.run.backend import ShapeRange
 
 
-class Structure(Protocol):
-    """A call, a program or a model that is exported once and run with several inputs."""
-
-    @property
-    def index(self) -> int:
-        """The index of its group."""
-
-    @property
-    def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Example inputs."""
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The names of the graph's inputs."""
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names that the graph's outputs are asked to have."""
-
-    @property
-    def promised_outputs(self) -> Sequence[str] | int:
-        """Return the outputs to check: their names; their number if a converter names them."""
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether ONNX's checker decides about the graph; of a user's file the runtime does."""
-
-    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """Return the names of its outputs in an artefact, in their order."""
-
-    def request(self, route: Route) -> ExportRequest:
-        """Return the export of the structure by itself."""
-
-    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
-        """Graph input → array, without the inputs that the export left out."""
-
-    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """Return the sizes that a dynamic artefact will run with; the first case's are typical."""
-
-
-@dataclass(frozen=True)
-class Exportable:
-    """A call or a program that is ready for export; see `Structure`.
+@dataclass(frozen=True, eq=False)
+class CallStructure:
+    """A call or a program that is ready for export; see `harness.pipeline.case.Structure`.
 
     Attributes:
-        index: Index of its group.
-        call: The operator call with its tensors left open.
-        tensors: Example inputs. Structures share no tensor, since exporters treat a shared one as one input.
+        exported: The invocation whose shapes are exported.
+        cases: Invocations to run with the export; dimensions in which they differ from it may be left dynamic.
         outputs: Number of tensors that the call returns.
-        dynamic_dims: Per tensor, dimensions to leave dynamic; empty sets for a static export.
-        buffers: Place among the tensors of `call` → name and tensor of a weight that the module holds under it.
+        index: Index of its group.
+        examples: Example inputs in place of those that the invocation describes; None for those.
     """
 
-    index: int
-    call: BoundCall
-    tensors: tuple[torch.Tensor, ...]
-    outputs: int
-    dynamic_dims: tuple[frozenset[int], ...]
-    buffers: Mapping[int, tuple[str, torch.Tensor]] = field(default_factory=dict)
+    exported: Invocation
+    cases: tuple[Invocation, ...] = ()
+    outputs: int = 0
+    index: int = 0
+    examples: tuple[torch.Tensor, ...] | None = None
+
+    has_program = True
+    model = None
+    answering_backend = None
+    is_checked = True
+    is_whole_model = False
 
     @classmethod
-    def of(
-        cls,
-        exported: Invocation,
-        cases: Sequence[Invocation] = (),
-        *,
-        outputs: int,
-        index: int = 0,
-        tensors: Sequence[torch.Tensor] | None = None,
-    ) -> Exportable:
-        """Return the structure of an invocation.
+    def of(cls, group: CaseGroup) -> Self:
+        """Return the structure of a group, whose number of outputs its oracles will tell."""
+        return cls(group.exported, group.invocations, index=group.index)
 
-        Args:
-            exported: The invocation.
-            cases: Invocations to run with the export; dimensions in which they differ from it may be left dynamic.
-            tensors: Example inputs in place of those that the invocation describes.
-        """
-        opened, held = _open_named_weights(exported)
-        return cls(
-            index=index,
-            call=bind(opened),
-            tensors=build_tensors(exported) if tensors is None else tuple(tensors),
-            outputs=outputs,
-            dynamic_dims=varying_dims(exported, cases),
-            buffers={place: (weight.name, weight_tensor(weight)) for place, weight in held.items()},
-        )
+    @cached_property
+    def _opened(self) -> tuple[Invocation, Mapping[int, Weight]]:
+        """The invocation with its named weights as tensors, and these by their places."""
+        if not is_program(self.exported):
+            return self.exported, {}
+        program, held = open_named_weights(Program.of(self.exported))
+        return program.invocation, held
+
+    @cached_property
+    def call(self) -> BoundCall:
+        """The operator call with its tensors left open."""
+        return bind(self._opened[0])
+
+    @cached_property
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Example inputs. Structures share no tensor, since exporters treat a shared one as one input."""
+        return build_tensors(self.exported) if self.examples is None else self.examples
+
+    @cached_property
+    def buffers(self) -> Mapping[int, tuple[str, torch.Tensor]]:
+        """Place among the tensors of `call` → name and tensor of a weight that the module holds under it."""
+        return {place: (weight.name, weight_tensor(weight)) for place, weight in self._opened[1].items()}
+
+    @cached_property
+    def dynamic_dims(self) -> tuple[frozenset[int], ...]:
+        """Per tensor, dimensions to leave dynamic; empty sets for a static export."""
+        return varying_dims(self.exported, self.cases)
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -124,10 +99,13 @@ class Exportable:
         """The names of the graph's outputs."""
         return self.output_names
 
-    @property
-    def is_checked(self) -> bool:
-        """Always true: an exporter writes the graph."""
-        return True
+    def oracle(self, invocation: Invocation) -> CallOracle | ProgramOracle:
+        """Return PyTorch's answer to a call or a program of this structure; raises `CallRejected`."""
+        return run_reference(invocation)
+
+    def returning(self, outputs: int) -> Self:
+        """Return the structure with its number of outputs."""
+        return replace(self, outputs=outputs)
 
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """Return the names of its outputs."""
@@ -137,17 +115,37 @@ class Exportable:
         """Return the export of this structure by itself."""
         return export_request([self], route)
 
-    def feeds(self, model: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
+    def export(self, started: StartedRoute) -> AnyModel | StageFailure:
+        """Return the artefact that a route's converter makes of this structure alone."""
+        return convert_stage(started, self)
+
+    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Graph input → array, without the inputs that the export left out."""
-        return named_feeds(model, self.input_names, arrays)
+        return named_feeds(artefact, self.input_names, arrays)
 
-    def shape_ranges(self, model: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """Return the sizes that `model`, a dynamic export, will run with; the first case's are typical."""
+    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
+        """Return the sizes that a dynamic export will run with; the first case's are typical."""
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
-        return shape_ranges(model, self.input_names, shapes)
+        return shape_ranges(artefact, self.input_names, shapes)
 
 
-def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest:
+def call_case(invocation: Invocation, exported: Invocation | None = None, *, runs: int = 1) -> Case:
+    """Return the case of a call or a program, exported as itself or as another one of its structure.
+
+    Args:
+        invocation: The call or program.
+        exported: The call that is exported in its place; None for itself.
+        runs: See `Case`.
+
+    Raises:
+        harness.pipeline.torch_call.CallRejected: PyTorch raises for the call.
+    """
+    oracle = run_reference(invocation)
+    structure = CallStructure(exported or invocation, (invocation,), outputs=len(oracle.expected))
+    return Case(structure, oracle, runs=runs)
+
+
+def export_request(members: Sequence[CallStructure], route: Route) -> ExportRequest:
     """Return the request for one export of `members` together."""
     return ExportRequest(
         program=OperatorCalls([OperatorCall(m.call, len(m.tensors), m.outputs, m.buffers) for m in members]).eval(),
@@ -161,24 +159,21 @@ def export_request(members: Sequence[Exportable], route: Route) -> ExportRequest
     )
 
 
-def _open_named_weights(exported: Invocation) -> tuple[Invocation, Mapping[int, Weight]]:
-    if not is_program(exported):
-        return exported, {}
-    program, held = open_named_weights(Program.of(exported))
-    return program.invocation, held
-
-
-def convert_stage(converter: Converter, request: ExportRequest) -> AnyModel | StageFailure:
-    """Export; return an exception of the converter as the failure of the stage."""
+def convert_stage(started: StartedRoute, structure: Structure) -> AnyModel | StageFailure:
+    """Export a structure by itself; return an exception of the converter as the failure of the stage."""
+    assert started.converter is not None
     try:
-        return converter.convert(request)
+        return started.converter.convert(structure.request(started.route))
     except Exception as error:
         return conversion_failure(error)
 
 
 def export_alone(converter: Converter, structure: Structure, route: Route) -> onnx.ModelProto:
-    """Export one structure by itself; raises the converter's exceptions."""
-    return converter.convert(structure.request(route))
+    """Return the export of one structure by itself, an ONNX model of most converters; raises its exceptions."""
+    made = structure.export(StartedRoute(route, converter))
+    if isinstance(made, StageFailure):
+        raise made.error
+    return cast(onnx.ModelProto, made)
 
 
 def conversion_failure(error: Exception) -> StageFailure:

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
-from harness.compare.comparison import compare
 from harness.compare.judge import Judge
 from harness.compare.nearness import SCALES, KnownSensitivity, Sensitivity, paired
-from harness.compare.output_comparison import OutputComparison
-from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PARTS, Array, is_float
 from harness.core.invocation import Argument, Invocation
 from harness.core.program import Program, is_program, weights_of, widen_weights
@@ -23,33 +20,17 @@ from harness.core.tensors import bind, build_tensors, output_tensors
 from harness.core.torch_arrays import to_numpy
 from harness.generate.operator_case import judge_of
 from harness.pipeline import perturbation
+from harness.pipeline.case import CaseOracle
 from harness.pipeline.definition import defined_outputs
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
 from harness.pipeline.torch_call import call_in_float64, call_invocation, reference_outputs
 
+OracleT = TypeVar("OracleT", bound=CaseOracle)
+
 
 @dataclass(frozen=True)
-class Reference:
-    """A case that PyTorch accepts; an `harness.compare.nearness.Oracle`.
-
-    Attributes:
-        feeds: Its tensors as arrays, before the call.
-        expected: PyTorch's outputs.
-    """
-
-    invocation: Invocation
-    feeds: tuple[Array, ...]
-    expected: tuple[Array, ...]
-
-    @cached_property
-    def dtypes(self) -> frozenset[str]:
-        """Dtypes of all inputs and outputs."""
-        return frozenset(str(a.dtype) for a in (*self.feeds, *self.expected))
-
-    @property
-    def arrays(self) -> tuple[Array, ...]:
-        """All inputs and outputs."""
-        return *self.feeds, *self.expected
+class CallOracle(CaseOracle):
+    """PyTorch's answer to a call, and the same call in float64."""
 
     @cached_property
     def arguments(self) -> Mapping[str, Any]:
@@ -57,29 +38,9 @@ class Reference:
         return self.invocation.arguments_with(self.feeds)
 
     @property
-    def has_strided_input(self) -> bool:
-        """Whether an input does not lie row-major in memory, which runtimes never see."""
-        return not all(spec.is_contiguous for spec in self.invocation.tensors())
-
-    def run_contiguous(self) -> Reference:
-        """Run the same call on row-major copies of the inputs."""
-        tensors = [tensor.contiguous() for tensor in build_tensors(self.invocation)]
-        outputs = call_invocation(self.invocation, tensors)
-        return Reference(self.invocation, self.feeds, tuple(to_numpy(t) for t in outputs))
-
-    @property
     def judge(self) -> Judge:
         """Return the judge of a backend's outputs."""
         return judge_of(self.invocation)
-
-    @property
-    def unknown(self) -> str:
-        """Return "": PyTorch always has an answer."""
-        return ""
-
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
-        """Compare a backend's outputs with it; `tolerance` takes the place of those of the dtypes."""
-        return compare(self.judge.allowing(tolerance), self, outputs)
 
     @cached_property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
@@ -150,11 +111,8 @@ class Reference:
         )
 
 
-class ProgramReference(Reference):
+class ProgramOracle(CaseOracle):
     """PyTorch's answer to a program, with its float64 result and the effect of its calls' roundings."""
-
-    magnitude = unscaled = marked = flushed = definition = None
-    finite_terms = (None, None)
 
     @cached_property
     def _rounding(self) -> RoundingOracle:
@@ -200,13 +158,15 @@ class ProgramReference(Reference):
         """See `RoundingOracle`."""
         return self._rounding.sensitivity
 
-    def run_contiguous(self) -> Reference:
-        """Run the same program on row-major copies of the inputs."""
-        found = super().run_contiguous()
-        return ProgramReference(found.invocation, found.feeds, found.expected)
+
+def run_contiguous(oracle: OracleT) -> OracleT:
+    """Return PyTorch's answer to the same call or program with row-major copies of its inputs."""
+    tensors = [tensor.contiguous() for tensor in build_tensors(oracle.invocation)]
+    outputs = call_invocation(oracle.invocation, tensors)
+    return replace(oracle, expected=tuple(to_numpy(t) for t in outputs))
 
 
-def run_reference(invocation: Invocation) -> Reference:
+def run_reference(invocation: Invocation) -> CallOracle | ProgramOracle:
     """Run the case in PyTorch eager on the CPU.
 
     Raises:
@@ -216,7 +176,7 @@ def run_reference(invocation: Invocation) -> Reference:
     # The call may change its tensors in place.
     feeds = tuple(to_numpy(t) for t in build_tensors(invocation))
     outputs = reference_outputs(invocation, build_tensors(invocation))
-    kind = ProgramReference if is_program(invocation) else Reference
+    kind = ProgramOracle if is_program(invocation) else CallOracle
     return kind(invocation, feeds, tuple(to_numpy(t) for t in outputs))
 
 

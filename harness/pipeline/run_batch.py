@@ -9,44 +9,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import onnx
 
 from harness.compare.output_comparison import OutputComparison, OutputProblem
-from harness.compare.repeated import Again
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
 from harness.convert.converter import Change, HasExporterPasses, find_converter
+from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.placement import Placement
 from harness.core.program import is_program
 from harness.core.text import describe_error
-from harness.pipeline.batch_export import Accepted, Answered, BatchExport, Converted, NotConverted, halves, keys_of
-from harness.pipeline.case_kinds import case_kind
-from harness.pipeline.case_run import CaseRun, MemberKey
+from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
+from harness.pipeline.case import Case, CaseOracle, Structure
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.graph_runs import GraphReference, GraphRuns
-from harness.pipeline.model_cases import ModelRuns
-from harness.pipeline.model_reference import ModelReference
 from harness.pipeline.placement import placements
-from harness.pipeline.reference import Reference
-from harness.pipeline.run_case import StartedRoute, conclude
+from harness.pipeline.run_case import finish, narrowed_run
 from harness.pipeline.stages import (
     StageFailure,
     emitted_opset,
-    find_narrowing,
     is_rejected_for_dtype,
     load_stage,
-    run_again,
     run_stage,
 )
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
-from harness.pipeline.task import Group, Step, Task
-from harness.pipeline.torch_call import CallRejected
-from harness.pipeline.torch_case import TorchCase
+from harness.pipeline.task import Step, Task
 from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
@@ -113,6 +107,43 @@ _LARGE = 500
 _QUICK = 0.5
 
 
+@dataclass
+class _BatchRun:
+    """One run of a batch.
+
+    Attributes:
+        session: The loaded batch.
+        feeds: The inputs of all groups.
+        outputs: The outputs for them.
+        places: Output name → place among the outputs.
+    """
+
+    session: BackendSession
+    feeds: Mapping[str, Array]
+    outputs: Sequence[Array]
+    places: Mapping[str, int]
+
+    def part(self, names: Sequence[str]) -> BackendSession:
+        """Return a session that gives the outputs called `names`: those of this run first, then of further ones."""
+        return _PartOfBatch(self, [self.places[name] for name in names])
+
+
+@dataclass
+class _PartOfBatch:
+    """The part of a batch's run that belongs to one case: a session that has run already."""
+
+    run_of_all: _BatchRun
+    places: Sequence[int]
+    runs: int = 0
+    runnable: bool = True
+
+    def run(self, feeds: Mapping[str, Array]) -> list[Array]:
+        """Return the case's outputs; from the second time on the whole batch is run again."""
+        whole, self.runs = self.run_of_all, self.runs + 1
+        outputs = whole.outputs if self.runs == 1 else whole.session.run(whole.feeds)
+        return [outputs[place] for place in self.places]
+
+
 class BatchRunner:
     """Runs a task with its converter and backends, and announces each `Step` before it is taken."""
 
@@ -124,25 +155,25 @@ class BatchRunner:
         worker.kept.begin(task.serial)
         self._step = Step(Stage.REFERENCE, None, ())
         # The model comes first: a rule may be for an operator that its file defines.
-        self._kind = case_kind(
-            worker, task.model, task.backends[0], task.groups[0].exported, task.settings.tolerance, self._say_alive
-        )
+        tolerance, first = task.settings.tolerance, task.backends[0]
+        self._structures = [worker.structure(g, task.model, first, tolerance, self._say_alive) for g in task.groups]
+        self._is_whole_model = any(structure.is_whole_model for structure in self._structures)
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
         #: All results of a model, for the explanation by tracing.
         self._sent: list[CaseRun] = []
         changes: list[Change] = []
-        self._notes_passes = task.model is None and any(is_program(group.exported) for group in task.groups)
+        self._notes_passes = not self._is_whole_model and any(is_program(group.exported) for group in task.groups)
         if self._notes_passes and isinstance(converter, HasExporterPasses):
             converter = converter.stopped_after(None, changes)
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size, changes)
-        self._exports = exports if task.model is not None else DoubleCheck(exports)
-        #: Seconds of PyTorch's slowest call.
-        self._slowest = 0.0
+        self._exports = exports if self._is_whole_model else DoubleCheck(exports)
+        #: Seconds that the oracles of a group take for each case, at most.
+        self._reference_seconds = 0.0
         #: (backend, group index) → cases that are wrong within a batch and not yet run alone.
         self._doubted: dict[tuple[str, int], list[int]] = {}
-        #: (backend, group index) → the nodes of the loaded model that ran on the CPU instead, in words.
-        self._placed: dict[tuple[str, int], str] = {}
+        #: (backend, group index) → what of the loaded model ran on the CPU instead.
+        self._placed: dict[tuple[str, int], Placement | None] = {}
         #: (backend, group index) → the backend's optimisations that changed the program's graph.
         self._passes: dict[tuple[str, int], str] = {}
 
@@ -150,7 +181,8 @@ class BatchRunner:
         """Run the whole task; every case gets one `CaseRun` per backend unless the process dies."""
         # A plug-in may change PyTorch when it is imported, so it is imported before any reference is computed.
         find_converter(self._route.converter)
-        accepted = [a for a in map(self._reference, self._task.groups) if a is not None]
+        members = map(self._ask_oracles, self._task.groups, self._structures)
+        accepted = [member for member in members if member.oracles]
         exported: AnyModel | None = None
         for found in self._exports.export(accepted):
             exported = found.model if isinstance(found, Converted) else None
@@ -159,8 +191,8 @@ class BatchRunner:
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
-        if isinstance(self._kind, ModelRuns) and accepted and self._settings.blame:
-            self._explain_by_tracing(self._kind, accepted[0], exported)
+        if accepted and self._settings.blame:
+            self._explain_by_tracing(accepted[0], exported)
 
     def _begin(self, step: Step) -> None:
         """Announce the next step.
@@ -169,10 +201,10 @@ class BatchRunner:
         messages.
         """
         self._step = step
-        self._worker.begin(step, send=bool(self._task.shortened_timeouts) or self._task.model is not None)
+        self._worker.begin(step, send=bool(self._task.shortened_timeouts) or self._is_whole_model)
 
     def _send(self, results: list[CaseRun]) -> None:
-        if self._task.model is not None:
+        if self._is_whole_model:
             self._sent += results
         self._worker.send(results)
 
@@ -181,41 +213,30 @@ class BatchRunner:
 
     # Stages
 
-    def _reference(self, group: Group) -> Accepted | None:
-        answered = self._answered(group)
-        for case, account in answered.rejected.items():
+    def _ask_oracles(self, group: CaseGroup, structure: Structure) -> Member:
+        """Return a group with the answers of its oracles, and report the cases that PyTorch rejects."""
+        member = self._answered(group, structure)
+        for case, account in member.rejected.items():
             for name in self._backends:
                 self._report(((group.index, case),), name, Stage.REFERENCE, Outcome.SKIP, message=account)
-        return answered.accepted
+        return member
 
-    def _answered(self, group: Group) -> Answered:
+    def _answered(self, group: CaseGroup, structure: Structure) -> Member:
         """Return PyTorch's answer to a group; for a requested opset the answer may come from another opset's run."""
         # A plug-in's converter may change PyTorch.
         key = self._route.converter, group.index, group.exported.case_id, tuple((i, c.case_id) for i, c in group.cases)
-        keeps = self._route.opset is not None and self._task.model is None
+        keeps = self._route.opset is not None and not self._is_whole_model
         kept = self._worker.answered.get(key) if keeps else None
         if kept is not None:
             return kept
-        references: dict[int, Reference] = {}
-        rejected: dict[int, str] = {}
-        for case, invocation in group.cases:
-            self._begin(self._reference_step((group.index, case)))
-            started = time.perf_counter()
-            try:
-                references[case] = self._kind.reference(invocation)
-            except CallRejected as rejection:
-                rejected[case] = rejection.account
-            self._slowest = max(self._slowest, time.perf_counter() - started)
-        found = Answered(Accepted.of(group, references, self._kind) if references else None, rejected)
+        # The runtime itself gives a file's reference, without optimisations, and may die of it.
+        stage = Stage.REFERENCE if structure.answering_backend is None else Stage.RUN
+        started = time.perf_counter()
+        member = Member.of(structure, group, lambda k: self._begin(Step(stage, structure.answering_backend, (k,))))
+        self._reference_seconds = max(self._reference_seconds, (time.perf_counter() - started) / len(group.cases))
         if keeps:
-            self._worker.answered.keep(key, found, len(group.cases))
-        return found
-
-    def _reference_step(self, key: MemberKey) -> Step:
-        if isinstance(self._kind, GraphRuns):
-            # The runtime itself gives a file's reference, without optimisations, and may die of it.
-            return Step(Stage.RUN, self._task.backends[0], (key,))
-        return Step(Stage.REFERENCE, None, (key,))
+            self._worker.answered.keep(key, member, len(group.cases))
+        return member
 
     def _not_converted(self, name: str, found: NotConverted) -> None:
         failure = found.failure
@@ -232,50 +253,32 @@ class BatchRunner:
             self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
         ]
         if is_rejected_for_dtype(failure) and found.converted is not None and len(found.members) == 1:
-            known_results = self._run_rejected(name, found.converted, known_results)
+            known_results = [self._run_rejected(name, found.converted, result) for result in known_results]
         self._send(known_results)
 
-    def _run_rejected(self, name: str, converted: Converted, known_results: Sequence[CaseRun]) -> list[CaseRun]:
-        """Return the results of a model that the checker rejects, with further problems if the backend takes it; the
-        backend's own objections to it are dropped."""
+    def _run_rejected(self, name: str, converted: Converted, result: CaseRun) -> CaseRun:
+        """Return the result of a model that the checker rejects, with further problems if the backend takes it."""
         (member,) = converted.members
-        places = {output: i for i, output in enumerate(output_names(converted.model))}
-        arrays = [array for r in member.references.values() for array in r.arrays]
-        names = member.structure.outputs_in(converted.model)
-        named = places.keys() >= set(names)
-        if not named or find_narrowing(self._backends[name], arrays):
-            return list(known_results)
-        self._begin(Step(Stage.LOAD, name, member.keys, tuple(known_results)))
-        ranges = self._ranges(converted) if self._route.dynamic else None
-        session = load_stage(self._backends[name], converted.model, ranges)
-        if isinstance(session, StageFailure) or not session.runnable:
-            return list(known_results)
-        wanted = [places[n] for n in names]
-        found = []
-        for result in known_results:
-            self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
-            reference = member.references[result.case[1]]
-            feeds = member.structure.feeds(converted.model, reference.feeds)
-            outputs = run_stage(session, feeds)
-            if not isinstance(outputs, StageFailure):
-                run = self._conclude(name, member, reference, wanted, outputs, run_again(session, feeds))
-                if run.comparison is not None and run.comparison.problems:
-                    kept = replace(result, graph_kind=self._kept_kind(converted, member))
-                    more = wrong_results(kept, run.comparison, reference.expected, run.outputs or ())
-                    result = replace(result, further=more)
-            found.append(result)
-        return found
+        self._begin(Step(Stage.RUN, name, (result.case,), (result,)))
+        case = self._case(member, result.case[1])
+        run = finish(case, self._started(name), converted.model)
+        further: list[CaseRun] = []
+        for wrong in run.further:
+            assert wrong.comparison is not None
+            kept = replace(result, graph_kind=self._kept_kind(converted, member))
+            further += wrong_results(kept, wrong.comparison, case.oracle.expected, wrong.outputs or ())
+        return replace(result, further=tuple(further))
 
     def _one_backend(self, name: str, converted: Converted) -> None:
         rest = []
         for member in converted.members:
-            arrays = [array for r in member.references.values() for array in r.arrays]
-            narrowing = find_narrowing(self._backends[name], arrays)
-            if narrowing and not narrowing.is_of_integers:
-                self._report(member.keys, name, Stage.LOAD, Outcome.NARROWED, converted, message=narrowing.text)
+            narrowed = narrowed_run(self._backends[name], member.arrays)
+            if narrowed is not None:
+                ended = narrowed.stage, narrowed.outcome
+                self._report(member.keys, name, *ended, converted, message=narrowed.message)
             else:
                 rest.append(member)
-        pending = {m.group.index: list(m.references) for m in rest}
+        pending = {m.group.index: list(m.oracles) for m in rest}
         if rest and converted.graph is None:
             # Leaving the others out would take another conversion.
             self._load(name, converted, pending)
@@ -283,7 +286,7 @@ class BatchRunner:
             self._load_part(name, converted, rest, pending)
 
     def _load_part(
-        self, name: str, converted: Converted, members: Sequence[Accepted], pending: Mapping[int, list[int]]
+        self, name: str, converted: Converted, members: Sequence[Member], pending: Mapping[int, list[int]]
     ) -> None:
         """Load and run some groups of a model by themselves."""
         self._load_parts(name, self._exports.again(converted, members), pending)
@@ -311,7 +314,7 @@ class BatchRunner:
         load_ms = 1e3 * (time.perf_counter() - started) / len(keys)
         if session.runnable:
             found = placements(self._backends[name], session, converted, ranges)
-            self._placed.update({(name, group): words for group, words in found.items()})
+            self._placed.update({(name, group): placement for group, placement in found.items()})
             if self._notes_passes:
                 self._note_passes(name, converted)
             self._run(name, converted, pending, session, load_ms)
@@ -341,8 +344,8 @@ class BatchRunner:
             feeds: dict[str, Array] = {}
             for member in converted.members:
                 # Every input is always required: a group whose cases are done repeats one of them.
-                case = now.get(member.group.index, next(iter(member.references)))
-                feeds.update(member.structure.feeds(converted.model, member.references[case].feeds))
+                case = now.get(member.group.index, next(iter(member.oracles)))
+                feeds.update(member.structure.feeds(converted.model, member.oracles[case].feeds))
             self._begin(Step(Stage.RUN, name, tuple(now.items())))
             started = time.perf_counter()
             outputs = run_stage(session, feeds)
@@ -351,8 +354,8 @@ class BatchRunner:
                 self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
             run_ms = 1e3 * (time.perf_counter() - started) / len(now)
-            again = run_again(session, feeds)
-            self._compare(name, converted, now, outputs, again, {"load_ms": load_ms, "run_ms": run_ms})
+            run = _BatchRun(session, feeds, outputs, {name: i for i, name in enumerate(output_names(converted.model))})
+            self._compare(name, converted, now, run, {"load_ms": load_ms, "run_ms": run_ms})
             for cases in left.values():
                 del cases[:1]
         self._confirm_alone(name, converted)
@@ -366,74 +369,69 @@ class BatchRunner:
                 self._load_parts(name, self._exports.alone(member), {member.group.index: cases})
 
     def _compare(
-        self,
-        name: str,
-        converted: Converted,
-        now: Mapping[int, int],
-        outputs: Sequence[Array],
-        again: Again,
-        times: Mapping[str, float],
+        self, name: str, converted: Converted, now: Mapping[int, int], whole: _BatchRun, times: Mapping[str, float]
     ) -> None:
-        place_of = {output: i for i, output in enumerate(output_names(converted.model))}
         self._begin(Step(Stage.COMPARE, name, tuple(now.items())))
         results = []
         for member in converted.members:
             index = member.group.index
             if index not in now:
                 continue
-            reference = member.references[now[index]]
-            places = [place_of[n] for n in member.structure.outputs_in(converted.model)]
-            run = self._conclude(name, member, reference, places, outputs, again)
+            case = self._case(member, now[index])
+            part = whole.part(member.structure.outputs_in(converted.model))
+            run = finish(case, self._started(name), converted.model, part)
             if run.outcome is Outcome.MISMATCH and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
-            key, got = (index, now[index]), run.outputs or ()
+            key, got, oracle = (index, now[index]), run.outputs or (), case.oracle
             ends = {"message": run.message, "comparison": run.comparison}
             result = self._result(key, name, run.stage, run.outcome, converted, **ends, **times)
             if run.outcome is Outcome.MISMATCH and run.comparison is not None:
                 right = replace(result, outcome=Outcome.PASS, message="")
                 kept = replace(right, graph_kind=self._kept_kind(converted, member))
-                first, *further = wrong_results(kept, run.comparison, reference.expected, got)
+                first, *further = wrong_results(kept, run.comparison, oracle.expected, got)
                 wrong = replace(first, comparison=run.comparison, further=tuple(further))
-                result = self._unless_as_its_calls(right, wrong, reference, got, member.group.exported)
-            if isinstance(reference, ModelReference):
-                result = self._add_errors(result, reference, got)
-            if isinstance(reference, GraphReference):
-                result = replace(result, model_run=replace(result.model_run, nodes=reference.nodes))
-            results.append(result)
+                result = self._unless_as_its_calls(right, wrong, oracle, got, member.group.exported)
+            results.append(self._add_model_run(result, oracle, got) if self._is_whole_model else result)
         self._send(results)
 
-    def _explain_by_tracing(self, runs: ModelRuns, member: Accepted, exported: AnyModel | None) -> None:
+    def _explain_by_tracing(self, member: Member, exported: AnyModel | None) -> None:
         """Send the failures of a model that tracing causes once more, with the explanation."""
+        model = member.structure.model
+        if model is None:
+            return
         # Every verdict has been sent, since the explanation may kill the worker.
         self._begin(Step(Stage.COMPARE, None, ()))
         cases = dict(member.group.cases)
         failures = ModelFailures(
-            runs.model, self._route, self._exports.converter, self._backends, cases, member.references, self._sent
+            model, self._route, self._exports.converter, self._backends, cases, member.oracles, self._sent
         )
         for result in explain_by_tracing(failures, exported):
             self._send([result])
 
-    def _add_errors(self, result: CaseRun, reference: ModelReference, got: Sequence[Array]) -> CaseRun:
-        """Add the errors to a model's result. Their growth takes several runs in float64, so among passing runs only
-        the example of a quick model gets it."""
-        is_wrong = result.outcome is Outcome.MISMATCH
+    def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:
+        """Add to a result what only runs of models and files have.
+
+        The growth of errors takes several runs in float64, so among passing runs only the example of a quick model gets
+        it.
+        """
+        is_wrong, comparison = result.outcome is Outcome.MISMATCH, result.comparison
+        facts = replace(result.model_run, nodes=oracle.nodes)
         if is_wrong:
-            errors = tuple(reference.output_errors(got))
-            result = replace(result, model_run=replace(result.model_run, output_errors=errors))
-        comparison = result.comparison
+            facts = replace(facts, output_errors=tuple(oracle.output_errors(got)))
+        result = replace(result, model_run=facts)
         if comparison is None or comparison.max_abs_error is None:
             return result
-        if not is_wrong and (result.case[1] != 0 or self._slowest >= _QUICK):
+        if not is_wrong and (result.case[1] != 0 or self._reference_seconds >= _QUICK):
             return result
         self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
-        return replace(result, model_run=replace(result.model_run, growth=reference.error_growth(got)))
+        return replace(result, model_run=replace(facts, growth=oracle.error_growth(got)))
 
     def _unless_as_its_calls(
-        self, right: CaseRun, wrong: CaseRun, reference: Reference, got: Sequence[Array], exported: Invocation
+        self, right: CaseRun, wrong: CaseRun, oracle: CaseOracle, got: Sequence[Array], exported: Invocation
     ) -> CaseRun:
         """Return `wrong`, or `right` for a program whose result is that of its calls, all of them right."""
-        if not is_program(reference.invocation):
+        if not is_program(oracle.invocation):
             return wrong
         assert wrong.comparison is not None
         self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
@@ -441,7 +439,7 @@ class BatchRunner:
         if find_converter(self._route.converter).makes == ONNX:
             backends.append(self._worker.backend(REFERENCE))
         caller = CallRunner(self._exports.converter, backends, self._route)
-        if not is_chain_of_right_calls(caller, reference, got, exported if self._route.dynamic else None):
+        if not is_chain_of_right_calls(caller, oracle, got, exported if self._route.dynamic else None):
             return wrong
         return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))
 
@@ -450,28 +448,15 @@ class BatchRunner:
     def _ranges(self, converted: Converted) -> dict[str, ShapeRange]:
         ranges: dict[str, ShapeRange] = {}
         for member in converted.members:
-            cases = [r.invocation for r in member.references.values()]
+            cases = [oracle.invocation for oracle in member.oracles.values()]
             ranges.update(member.structure.shape_ranges(converted.model, cases))
         return ranges
 
-    def _conclude(
-        self,
-        name: str,
-        member: Accepted,
-        reference: Reference,
-        places: Sequence[int],
-        outputs: Sequence[Array],
-        again: Again,
-    ) -> CaseRun:
-        """Return how a case ends whose outputs are at `places` among all."""
+    def _case(self, member: Member, case: int) -> Case:
+        return Case(member.structure, member.oracles[case], runs=self._settings.runs)
 
-        def once_more() -> Sequence[Array] | None:
-            found = again()
-            return None if found is None else [found[i] for i in places]
-
-        case = TorchCase(member.structure, reference, runs=self._settings.runs)
-        started = StartedRoute(self._route, self._exports.converter, self._backends[name])
-        return conclude(case, started, tuple(outputs[i] for i in places), once_more)
+    def _started(self, backend: str) -> StartedRoute:
+        return StartedRoute(self._route, self._exports.converter, self._backends[backend])
 
     def _split_or_fail(
         self,
@@ -521,7 +506,7 @@ class BatchRunner:
         self,
         name: str,
         converted: Converted,
-        active: Sequence[Accepted],
+        active: Sequence[Member],
         pending: Mapping[int, list[int]],
         failure: StageFailure,
     ) -> None:
@@ -530,7 +515,7 @@ class BatchRunner:
         Trying each alone takes a conversion each: among groups that lack the same, only the first is tried.
         """
         reasons = failure.error.reasons if isinstance(failure.error, UnsupportedModel) else {}
-        lacking: dict[str, list[Accepted]] = {}
+        lacking: dict[str, list[Member]] = {}
         for member in active:
             lacked = dict.fromkeys(reasons[n] for n in member.structure.output_names if n in reasons)
             lacking.setdefault(" ".join(lacked), []).append(member)
@@ -546,12 +531,12 @@ class BatchRunner:
 
     def _raised_by(self, exported: Invocation, failure: StageFailure) -> str:
         """See `CaseRun.raised_by`."""
-        is_call = self._task.model is None and not is_program(exported)
+        is_call = not (self._is_whole_model or is_program(exported))
         return raising_part(exported, failure.error) if self._settings.blame and is_call else ""
 
-    def _kept_kind(self, converted: Converted, member: Accepted) -> str:
+    def _kept_kind(self, converted: Converted, member: Member) -> str:
         """Keep the model of a failing structure for the witnesses, and return the kind of its graph."""
-        if not self._settings.blame or converted.graph is None or self._task.model is not None:
+        if not self._settings.blame or converted.graph is None or self._is_whole_model:
             return ""
         self._worker.kept.keep(converted, member)
         return converted.kind(member)
@@ -570,7 +555,7 @@ class BatchRunner:
         **more: Any,
     ) -> CaseRun:
         if stage in (Stage.RUN, Stage.COMPARE):
-            more["placement"] = self._placed.get((backend, key[0]), "")
+            more["placement"] = self._placed.get((backend, key[0]))
         if converted is not None:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}
@@ -582,7 +567,7 @@ class BatchRunner:
         return CaseRun(case=key, backend=backend, stage=stage, outcome=outcome, **more)
 
 
-def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Sequence[str]) -> list[Sequence[Accepted]]:
+def _suspects_apart(converted: Converted, active: Sequence[Member], nodes: Sequence[str]) -> list[Sequence[Member]]:
     """Return parts to try separately: each member that owns a named node alone, similar members together, and the
     others, grouped by similarity in a large model; halves if no node is named."""
     if len(active) < len(converted.members):
@@ -598,18 +583,18 @@ def _suspects_apart(converted: Converted, active: Sequence[Accepted], nodes: Seq
     others = [m for m in active if m not in suspects]
     alike = [m for m in others if _kind(m) in kinds]
     rest = [m for m in others if _kind(m) not in kinds]
-    by_kind: dict[tuple[object, ...], list[Accepted]] = {}
+    by_kind: dict[tuple[object, ...], list[Member]] = {}
     if len(model.graph.node) > _LARGE:
         # Loading the rest again for each kind that fails takes longer than loading each kind by itself.
         for member in rest:
             by_kind.setdefault(_kind(member), []).append(member)
         rest = []
     others_apart = (part for part in (alike, rest, *by_kind.values()) if part)
-    parts: list[Sequence[Accepted]] = [*([m] for m in suspects), *others_apart]
+    parts: list[Sequence[Member]] = [*([m] for m in suspects), *others_apart]
     return parts if len(parts) > 1 else list(halves(active))
 
 
-def _kind(member: Accepted) -> tuple[object, ...]:
+def _kind(member: Member) -> tuple[object, ...]:
     """Return an operator and the dtypes that it is called with."""
     exported = member.group.exported
     return exported.overload, *(spec.dtype for spec in exported.tensors())

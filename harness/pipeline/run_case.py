@@ -1,25 +1,21 @@
 """The way of a case: export it, transform and check the artefact, load it, run it, and compare the outputs with
 PyTorch's.
 
-`run_case` is the whole path. All code that runs a single case uses it, or uses the same stages from
-`harness.pipeline.stages` where it runs many cases at once (`harness.pipeline.run_batch`) or a graph in parts.
+`run_case` is the whole path, and `finish` its part after the artefact has been made. A batch makes one artefact for
+many cases and hands each of them to the same `finish` (`harness.pipeline.run_batch`). `run_graph` runs an artefact
+without comparing its outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again
-from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.transform import tolerance_along
 from harness.core.dtypes import Array
-from harness.core.route import Route
 from harness.core.text import describe_error
+from harness.pipeline.case import Case
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.stages import (
     StageFailure,
@@ -32,72 +28,14 @@ from harness.pipeline.stages import (
     run_again,
     run_stage,
 )
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import AnyModel, output_names
-from harness.run.backend import Backend, ShapeRange
-
-if TYPE_CHECKING:
-    # Goldens are run without PyTorch.
-    from harness.convert.converter import Converter
-
-
-@dataclass(frozen=True, eq=False)
-class StartedRoute:
-    """A route whose converter and backend have been started.
-
-    Attributes:
-        route: The route.
-        converter: None for cases that are graphs already.
-        backend: None for a route that ends with the artefact.
-    """
-
-    route: Route
-    converter: Converter | None = None
-    backend: Backend | None = None
-
-    @cached_property
-    def tolerance(self) -> Tolerance | None:
-        """Return the tolerance of the dtype that the route's transforms compute in; None if they change none."""
-        return tolerance_along(self.route)
-
-
-class Case(Protocol):
-    """An object that is sent along a route: a call, a program, a model, or a graph."""
-
-    @property
-    def arrays(self) -> Sequence[Array]:
-        """All inputs and outputs, which a backend may narrow."""
-
-    @property
-    def output_names(self) -> Sequence[str] | int:
-        """The names that the artefact's outputs must have; their number if the converter names them."""
-
-    @property
-    def is_checked(self) -> bool:
-        """Whether ONNX's checker decides about the case's own graph; of a user's file the runtime does."""
-
-    @property
-    def unknown(self) -> str:
-        """Why the right outputs are not known, so that no result can be judged; "" if they are."""
-
-    def export(self, route: StartedRoute) -> AnyModel | StageFailure:
-        """Return the artefact; a graph returns itself."""
-
-    def feeds(self, artefact: AnyModel) -> Mapping[str, Array]:
-        """Return the inputs by name, without those that the export left out."""
-
-    def shape_ranges(self, artefact: AnyModel) -> Mapping[str, ShapeRange]:
-        """Return the sizes that a dynamic artefact is run with."""
-
-    def choose(self, outputs: tuple[Array, ...], again: Again) -> tuple[Array, ...]:
-        """Return the outputs to judge: the first run's, or those of a later one if the case draws at random."""
-
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
-        """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of those of the dtypes."""
+from harness.run.backend import Backend, BackendSession, ShapeRange
 
 
 def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) -> CaseRun:
-    """Take a case along a route, up to a stage.
+    """Take a case along a route, up to a stage: export, transform, finish.
 
     Raises:
         DeviceLost: the backend's device is lost.
@@ -110,19 +48,45 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
     exported, artefact = artefact, transform_stage(artefact, started.route)
     if isinstance(artefact, StageFailure):
         return _ended(artefact, exported)
-    if case.is_checked or started.route.transforms:
-        invalid = check_stage(artefact, opset_to_check(started.route), case.output_names)
-        if invalid is not None:
-            return _rejected(case, started, artefact, invalid, until)
-    backend = started.backend
-    if backend is None or until is Stage.CHECK:
-        return CaseRun(stage=Stage.CHECK, outcome=Outcome.PASS, artefact=artefact)
-    narrowing = find_narrowing(backend, case.arrays)
-    if narrowing and not narrowing.is_of_integers:
-        return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, artefact=artefact, message=narrowing.text)
-    session = load_stage(backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
-    if isinstance(session, StageFailure):
-        return _ended(session, artefact)
+    if until is Stage.TRANSFORM:
+        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact)
+    return finish(case, started, artefact, until=until)
+
+
+def finish(
+    case: Case,
+    started: StartedRoute,
+    artefact: AnyModel,
+    session: BackendSession | None = None,
+    *,
+    until: Stage = Stage.COMPARE,
+) -> CaseRun:
+    """Check an artefact, load it, run it, choose the outputs to judge, compare them, and return how the case ends.
+
+    Args:
+        case: The case.
+        started: Its route.
+        artefact: The artefact after the route's transforms.
+        session: The artefact as loaded, if it has been checked and loaded for many cases; None does both here.
+        until: The last stage.
+
+    Raises:
+        DeviceLost: the backend's device is lost.
+    """
+    if session is None:
+        if case.structure.is_checked or started.route.transforms:
+            invalid = check_stage(artefact, opset_to_check(started.route), case.structure.promised_outputs)
+            if invalid is not None:
+                return _rejected(case, started, artefact, invalid, until)
+        if started.backend is None or until is Stage.CHECK:
+            return CaseRun(stage=Stage.CHECK, outcome=Outcome.PASS, artefact=artefact)
+        narrowed = narrowed_run(started.backend, case.oracle.arrays)
+        if narrowed is not None:
+            return replace(narrowed, artefact=artefact)
+        loaded = load_stage(started.backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
+        if isinstance(loaded, StageFailure):
+            return _ended(loaded, artefact)
+        session = loaded
     if not session.runnable or until is Stage.LOAD:
         outcome = Outcome.PASS if session.runnable else Outcome.BUILT
         return CaseRun(stage=Stage.LOAD, outcome=outcome, artefact=artefact)
@@ -130,21 +94,33 @@ def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) ->
     outputs = run_stage(session, feeds)
     if isinstance(outputs, StageFailure):
         return _ended(outputs, artefact)
-    return replace(conclude(case, started, outputs, run_again(session, feeds)), artefact=artefact)
+    if until is Stage.RUN:
+        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact, outputs=outputs)
+    return replace(_compared(case, started, outputs, run_again(session, feeds)), artefact=artefact)
 
 
-def conclude(case: Case, started: StartedRoute, outputs: tuple[Array, ...], again: Again) -> CaseRun:
+def narrowed_run(backend: Backend, arrays: Iterable[Array]) -> CaseRun | None:
+    """Return the end of cases that a backend need not be asked about, as it computes them in a narrower dtype; else
+    None. Narrowed integers may be right, so that these cases are run."""
+    narrowing = find_narrowing(backend, arrays)
+    if narrowing is None or narrowing.is_of_integers:
+        return None
+    return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, message=narrowing.text)
+
+
+def _compared(case: Case, started: StartedRoute, outputs: tuple[Array, ...], again: Again) -> CaseRun:
     """Choose the outputs to judge, compare them, and return how the case ends.
 
     Numbers that are wrong because a backend computes in a narrower dtype answer another question: they are not kept.
     """
     backend = started.backend
     assert backend is not None
-    if case.unknown:
-        return CaseRun(stage=Stage.COMPARE, outcome=Outcome.SKIP, message=case.unknown, outputs=outputs)
+    unknown = case.oracle.unknown
+    if unknown:
+        return CaseRun(stage=Stage.COMPARE, outcome=Outcome.SKIP, message=unknown, outputs=outputs)
     outputs = case.choose(outputs, again)
     comparison = case.compare(outputs, started.tolerance)
-    excuse = excuse_for_problems(backend, case.arrays, comparison.problems)
+    excuse = excuse_for_problems(backend, case.oracle.arrays, comparison.problems)
     if excuse:
         return CaseRun(stage=Stage.COMPARE, outcome=Outcome.NARROWED, message=excuse, outputs=outputs)
     outcome = Outcome.MISMATCH if comparison.problems else Outcome.PASS
@@ -157,21 +133,50 @@ def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: St
 
     The backend's own objections to it are dropped.
     """
-    ended, backend, names = _ended(invalid, artefact), started.backend, case.output_names
+    ended, backend = _ended(invalid, artefact), started.backend
     if backend is None or until is not Stage.COMPARE or not is_rejected_for_dtype(invalid):
         return ended
+    names = case.structure.promised_outputs
     has_outputs = isinstance(names, int) or tuple(output_names(artefact)) == tuple(names)
-    if not has_outputs or find_narrowing(backend, case.arrays):
+    if not has_outputs or find_narrowing(backend, case.oracle.arrays):
         return ended
     session = load_stage(backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
     if isinstance(session, StageFailure) or not session.runnable:
         return ended
-    feeds = case.feeds(artefact)
+    run = finish(case, started, artefact, session)
+    return replace(ended, further=(run,)) if run.outcome is Outcome.MISMATCH else ended
+
+
+def run_graph(
+    backend: Backend,
+    model: AnyModel,
+    feeds: Mapping[str, Array],
+    shapes: Mapping[str, ShapeRange] | None = None,
+    choose: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
+) -> CaseRun:
+    """Load and run an artefact without comparing its outputs: a part of a graph, or a node by itself.
+
+    Args:
+        backend: The backend.
+        model: The artefact.
+        feeds: The inputs by name.
+        shapes: The sizes that a dynamic artefact is run with.
+        choose: Chooses among several runs, given the first one's outputs and a function that runs it again.
+
+    Raises:
+        DeviceLost: the backend's device is lost.
+    """
+    session = load_stage(backend, model, shapes)
+    if isinstance(session, StageFailure):
+        return _ended(session, model)
+    if not session.runnable:
+        return _ended(StageFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine")), model)
     outputs = run_stage(session, feeds)
     if isinstance(outputs, StageFailure):
-        return ended
-    run = conclude(case, started, outputs, run_again(session, feeds))
-    return replace(ended, further=(run,)) if run.outcome is Outcome.MISMATCH else ended
+        return _ended(outputs, model)
+    if choose is not None:
+        outputs = tuple(choose(outputs, run_again(session, feeds)))
+    return CaseRun(stage=Stage.RUN, outcome=Outcome.PASS, artefact=model, outputs=outputs)
 
 
 def _ended(failure: StageFailure, artefact: AnyModel | None = None) -> CaseRun:

@@ -216,41 +216,6 @@ def run_again(session: BackendSession, feeds: Mapping[str, Array]) -> Again:
     return again
 
 
-def run_artefact(
-    backend: Backend,
-    model: AnyModel,
-    feeds: Mapping[str, Array],
-    shapes: Mapping[str, ShapeRange] | None = None,
-    chosen: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
-) -> tuple[Array, ...] | StageFailure:
-    """Load and run a model: the two stages that a case and a part of a graph have in common.
-
-    Args:
-        backend: The backend.
-        model: The artefact.
-        feeds: The inputs by name.
-        shapes: The sizes that a dynamic artefact is run with.
-        chosen: Chooses among several runs, given the first one's outputs and a function that runs it again.
-    """
-    session = load_stage(backend, model, shapes)
-    if isinstance(session, StageFailure):
-        return session
-    if not session.runnable:
-        return StageFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine"))
-    outputs = run_stage(session, feeds)
-    if chosen is None or isinstance(outputs, StageFailure):
-        return outputs
-    return tuple(chosen(outputs, run_again(session, feeds)))
-
-
-def run_or_raise(backend: Backend, model: AnyModel, feeds: Mapping[str, Array]) -> tuple[Array, ...]:
-    """Load and run a model and return its outputs; raises the backend's own exception if it fails."""
-    outputs = run_artefact(backend, model, feeds)
-    if isinstance(outputs, StageFailure):
-        raise outputs.error
-    return outputs
-
-
 def _attempt(stage: Stage, step: Callable[[], _T]) -> _T | StageFailure:
     try:
         return step()

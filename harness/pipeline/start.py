@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from harness.core.route import FILE, Route
-from harness.pipeline.run_case import StartedRoute
+from harness.pipeline.started_route import StartedRoute
 from harness.run.backend import BACKENDS, Backend
 
 if TYPE_CHECKING:

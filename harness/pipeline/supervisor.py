@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from harness.compare.verdict import RUNS_AT, UNKNOWN, Outcome, Stage
+from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.invocation import Invocation
 from harness.core.isolation import Blackboard, IsolatedProcess, ProcessDied, Send, preload_in_fork_server
-from harness.pipeline.case_run import CaseRun, MemberKey
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.task import (
     Finished,
-    Group,
     Noted,
     Resized,
     ResizeTask,
@@ -317,7 +317,7 @@ def _left(
 
     `doubt` returns the reason why a backend may hang with a group; "" for no reason.
     """
-    pending: dict[tuple[tuple[str, str], ...], list[Group]] = {}
+    pending: dict[tuple[tuple[str, str], ...], list[CaseGroup]] = {}
     for group in task.groups:
         by_backends: dict[tuple[tuple[str, str], ...], list[tuple[int, Invocation]]] = {}
         for case, invocation in group.cases:

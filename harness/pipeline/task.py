@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 from harness.compare.tolerances import Tolerance
 from harness.compare.verdict import Stage
+from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.pipeline.case_run import CaseRun, MemberKey
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_task import ModelSource
-
-
-@dataclass(frozen=True)
-class Group:
-    """Cases that share one exported structure.
-
-    Attributes:
-        index: Unique within a unit; names the group's inputs and outputs in a batch.
-        exported: The invocation whose shapes are exported.
-        cases: Case index → invocation to run. In a static group all have the structure of
-            `exported`; in a dynamic one they differ in shapes.
-    """
-
-    index: int
-    exported: Invocation
-    cases: tuple[tuple[int, Invocation], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +51,7 @@ class Task:
 
     handler: ClassVar[str] = "harness.pipeline.run_batch:run_batch"
 
-    groups: tuple[Group, ...]
+    groups: tuple[CaseGroup, ...]
     route: Route
     backends: tuple[str, ...]
     settings: Settings = field(default_factory=Settings)
@@ -148,23 +133,3 @@ class WorkerTask(Protocol):
     def handler(self) -> str:
         """The function that carries it out, as ``module:function``; the worker calls it with the task and
         itself, a `harness.pipeline.worker.WorkerProcess`. Its module is imported in the worker only."""
-
-
-#: How the words begin of a case of which nodes ran on the CPU.
-FELL_BACK = "fell back to CPU: "
-_WHOLLY = " (nothing ran on the device)"
-#: The runtime computed the whole case when it loaded the model, as nothing in it depends on an input.
-FOLDED = "computed on the CPU while it was loaded"
-NOT_TOLD = "not known: the runtime does not tell"
-
-
-def fell_back(operators: Iterable[str], *, wholly: bool) -> str:
-    """Return the message for a case whose nodes of those ONNX operators, or all of its nodes, ran on the CPU."""
-    return f"{FELL_BACK}{', '.join(sorted(set(operators)))}{_WHOLLY if wholly else ''}"
-
-
-def operators_on_cpu(placement: str) -> list[str]:
-    """Parse the ONNX operators that such a message names."""
-    if not placement.startswith(FELL_BACK):
-        return []
-    return placement.removeprefix(FELL_BACK).removesuffix(_WHOLLY).split(", ")

@@ -20,14 +20,14 @@ from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
 from harness.core.torch_operators import TorchDispatchMode
+from harness.pipeline.case import Case, CaseOracle
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_cases import ModelStructure, cases_of
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_task import Traced
-from harness.pipeline.reference import Reference
-from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.run_case import run_case
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.torch_call import quiet_call
-from harness.pipeline.torch_case import TorchCase
 from harness.run.artefact import AnyModel
 from harness.run.backend import Backend
 
@@ -78,7 +78,7 @@ class ModelFailures:
         converter: The route's converter, started.
         backends: The backends by name, started.
         cases: Index → inputs; the example is 0.
-        references: Index → PyTorch's answer, for the runs that it accepts.
+        oracles: Index → PyTorch's answer, for the runs that it accepts.
         results: The result of each run in each backend.
     """
 
@@ -87,7 +87,7 @@ class ModelFailures:
     converter: Converter
     backends: Mapping[str, Backend]
     cases: Mapping[int, Invocation]
-    references: Mapping[int, Reference]
+    oracles: Mapping[int, CaseOracle]
     results: Sequence[CaseRun]
 
 
@@ -145,9 +145,9 @@ def _refused(model: LoadedModel, failed: Sequence[CaseRun]) -> Iterator[CaseRun]
 
 def _passes_alone(failures: ModelFailures, result: CaseRun) -> bool:
     """Whether a static export that is made with the failing inputs is right for them."""
-    reference = failures.references[result.case[1]]
-    inputs = build_tensors(reference.invocation)
-    structure = ModelStructure(failures.model, len(reference.expected), inputs=inputs)
+    oracle = failures.oracles[result.case[1]]
+    inputs = build_tensors(oracle.invocation)
+    structure = ModelStructure(failures.model, len(oracle.expected), inputs=inputs)
     route = replace(failures.route, dynamic=False)
     started = StartedRoute(route, failures.converter, failures.backends[result.backend])
-    return run_case(TorchCase(structure, reference), started).passes
+    return run_case(Case(structure, oracle), started).passes

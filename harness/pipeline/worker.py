@@ -11,22 +11,32 @@ from pathlib import Path
 
 import torch
 
+from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasNotes, find_converter
 from harness.convert.rules.rule import RuleBook
+from harness.core.case_group import CaseGroup
+from harness.core.invocation import Invocation
 from harness.core.isolation import Send
 from harness.core.recent import Recent
 from harness.core.route import Route
+from harness.core.tensors import build_tensors
 from harness.core.text import describe_error
+from harness.core.torch_arrays import to_numpy
 from harness.generate.case_library import load_cases
-from harness.pipeline.batch_export import Answered
+from harness.pipeline.batch_export import Member
+from harness.pipeline.case import Structure
+from harness.pipeline.graph_oracle import GraphOracle, Judges, expect
+from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.kept_models import KeptModels
+from harness.pipeline.model_cases import ModelStructure
 from harness.pipeline.model_loading import LoadedModel, load_model
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.noise import feed_noise
 from harness.pipeline.onnx_files import LoadedFile, load_file
+from harness.pipeline.program import CallStructure
 from harness.pipeline.start import Starter
 from harness.pipeline.task import OWN_FAULT, Finished, Noted, Started, Step, WorkerTask
-from harness.run.backend import Backend, DeviceLost
+from harness.run.backend import REFERENCE, Backend, DeviceLost
 
 
 def start_worker(send: Send, announce: Send | None = None) -> Callable[[WorkerTask], None]:
@@ -72,7 +82,7 @@ class WorkerProcess:
         #: The models of the failing cases of the latest task.
         self.kept = KeptModels()
         #: The groups of the last tasks as PyTorch answered them: the same cases come again at each opset of a run.
-        self.answered: Recent[Hashable, Answered] = Recent(_CASES_KEPT)
+        self.answered: Recent[Hashable, Member] = Recent(_CASES_KEPT)
 
     def serve(self, task: WorkerTask) -> None:
         """Carry out `task`, and say how that ended."""
@@ -151,6 +161,41 @@ class WorkerProcess:
             for note in self._file[1].notes:
                 self.send(Noted(note))
         return self._file[1]
+
+    def structure(
+        self,
+        group: CaseGroup,
+        source: ModelSource | None,
+        backend: str,
+        tolerance: Tolerance | None = None,
+        alive: Callable[[], None] = lambda: None,
+    ) -> Structure:
+        """Return what is exported for a group of cases: a call or program, a model, or a graph.
+
+        Args:
+            group: The cases; the nodes of a file are judged in the exported one.
+            source: The model or file that they are runs of; None for calls and programs.
+            backend: The backend that runs a file.
+            tolerance: The user's tolerance for the outputs of a model; None for the effect of roundings.
+            alive: Called before each step that may take long.
+
+        Raises:
+            ModelProblem: the model or file cannot be loaded.
+            UnknownName: no registered model has that name.
+        """
+        if source is None:
+            return CallStructure.of(group)
+        if source.is_graph:
+            file = self.file(source)
+            judges = Judges(self.backend(backend), self.backend(REFERENCE), group.exported, alive)
+
+            def ask(invocation: Invocation) -> GraphOracle:
+                given = file.given
+                feeds = given.values() if given is not None else map(to_numpy, build_tensors(invocation))
+                return expect(file.model, tuple(feeds), judges, invocation)
+
+            return GraphStructure(file.model, group.index, ask, backend)
+        return ModelStructure(self.model(source), index=group.index, tolerance=tolerance, alive=alive)
 
     def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:
         """Return the converter of a route, started once, with the user's rules for it."""

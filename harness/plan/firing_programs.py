@@ -13,10 +13,10 @@ from itertools import cycle
 from random import Random
 
 from harness.compare.verdict import Verdict, split_passes
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.program import Program
 from harness.generate.program_draws import other_values
-from harness.generate.sources.source import Structure
 from harness.generate.twists import twist_program
 
 #: Share of the drawn cases that is drawn again.
@@ -58,7 +58,7 @@ class FiringPrograms:
                 if len(programs) < _PROGRAMS:
                     programs[verdict.structure_id] = Invocation.from_json(verdict.invocation)
 
-    def draw(self, seed: int, overload: str, examples: int) -> tuple[Structure, ...]:
+    def draw(self, seed: int, overload: str, examples: int) -> tuple[CaseGroup, ...]:
         """Return twisted programs, two value draws of each, for a share of the `examples` drawn."""
         most = int(examples * _SHARE) // 2
         drawn: dict[str, Invocation] = {}
@@ -67,7 +67,7 @@ class FiringPrograms:
                 drawn.setdefault(program.structure_id, program)
             if len(drawn) == most:
                 break
-        return tuple(Structure(program, (program, other_values(program, 1))) for program in drawn.values())
+        return tuple(CaseGroup.of(program, (program, other_values(program, 1))) for program in drawn.values())
 
     def _twisted(self, random: Random, count: int) -> Iterator[Invocation]:
         names = sorted(self.by_pass, key=lambda name: (self.counts[name], name))

@@ -60,7 +60,7 @@ class Plan:
     @property
     def has_models(self) -> bool:
         """Whether whole models are run instead of operators."""
-        return any(unit.model is not None for unit in self.units)
+        return not all(unit.draws for unit in self.units)
 
 
 #: Largest number of cases per operator, and of values per structure: all are drawn before the first is run.
@@ -525,7 +525,7 @@ def _model_units(options: Options, backends_of: Mapping[str, tuple[str, ...]]) -
     for word in dict.fromkeys(options.models):
         source = ModelSource(word)
         for converter, backends in backends_of.items():
-            if source.is_file:
+            if source.is_graph:
                 # Each runtime computes its own reference for a file.
                 route = _route(options, "static", converter)
                 units += [Unit.for_model(source, route, (backend,), _settings(options)) for backend in backends]

@@ -18,10 +18,10 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
 from harness.generate.sources.recorded import Replayed
 from harness.pipeline.model_task import model_word
+from harness.pipeline.program import call_case
 from harness.pipeline.run_case import run_case
 from harness.pipeline.start import start
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.torch_case import TorchCase
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
 from harness.plan.unit import run_unit
@@ -189,10 +189,10 @@ def outputs(case: Replayed, route: Route) -> Outputs:
 
 
 def _outputs(case: Replayed, route: Route) -> Outputs:
-    call = TorchCase.of(case.invocation, case.exported, runs=RUNS)
+    call = call_case(case.invocation, case.exported, runs=RUNS)
     run = run_case(call, start(route))
     if run.failure is not None:
         raise run.failure.error
     if run.outputs is None:
         raise RuntimeError(run.message or f"{route.backend} cannot run on this machine")
-    return Outputs(expected=call.reference.expected, truth=call.reference.truth, got=run.outputs)
+    return Outputs(expected=call.oracle.expected, truth=call.oracle.truth, got=run.outputs)

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from harness.compare.verdict import Stage, Verdict
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation, TensorSpec
 from harness.generate.operator_case import OPERATOR_CASES
 from harness.generate.pairs.conditions import Condition, ConditionKind
 from harness.generate.pairs.table import structure_conditions
-from harness.generate.sources.source import Structure
 from harness.generate.value_draws import ValueDraws
 from harness.generate.variations import give_argument
 
@@ -54,7 +54,7 @@ class DrawnStructures:
             call = self._others.pop(structure, None) or Invocation.from_json(verdict.invocation)
             (self._compared if is_compared else self._others)[structure] = call
 
-    def draw(self, seed: int, overload: str, examples: int) -> tuple[Structure, ...]:
+    def draw(self, seed: int, overload: str, examples: int) -> tuple[CaseGroup, ...]:
         """Return calls with arguments that no compared call has, one for several of the `examples` drawn."""
         most = examples // _CASES_PER_STRUCTURE
         if not self._compared or not most:
@@ -64,7 +64,7 @@ class DrawnStructures:
         calls = (c for c in self._calls(refused) if c.structure_id not in known)
         distinct = {call.structure_id: call for call in islice(calls, most)}
         values = ValueDraws(f"{seed}/{overload}/redrawn")
-        return tuple(Structure(call, values.of(call, _VALUES)) for call in distinct.values())
+        return tuple(CaseGroup.of(call, values.of(call, _VALUES)) for call in distinct.values())
 
     def _calls(self, refused: Collection[str]) -> Iterator[Invocation]:
         compared = [(call, {c.name for c in structure_conditions(call)}) for call in self._compared.values()]

@@ -16,11 +16,12 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from harness.blame.examined_failures import assign_blame, not_examined, signature
-from harness.compare.case_problems import CaseProblem, problems_text
+from harness.blame.examined_failures import assign_blame, not_examined
+from harness.compare.case_problems import problems_text
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
+from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.invocation import PROGRAM, Invocation
 from harness.core.route import Route
 from harness.generate.call_traits import call_traits
@@ -30,19 +31,19 @@ from harness.generate.sources.generated import Generated
 from harness.generate.sources.programs import Programs
 from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.redrawn import Redrawn
-from harness.generate.sources.source import Notice, Request, Source, SourceFinding, Structure
-from harness.pipeline.case_run import CaseRun, MemberKey
+from harness.generate.sources.source import Notice, Request, Source, SourceFinding
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_listing import list_runs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
-from harness.pipeline.task import Group, Settings, Task
+from harness.pipeline.task import Settings, Task
 from harness.plan.firing_programs import FiringPrograms
 from harness.plan.second_draw import DrawnStructures
 
 #: Columns that are fields of a case run, and those of its comparison.
 _RESULT_COLUMNS = (
-    *("stage", "outcome", "blame", "message", "rule", "opset", "placement", "onnx_operators"),
+    *("stage", "outcome", "signature", "blame", "message", "rule", "opset", "onnx_operators"),
     *("exporter_passes", "backend_passes"),
     *("convert_ms", "load_ms", "run_ms"),
 )
@@ -81,9 +82,9 @@ def verdict_of(
         backend=result.backend,
         backend_version=backend.version if backend else "",
         device=backend.device if backend else "",
-        signature=signature(result),
         **{name: getattr(result, name) for name in _RESULT_COLUMNS},
         **{name: getattr(comparison, name) for name in _COMPARISON_COLUMNS if comparison is not None},
+        placement=result.placement.text if result.placement else "",
         excused=comparison.excuses if comparison else "",
         problems=problems_text([_problem(run) for run in (result, *result.further)]),
         **_columns(result.diagnosis),
@@ -99,15 +100,9 @@ def verdict_of(
     )
 
 
-def _problem(result: CaseRun) -> CaseProblem:
-    return CaseProblem(
-        stage=str(result.stage),
-        outcome=str(result.outcome),
-        signature=signature(result),
-        message=result.message,
-        blame=result.blame,
-        **_columns(result.diagnosis),
-    )
+def _problem(result: CaseRun) -> dict[str, str]:
+    columns = {name: str(getattr(result, name)) for name in ("stage", "outcome", "signature", "message", "blame")}
+    return {**columns, **_columns(result.diagnosis)}
 
 
 def _columns(diagnosis: Diagnosis | None) -> dict[str, Any]:
@@ -158,14 +153,26 @@ class Unit:
         return cls(overload=source.overload, route=route, backends=backends, settings=settings, model=source)
 
     @property
+    def draws(self) -> bool:
+        """Whether its cases are drawn, as those of an operator are; the runs of a model are listed."""
+        return self.model is None
+
+    @property
+    def whole_model(self) -> ModelSource:
+        """The model of a unit that runs one; raises `TypeError` for an operator."""
+        if self.model is None:
+            raise TypeError(f"{self.name} is of an operator")
+        return self.model
+
+    @property
     def variant(self) -> Variant:
         """The requested variant of the unit's model."""
-        return AS_MADE if self.model is None else self.model.variant
+        return AS_MADE if self.draws else self.whole_model.variant
 
     @property
     def word(self) -> str:
         """Distinguishes the units of one operator: ``dynamo``, ``dynamo-dynamic``; ``file-ort-cpu``."""
-        if self.model is not None and self.model.is_file:
+        if not self.draws and self.whole_model.is_graph:
             return f"{self.route.export}-{self.backends[0]}"
         return f"{self.route.export}-{self.route.shape_mode}" if self.route.dynamic else self.route.export
 
@@ -206,8 +213,8 @@ def run_unit(
         LookupError: A converter or backend is unknown.
         harness.record.layout.ResultsError: A source's file cannot be read.
     """
-    if unit.model is not None:
-        yield from _run_model(unit, unit.model, supervisor, hold)
+    if not unit.draws:
+        yield from _run_model(unit, unit.whole_model, supervisor, hold)
         return
     redraws = not unit.route.dynamic and any(source.name == Redrawn.name for source in unit.sources)
     is_program = unit.overload.startswith(PROGRAM)
@@ -221,31 +228,23 @@ def run_unit(
             yield verdicts
     if not redraws:
         return
-    redrawn = _groups(
-        drawn.draw(unit.seed, unit.overload, unit.examples), start=sum(len(groups) for _, groups in parts)
-    )
+    start = sum(len(groups) for _, groups in parts)
+    again = drawn.draw(unit.seed, unit.overload, unit.examples)
+    redrawn = tuple(replace(group, index=index) for index, group in enumerate(again, start))
     if redrawn:
         yield from run_part(unit, supervisor, Redrawn.name, redrawn, hold=hold)
 
 
-def _groups(structures: Sequence[Structure], start: int) -> tuple[Group, ...]:
-    return tuple(
-        Group(index, structure.exported, tuple(enumerate(structure.invocations)))
-        for index, structure in enumerate(structures, start)
-    )
-
-
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:
     """Execute the runs of a model, which are known once a worker has loaded it."""
-    stage = Stage.RUN if model.is_file else Stage.REFERENCE
+    stage = Stage.RUN if model.is_graph else Stage.REFERENCE
     try:
         listed = list_runs(model, supervisor, dynamic=unit.route.dynamic, backend=unit.backends[0])
     except ModelProblem as problem:
         ending = {"outcome": Outcome.ERROR, "blame": UNKNOWN, "message": str(problem)}
     else:
         if not isinstance(listed, Death):
-            invocations = tuple(enumerate(inputs.invocation for inputs in listed))
-            groups = (Group(0, listed[0].invocation, invocations),)
+            groups = (CaseGroup.of(listed[0].invocation, [inputs.invocation for inputs in listed]),)
             yield from run_part(unit, supervisor, MODEL_SOURCE, groups, hold=hold, inputs=listed)
             return
         ending = {"outcome": listed.outcome, "blame": blame_for_death(listed, stage), "message": listed.message}
@@ -268,7 +267,7 @@ def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hol
 
 def _family(unit: Unit) -> str:
     """Return the family that the record lists the unit under."""
-    if unit.model is not None:
+    if not unit.draws:
         return MODEL_SOURCE
     operator = OPERATOR_CASES.get(unit.overload)
     return operator.family if operator else "programs" if unit.overload.startswith(PROGRAM) else ""
@@ -278,7 +277,7 @@ def run_part(
     unit: Unit,
     supervisor: Supervisor,
     source: str,
-    groups: tuple[Group, ...],
+    groups: tuple[CaseGroup, ...],
     hold: Hold = lambda verdicts: None,
     inputs: Sequence[ModelInputs] = (),
 ) -> Iterator[list[Verdict]]:
@@ -343,7 +342,7 @@ def _find(source: Source, request: Request) -> SourceFinding:
 
 def find_groups(
     unit: Unit, supervisor: Supervisor, notice: Callable[[Notice], None]
-) -> list[tuple[str, tuple[Group, ...]]]:
+) -> list[tuple[str, tuple[CaseGroup, ...]]]:
     """Return the distinct cases of a unit by the names of the sources that have any."""
     request = Request(
         overload=unit.overload,
@@ -354,7 +353,7 @@ def find_groups(
         dtypes=unit.dtypes,
         resize=supervisor.resize,
     )
-    parts: list[tuple[str, tuple[Group, ...]]] = []
+    parts: list[tuple[str, tuple[CaseGroup, ...]]] = []
     seen: set[tuple[str, str]] = set()
     index = itertools.count()
     for source in unit.sources:
@@ -362,13 +361,13 @@ def find_groups(
         finding = source.find(request) if isinstance(source, FromRecord) else _find(source, request)  # type: ignore[arg-type]
         for message in finding.notices:
             notice(message)
-        groups: list[Group] = []
-        for structure in finding.structures:
-            exported = structure.exported.case_id if request.dynamic else ""
-            new = [i for i in structure.invocations if (i.case_id, exported) not in seen]
+        groups: list[CaseGroup] = []
+        for group in finding.groups:
+            exported = group.exported.case_id if request.dynamic else ""
+            new = [i for i in group.invocations if (i.case_id, exported) not in seen]
             seen.update((i.case_id, exported) for i in new)
             if new:
-                groups.append(Group(next(index), structure.exported, tuple(enumerate(new))))
+                groups.append(CaseGroup.of(group.exported, new, next(index)))
         if groups:
             parts.append((source.name, tuple(groups)))
     return parts

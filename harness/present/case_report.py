@@ -29,6 +29,7 @@ from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
 from harness.present.call_text import torch_call
 from harness.present.evidence import evidence_of_row, fault_text, place_text
+from harness.present.run_counts import placement_text
 from harness.record import layout, store
 from harness.record.json_lines import Minimal, read_minimal
 from harness.record.run_info import read_run_info
@@ -156,7 +157,7 @@ def verdict_data(verdict: Verdict) -> dict[str, Any]:
         "max_ulp_error", "needed_rtol", "needed_atol", "mismatched_elements", "total_elements",
         "exported_invocation", "placement", "excused",
     )  # fmt: skip
-    problems = [_add_evidence(vars(problem)) for problem in parse_problems(verdict.problems)]
+    problems = [_add_evidence(problem) for problem in parse_problems(verdict.problems)]
     why = {"evidence": evidence_of_row(vars(verdict)), "diagnosis": _parsed(verdict.diagnosis)}
     owner = {"owner": _owner(vars(verdict))}
     return {**{name: getattr(verdict, name) for name in names}, **owner, **why, "problems": problems}
@@ -279,7 +280,7 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     lines = [plain(text) for text in verdict.message.splitlines()]
     yield Padding(Group(*map(Text, [text for text in lines if text][:12])), (0, 0, 0, 2))
     if verdict.placement:
-        yield Padding(Text(plain(verdict.placement)), (0, 0, 0, 2))
+        yield Padding(Text(plain(placement_text(verdict.placement))), (0, 0, 0, 2))
     for rule, elements in parse_excuses(verdict.excused):
         yield Padding(shown(f"{count(elements, 'element')} accepted: {rule}"), (0, 0, 0, 2))
     if verdict.blame:
@@ -289,12 +290,12 @@ def _details(verdict: Verdict) -> Iterator[RenderableType]:
     if why:
         yield Padding(Group(*map(shown, why.splitlines())), (0, 0, 0, 4))
     for problem in parse_problems(verdict.problems)[1:]:
-        row = {**vars(verdict), **vars(problem)}
-        yield Padding(Text(f"also: {problem.outcome} at {problem.stage}"), (1, 0, 0, 2))
-        yield Padding(shown(problem.message, limit=400), (0, 0, 0, 4))
+        row = {**vars(verdict), **problem}
+        yield Padding(Text(f"also: {problem['outcome']} at {problem['stage']}"), (1, 0, 0, 2))
+        yield Padding(shown(problem["message"], limit=400), (0, 0, 0, 4))
         yield Padding(shown(f"blame: {_owner(row)}", style="bold"), (0, 0, 0, 4))
         yield from _place(row, 6)
-        yield Padding(shown(evidence_of_row(vars(problem))), (0, 0, 0, 6))
+        yield Padding(shown(evidence_of_row(problem)), (0, 0, 0, 6))
     if verdict.exported_invocation:
         yield Padding(shown(f"exported with: {call(verdict.exported_invocation)}"), (0, 0, 0, 2))
 

@@ -17,7 +17,7 @@ from harness.core.route import FILE
 from harness.core.text import count
 from harness.models.capture import BRANCH, CAUSAL_MASK
 from harness.models.check import ModelCheck, RouteCheck
-from harness.pipeline.model_reference import RANDOM
+from harness.pipeline.model_oracle import RANDOM
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text

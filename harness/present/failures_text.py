@@ -12,6 +12,7 @@ from rich.text import Text
 from harness.causes.groups import FailureGroup, GroupKind
 from harness.causes.inaccuracies import Inaccuracy
 from harness.causes.known_issues import NoLongerFailing
+from harness.compare.faults import Fault
 from harness.compare.verdict import FAILURES, SPEC
 from harness.core.text import count, listed, markdown_cell, plain, shown
 from harness.present.evidence import SPEECHLESS, fault_text, place_text
@@ -45,7 +46,7 @@ def _first(groups: Sequence[FailureGroup], limit: int) -> Iterator[RenderableTyp
     for number, group in enumerate(defects[:limit], start=1):
         place = place_text(group.cause)
         symptom = f": {group.signature}" if group.signature else ""
-        wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else symptom
+        wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", Fault.FAILS) else symptom
         use = f"{count(group.callers, 'model')}, " if group.callers else ""
         cases = f"{use}{count(group.cases, 'case')}"
         yield shown(f"#{number} {group.outcome} ({cases}): {place}{wrong}", limit=99)
@@ -155,7 +156,7 @@ def _block(number: int, group: FailureGroup) -> Iterator[RenderableType]:
         more,
     )
     message = group.message if group.outcome in SPEECHLESS else group.signature
-    wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", "fails") else ""
+    wrong = f" {fault_text(group.cause)}" if group.cause.fault not in ("", Fault.FAILS) else ""
     place = place_text(group.cause, group.file.rpartition("/")[2])
     details: list[RenderableType] = [
         shown(f"{place}{wrong}", style="bold", limit=240),

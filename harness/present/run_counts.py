@@ -15,8 +15,8 @@ from rich.text import Text
 
 from harness.causes.upkeep import TOLERATED, Rejection
 from harness.compare.verdict import SPEC, Outcome, Stage
+from harness.core.placement import OnCpu, Placement
 from harness.core.text import count, listed, plain
-from harness.pipeline.task import FELL_BACK, FOLDED, operators_on_cpu
 from harness.record import store
 
 #: ONNX operators that a line names.
@@ -75,18 +75,36 @@ def fallbacks(run: Path) -> Sequence[Fallback]:
 
 
 def _fallback(backend: str, placements: Counter[str]) -> Fallback:
-    fell_back = sum(number for words, number in placements.items() if words.startswith(FELL_BACK))
     operators: Counter[str] = Counter()
+    extents: Counter[OnCpu] = Counter()
     # Sorted, so that those of equal number always come in the same order.
-    for words, number in sorted(placements.items()):
-        operators.update(dict.fromkeys(operators_on_cpu(words), number))
+    for text, number in sorted(placements.items()):
+        placement = Placement.parse(text)
+        if placement is not None:
+            operators.update(dict.fromkeys(placement.operators, number))
+            extents[placement.on_cpu] += number
     return Fallback(
         backend=backend,
-        fell_back=fell_back,
-        folded=placements[FOLDED],
-        not_told=placements.total() - fell_back - placements[FOLDED],
+        fell_back=extents[OnCpu.PARTLY] + extents[OnCpu.WHOLLY],
+        folded=extents[OnCpu.FOLDED],
+        not_told=extents[OnCpu.UNKNOWN],
         operators=operators,
     )
+
+
+#: What is said of a case that the runtime computed while it loaded the model.
+FOLDED = "computed on the CPU while it was loaded"
+
+
+def placement_text(column: str) -> str:
+    """Describe what of a case ran on the CPU, given the record's column; "" for nothing."""
+    placement = Placement.parse(column)
+    if placement is None:
+        return ""
+    if placement.on_cpu in (OnCpu.PARTLY, OnCpu.WHOLLY):
+        rest = " (nothing ran on the device)" if placement.on_cpu is OnCpu.WHOLLY else ""
+        return f"fell back to CPU: {', '.join(placement.operators)}{rest}"
+    return FOLDED if placement.on_cpu is OnCpu.FOLDED else "not known: the runtime does not tell"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,11 +13,11 @@ read or written.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TypeVar
 
-from harness.compare.verdict import CaseKey, Outcome, Stage
+from harness.compare.verdict import CaseKey, Outcome, Stage, Verdict
 from harness.core.documents import parse_json, to_json
 from harness.core.text import strip_escapes
 from harness.record import layout
@@ -71,6 +71,11 @@ class Minimal:
     elements: int = 0
     evaluations: int = 0
     finished: bool = True
+
+    def applied_to(self, row: Verdict) -> Verdict:
+        """Return the row of the recorded case with the shrunk case and its ending in place of its own."""
+        shared = {field.name for field in fields(Verdict)} & set(vars(self)) - {"case_id", "overload", "elements"}
+        return replace(row, **{name: getattr(self, name) for name in shared})
 
 
 @dataclass(frozen=True, kw_only=True)

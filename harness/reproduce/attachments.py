@@ -28,11 +28,11 @@ from harness.core.invocation import InvalidInvocation, Invocation
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route, route_label
 from harness.locate.source_code import emitting_place
-from harness.pipeline.program import Exportable, export_request
-from harness.pipeline.reference import run_reference
-from harness.pipeline.stages import StageFailure, emitted_opset
+from harness.pipeline.program import CallStructure, call_case, export_request
+from harness.pipeline.run_case import run_case
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.start import start_converter
-from harness.pipeline.transforming import transform_stage
+from harness.pipeline.started_route import StartedRoute
 from harness.record import store
 from harness.record.json_lines import (
     Graph,
@@ -243,17 +243,18 @@ def _made(
 def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
     """Export a case and write the model as text; `opset` is None for the converter's own default."""
     invocation = Invocation.from_json(wanted.invocation)
-    member = Exportable.of(invocation, outputs=len(run_reference(invocation).expected))
-    route = Route.parse(wanted.converter)
+    case, route = call_case(invocation), Route.parse(wanted.converter)
+    member = CallStructure(invocation, outputs=len(case.oracle.expected))
     request = dataclasses.replace(
         export_request([member], dataclasses.replace(route, opset=route.opset or opset)),
         input_names=CallSource(invocation).names,
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )
     graph = emitted(start_converter(route), request)
-    model = transform_stage(graph.model, route)
-    if isinstance(model, StageFailure):
-        raise model.error
+    run = run_case(dataclasses.replace(case, artefact=graph.model), StartedRoute(route), until=Stage.TRANSFORM)
+    if run.failure is not None:
+        raise run.failure.error
+    model = run.artefact
     assert isinstance(model, onnx.ModelProto)
     for node in model.graph.node:
         # Where a node comes from is long, and of the harness.

@@ -18,7 +18,7 @@ from harness.compare.repeated import RUNS
 from harness.compare.tolerances import DEFAULT, Tolerance
 from harness.core.dtypes import PRECISION, Array
 from harness.core.numbers import are_same
-from harness.pipeline.reference import Reference
+from harness.pipeline.case import CaseOracle
 from harness.reproduce.call_source import CallSource
 from harness.reproduce.failure import ReproducibleFailure
 
@@ -64,10 +64,10 @@ class Criterion:
     runs: int = 1
 
 
-def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, source: CallSource) -> Criterion:
+def criterion(failure: ReproducibleFailure, judge: Judge, reference: CaseOracle, source: CallSource) -> Criterion:
     """Return the criterion for a mismatch, given the operator's judge and PyTorch's outputs."""
     expected = reference.expected
-    if failure.signature in ("number of outputs", "dtype", "shape"):
+    if failure.verdict.signature in ("number of outputs", "dtype", "shape"):
         return Criterion((), tuple(_structure(judge, reference)))
     drawn = [i for i, rule in judge.rules.items() if isinstance(rule, DistributionTest)]
     if drawn:
@@ -96,7 +96,7 @@ def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, 
                 f"torch.testing.assert_close({got}, {want}, "
                 f"rtol={tolerance.rtol:g}, atol={tolerance.atol:g}, equal_nan=True)",
             ]
-        signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
+        signed = judge.exact or judge.signed_zeros or failure.verdict.signature == "sign of zero"
         can_tell = i not in judge.rules and expected[i].dtype.kind not in "iub" and (expected[i] == 0).any()
         if signed and can_tell:
             lines += [
@@ -106,7 +106,7 @@ def criterion(failure: ReproducibleFailure, judge: Judge, reference: Reference, 
     return Criterion(tuple(helpers), (*truths, *lines))
 
 
-def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criterion:
+def _distributed(judge: Judge, reference: CaseOracle, drawn: list[int]) -> Criterion:
     lines = []
     for i in drawn:
         size = reference.expected[i].size
@@ -141,7 +141,7 @@ def _distributed(judge: Judge, reference: Reference, drawn: list[int]) -> Criter
     return Criterion(tuple(_DISTANCE.splitlines()), tuple(lines), runs=RUNS)
 
 
-def _structure(judge: Judge, reference: Reference) -> list[str]:
+def _structure(judge: Judge, reference: CaseOracle) -> list[str]:
     unasked = judge.unused_outputs(reference.arguments) if judge.unused_outputs else frozenset()
     if not unasked:
         return ["assert [(o.dtype, o.shape) for o in outputs] == [(e.dtype, e.shape) for e in expected]"]
@@ -151,7 +151,7 @@ def _structure(judge: Judge, reference: Reference) -> list[str]:
     ]
 
 
-def compared_outputs(judge: Judge, reference: Reference, named: int | None) -> list[int]:
+def compared_outputs(judge: Judge, reference: CaseOracle, named: int | None) -> list[int]:
     """Return the outputs that have one right answer, and `named`, the one that the harness found wrong."""
     unasked = judge.unused_outputs(reference.arguments) if judge.unused_outputs else frozenset()
     asked = (i for i in range(len(reference.expected)) if i not in unasked)
@@ -195,7 +195,7 @@ def tolerance_for(judge: Judge, expected: Array, *, ruled: bool) -> Tolerance:
     return Tolerance(0.0, given.atol if given else 0.0) if expected.dtype.kind != "c" else DEFAULT[dtype]
 
 
-def needs_truth(judge: Judge, reference: Reference, i: int, tolerance: Tolerance, undefined: Mask | None) -> bool:
+def needs_truth(judge: Judge, reference: CaseOracle, i: int, tolerance: Tolerance, undefined: Mask | None) -> bool:
     """Whether an output may be right though it is not close to PyTorch's."""
     expected = reference.expected[i]
     if judge.exact or i in judge.rules or str(expected.dtype) not in PRECISION:
@@ -214,7 +214,7 @@ def needs_truth(judge: Judge, reference: Reference, i: int, tolerance: Tolerance
     return bool(apart.any())
 
 
-def _truth(judge: Judge, reference: Reference, source: CallSource) -> list[str]:
+def _truth(judge: Judge, reference: CaseOracle, source: CallSource) -> list[str]:
     """Write code for `truth`, and for `terms` if the judge and the scales do not give these; see `_terms`."""
     lines = ["torch.set_default_dtype(torch.float64)", *_mapped(source, "double()", "inputs")]
     lines += _evaluated("truth", source)
@@ -256,7 +256,7 @@ def _evaluated(name: str, source: CallSource) -> list[str]:
     return [*unpacked, f"{name} = {source.listed(call)}"]
 
 
-def _terms(judge: Judge, reference: Reference, i: int) -> str:
+def _terms(judge: Judge, reference: CaseOracle, i: int) -> str:
     with np.errstate(all="ignore"):
         terms = term_magnitudes(judge, reference, i)
     has_complex_scale = _has_complex_scale(reference)
@@ -270,6 +270,6 @@ def _terms(judge: Judge, reference: Reference, i: int) -> str:
     return f"truth[{i}]" if judge.terms is not None or terms is None or scaled else f"terms[{i}]"
 
 
-def _has_complex_scale(reference: Reference) -> bool:
+def _has_complex_scale(reference: CaseOracle) -> bool:
     """Whether a scale is complex, by which a call on absolute values gives no terms."""
     return any(name in SCALES and isinstance(a, complex) for name, a in reference.arguments.items())

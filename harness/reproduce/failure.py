@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from harness.causes.cause import RootCause, root_cause
 from harness.causes.known_issues import KnownIssue, read_known_issues
 from harness.compare.diagnosis import Diagnosis
+from harness.compare.faults import Fault
 from harness.compare.problem_kinds import FLUSHED, OVERFLOW
 from harness.compare.verdict import BEFORE_BACKEND, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
@@ -47,10 +48,11 @@ def opset_asked(converter: str, overload: str, recorded: object) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproducibleFailure:
-    """One failure with one converter and one backend; all other attributes are those of a `Verdict`.
+    """One failure with one converter and one backend.
 
     Attributes:
-        case_id: Id of the recorded case; a shrunk failure has the id of the case it was shrunk from.
+        verdict: Its row; a shrunk failure has the row of the case it was shrunk from, with its own ending.
+        invocation: The case, perhaps shrunk.
         exported: The exported invocation; the same as the one that was run for a static export.
         dynamic_dims: Per tensor, the dimensions that were left dynamic; None for a static export.
         diagnosis: The component to blame, with the evidence; None in a record of an earlier version.
@@ -63,34 +65,24 @@ class ReproducibleFailure:
         matters: The properties that the failure depends on, as shrinking found out.
         versions: Package → version, of the run.
         system: The run's machine, as in ``run.json``.
-        rule: The user's conversion functions that took part; "" if none did.
         rule_files: The files of the run's rules.
         known: Matching entries of the list of known defects.
     """
 
-    case_id: str
+    verdict: Verdict
     invocation: Invocation
     exported: Invocation
     dynamic_dims: tuple[frozenset[int], ...] | None = None
-    converter: str
-    backend: str
-    backend_version: str = ""
-    stage: Stage
-    outcome: Outcome
-    blame: str = ""
     diagnosis: Diagnosis | None = None
     cause: RootCause | None = None
     evidence: str = ""
     wrong: str = ""
-    signature: str = ""
-    message: str = ""
     opset: int | None = None
     timeout: float = 60.0
     minimal: bool = False
     matters: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     system: str = ""
-    rule: str = ""
     rule_files: tuple[Path, ...] = ()
     known: tuple[KnownIssue, ...] = ()
 
@@ -102,7 +94,7 @@ class ReproducibleFailure:
     @property
     def is_in_rule(self) -> bool:
         """Whether the defect is in a conversion function of the user's."""
-        return bool(self.rule) and self.blame in ("converter", "unknown", "")
+        return bool(self.verdict.rule) and self.verdict.blame in ("converter", "unknown", "")
 
 
 def find_failure(
@@ -145,7 +137,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
     """
     key = row.case_id, row.converter, row.backend
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
-    found = minimal if minimal is not None else row
+    found = row if minimal is None else minimal.applied_to(row)
     try:
         invocation = Invocation.from_json(found.invocation)
         exported = Invocation.from_json(found.exported_invocation or found.invocation)
@@ -156,30 +148,22 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
         others = [invocation] if minimal is not None else _exported_together(results_dir, row)
         dims = varying_dims(exported, others)
     timeout = info.options.get("timeout")
+    version = row.backend_version or info.versions.get(f"backend {row.backend}", "")
     return ReproducibleFailure(
-        case_id=row.case_id,
+        verdict=replace(found, backend_version=version),
         invocation=invocation,
         exported=exported,
         dynamic_dims=dims,
-        converter=row.converter,
-        backend=row.backend,
-        backend_version=row.backend_version or info.versions.get(f"backend {row.backend}", ""),
-        stage=found.stage,
-        outcome=found.outcome,
-        blame=found.blame,
         diagnosis=Diagnosis.from_row(vars(found)),
         # A single remaining element shows less of the fault than the case that was drawn.
         cause=root_cause(vars(row)) if row.fault else None,
         evidence=found.evidence,
-        signature=found.signature,
-        message=found.message,
         opset=opset_asked(row.converter, row.overload, info.options.get("opset")),
         timeout=float(timeout) if isinstance(timeout, int | float) and timeout else 60.0,
         minimal=minimal is not None,
         matters=minimal.matters if minimal is not None else (),
         versions=dict(info.versions),
         system=" ".join(str(info.host[k]) for k in ("system", "release", "machine") if k in info.host),
-        rule=row.rule,
         rule_files=rule_files(results_dir, info),
     )
 
@@ -212,20 +196,22 @@ def rules_of(failure: ReproducibleFailure) -> tuple[dict[str, str], RuleSource]:
         RuleProblem: a file of rules is not there any more, or cannot be loaded.
         NotSeparable: a rule is not a function of its own.
     """
-    labels = set(failure.rule.split(", ")) - {""}
+    labels = set(failure.verdict.rule.split(", ")) - {""}
     files = {file.name: file for file in failure.rule_files}
     chosen = sorted({label.partition(":")[0] for label in labels})
     lost = [name for name in chosen if name not in files]
     if lost:
         raise RuleProblem(
-            f"it was converted by the rule {failure.rule}; say where {' and '.join(lost)} is: --rules FILE"
+            f"it was converted by the rule {failure.verdict.rule}; say where {' and '.join(lost)} is: --rules FILE"
         )
     functions: dict[str, str] = {}
     imports: list[str] = []
     code: list[str] = []
     for name in chosen:
         rules = load_rules(str(files[name]))
-        mine = [r for r in rules if r.converter == Route.parse(failure.converter).converter and r.label in labels]
+        mine = [
+            r for r in rules if r.converter == Route.parse(failure.verdict.converter).converter and r.label in labels
+        ]
         functions |= {rule.overload: rule.name for rule in mine}
         found = rule_source(files[name], sorted({rule.name for rule in mine}))
         imports += found.imports
@@ -253,20 +239,20 @@ _GLUE = frozenset({"Cast", "Constant", "Identity"})
 
 def title(failure: ReproducibleFailure) -> str:
     """Describe the failure in one line, in the harness's words."""
-    early = failure.stage in BEFORE_BACKEND
-    where = failure.converter if early else route_label(failure.converter, failure.backend)
+    early = failure.verdict.stage in BEFORE_BACKEND
+    where = failure.verdict.converter if early else route_label(failure.verdict.converter, failure.verdict.backend)
     return f"{failure.invocation.overload} through {where}: {_problem(failure)}"
 
 
 def _problem(failure: ReproducibleFailure) -> str:
-    if failure.outcome is Outcome.MISMATCH:
+    if failure.verdict.outcome is Outcome.MISMATCH:
         return failure.wrong or wrong_result(failure)
-    return f"{_STEPS[failure.stage]} {_ENDS[failure.outcome]}"
+    return f"{_STEPS[failure.verdict.stage]} {_ENDS[failure.verdict.outcome]}"
 
 
 def wrong_result(failure: ReproducibleFailure) -> str:
     """Describe the wrong result: ``wrong values``, ``a wrong shape``, ``subnormals flushed to zero``."""
-    kind = failure.signature or "values"
+    kind = failure.verdict.signature or "values"
     if kind in (FLUSHED, OVERFLOW):
         return kind
     return f"{'' if kind in ('values', 'NaN positions') else 'a '}wrong {kind}"
@@ -275,12 +261,12 @@ def wrong_result(failure: ReproducibleFailure) -> str:
 def fault(failure: ReproducibleFailure) -> str:
     """Describe the fault of the guilty part: ``gives wrong values``, ``flushes subnormals to zero``."""
     known = {FLUSHED: "flushes subnormals to zero", OVERFLOW: "overflows to infinity"}
-    return failure.wrong or known.get(failure.signature, f"gives {wrong_result(failure)}")
+    return failure.wrong or known.get(failure.verdict.signature, f"gives {wrong_result(failure)}")
 
 
 def _ends(failure: ReproducibleFailure) -> str:
     """Describe the fault of the user's conversion function: ``gives wrong values``, ``fails``."""
-    return fault(failure) if failure.outcome is Outcome.MISMATCH else _ENDS[failure.outcome]
+    return fault(failure) if failure.verdict.outcome is Outcome.MISMATCH else _ENDS[failure.verdict.outcome]
 
 
 def converter_name(name: str) -> str:
@@ -294,64 +280,64 @@ def backend_name(name: str) -> str:
     return name if entry.name.endswith(":") else entry.summary.partition(",")[0] or name
 
 
-def title_for(failure: ReproducibleFailure, tracker: str, model: onnx.ModelProto | None) -> str:
+def title_for(failure: ReproducibleFailure, tracker: str, exported: onnx.ModelProto | None) -> str:
     """Return a title in the manner of a tracker's maintainers.
 
     Args:
         tracker: A GitHub repository.
-        model: The exported model, if it is known.
+        exported: The exported model, if it is known.
     """
-    if failure.blame == "spec":
+    if failure.verdict.blame == "spec":
         what = wrong_result(failure).removeprefix("wrong ")
-        return f"Specification of {_operators(failure, model)} leaves {what} open"
+        return f"Specification of {_operators(failure, exported)} leaves {what} open"
     if failure.is_in_rule:
-        return f"{failure.rule} {_ends(failure)} for {failure.invocation.dtype}"
-    if failure.blame == "pytorch":
+        return f"{failure.verdict.rule} {_ends(failure)} for {failure.invocation.dtype}"
+    if failure.verdict.blame == "pytorch":
         operator = packet(failure.invocation.overload).removeprefix("aten.")
         return f"{operator} {fault(failure)} for {failure.invocation.dtype}"
-    if tracker == BACKENDS.find(failure.backend)[0].tracker:
-        return _runtime_title(failure, model)
-    return _export_title(failure, model)
+    if tracker == BACKENDS.find(failure.verdict.backend)[0].tracker:
+        return _runtime_title(failure, exported)
+    return _export_title(failure, exported)
 
 
-def _export_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+def _export_title(failure: ReproducibleFailure, exported: onnx.ModelProto | None) -> str:
     """Return a title for an exporter's tracker: ``[ONNX] celu computes float64 in float32``."""
     operator = packet(failure.invocation.overload).removeprefix("aten.")
     dtype = failure.invocation.dtype
-    legacy = " with dynamo=False" if "dynamo=False" in converter_name(failure.converter) else ""
-    if failure.stage is Stage.CONVERT:
-        if failure.outcome is Outcome.UNSUPPORTED:
+    legacy = " with dynamo=False" if "dynamo=False" in converter_name(failure.verdict.converter) else ""
+    if failure.verdict.stage is Stage.CONVERT:
+        if failure.verdict.outcome is Outcome.UNSUPPORTED:
             return f"[ONNX] No conversion of {operator} for {dtype}{legacy}"
-        return f"[ONNX] Export of {operator} for {dtype} {_ENDS[failure.outcome]}{legacy}"
-    if failure.stage is Stage.CHECK:
+        return f"[ONNX] Export of {operator} for {dtype} {_ENDS[failure.verdict.outcome]}{legacy}"
+    if failure.verdict.stage is Stage.CHECK:
         return f"[ONNX] {operator} for {dtype} is exported as an invalid model{legacy}"
-    if failure.stage is not Stage.COMPARE:
+    if failure.verdict.stage is not Stage.COMPARE:
         return f"[ONNX] Exported {operator} for {dtype}: {_problem(failure)}{legacy}"
-    narrower = _narrower(dtype, model) if failure.blame_rule == "fewer-bits" else ""
+    narrower = _narrower(dtype, exported) if failure.blame_rule == "fewer-bits" else ""
     if narrower:
         return f"[ONNX] {operator} computes {dtype} in {narrower}{legacy}"
     return f"[ONNX] Exported {operator} {fault(failure)} for {dtype}{legacy}"
 
 
-def _runtime_title(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+def _runtime_title(failure: ReproducibleFailure, exported: onnx.ModelProto | None) -> str:
     """Return a title for a runtime's tracker: ``Sigmoid gives wrong values for float32 on CPU``."""
-    what = _operators(failure, model)
-    where = "in the reference evaluator" if failure.backend == REFERENCE else "on CPU"
-    where = "on CUDA" if "cuda" in failure.backend else where
-    dtype = _dtype_of(model) or failure.invocation.dtype
-    if failure.stage is Stage.COMPARE:
+    what = _operators(failure, exported)
+    where = "in the reference evaluator" if failure.verdict.backend == REFERENCE else "on CPU"
+    where = "on CUDA" if "cuda" in failure.verdict.backend else where
+    dtype = _dtype_of(exported) or failure.invocation.dtype
+    if failure.verdict.stage is Stage.COMPARE:
         by = " with graph optimisations" if failure.blame_rule == "graph-optimisation" else ""
         return f"{what} {fault(failure)} for {dtype} {where}{by}"
-    if failure.outcome is Outcome.UNSUPPORTED and failure.stage is Stage.LOAD:
+    if failure.verdict.outcome is Outcome.UNSUPPORTED and failure.verdict.stage is Stage.LOAD:
         return f"{what} is not implemented for {dtype} {where}"
     return f"{what} for {dtype} {where}: {_problem(failure)}"
 
 
-def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> str:
+def _operators(failure: ReproducibleFailure, exported: onnx.ModelProto | None) -> str:
     """Name the ONNX operators of a small model, or the operator that a larger one was exported from."""
-    nodes = list(model.graph.node) if model is not None else []
+    nodes = list(exported.graph.node) if exported is not None else []
     # The operator for which a runtime has no kernel is known.
-    named = [failure.diagnosis.place] if failure.diagnosis and failure.diagnosis.fault == "no-kernel" else []
+    named = [failure.diagnosis.place] if failure.diagnosis and failure.diagnosis.fault == Fault.NO_KERNEL else []
     found = list(dict.fromkeys(named or (node.op_type for node in nodes if node.op_type not in _GLUE)))
     found = found or list(dict.fromkeys(node.op_type for node in nodes))
     if 0 < len(found) <= 3:
@@ -359,11 +345,11 @@ def _operators(failure: ReproducibleFailure, model: onnx.ModelProto | None) -> s
     return f"A model of {packet(failure.invocation.overload)}"
 
 
-def _dtype_of(model: onnx.ModelProto | None) -> str:
+def _dtype_of(exported: onnx.ModelProto | None) -> str:
     """Return the dtype of the first value that the first telling node takes; "" if it is not known."""
-    if model is None:
+    if exported is None:
         return ""
-    graph = model.graph
+    graph = exported.graph
     known = {v.name: v.type.tensor_type.elem_type for v in (*graph.input, *graph.value_info, *graph.output)}
     known |= {tensor.name: tensor.data_type for tensor in graph.initializer}
     telling = [node for node in graph.node if node.op_type not in _GLUE] or list(graph.node)
@@ -371,11 +357,11 @@ def _dtype_of(model: onnx.ModelProto | None) -> str:
     return _word(taken[0]) if taken else ""
 
 
-def _narrower(dtype: str, model: onnx.ModelProto | None) -> str:
+def _narrower(dtype: str, exported: onnx.ModelProto | None) -> str:
     """Return the floating dtype of fewer bits that the nodes of a model convert to; "" for none."""
     to = [
         _word(attribute.i)
-        for node in (model.graph.node if model is not None else ())
+        for node in (exported.graph.node if exported is not None else ())
         for attribute in node.attribute
         if attribute.name == "to"
     ]

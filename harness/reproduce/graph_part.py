@@ -20,14 +20,16 @@ from onnx import helper, numpy_helper
 
 from harness.compare.verdict import Stage
 from harness.convert.converter import HasUnoptimised
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import PRECISION, Array
 from harness.core.fewest import fewest
 from harness.core.invocation import MODEL, Invocation
 from harness.core.numbers import distance
 from harness.core.route import Route
 from harness.core.text import one_line
-from harness.pipeline.case_kinds import case_kind
-from harness.pipeline.graph_runs import GraphStructure, expect, plain_form, steps_of_moderate_size
+from harness.pipeline.case import Case
+from harness.pipeline.graph_oracle import Judges, expect, plain_form, steps_of_moderate_size
+from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource, NoModel
 from harness.pipeline.nodes.definition import Definition
@@ -35,11 +37,11 @@ from harness.pipeline.nodes.judged_nodes import right_results
 from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import WrongStep, walk
 from harness.pipeline.program import export_alone
-from harness.pipeline.run_case import StartedRoute, run_case
+from harness.pipeline.run_case import run_case
+from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.torch_call import CallRejected
-from harness.pipeline.torch_case import TorchCase
 from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import REFERENCE, Backend
 
@@ -143,16 +145,16 @@ def carry_out(task: PartTask, worker: WorkerProcess) -> None:
         worker.send(Step(Stage.COMPARE, None, ()))
 
     try:
-        kind = case_kind(worker, task.source, task.route.backend, task.exported, None, alive)
-        reference = kind.reference(task.invocation)
+        group = CaseGroup.of(task.exported, [task.invocation])
+        structure = worker.structure(group, task.source, task.route.backend, alive=alive)
+        oracle = structure.oracle(task.invocation)
         converter, _ = worker.converter(task.route)
         if task.optimiser == "exporter" and isinstance(converter, HasUnoptimised):
             converter = converter.unoptimised()
-        structure = kind.structure(task.exported, [task.invocation], outputs=len(reference.expected))
-        graph = export_alone(converter, structure, task.route)
+        graph = export_alone(converter, structure.returning(len(oracle.expected)), task.route)
         backend = worker.start(task.route.backend)
         search = _Search(task, backend, worker.start(REFERENCE), alive)
-        part = search.smallest(graph, structure.feeds(graph, reference.feeds))
+        part = search.smallest(graph, structure.feeds(graph, oracle.feeds))
     except (ModelProblem, CallRejected) as problem:
         worker.send(NoModel(str(problem)))
     except Exception as error:
@@ -208,17 +210,15 @@ class _Search:
         self.alive()
         structure = GraphStructure(model)
         arrays = [feeds[name] for name in structure.input_names]
-        reference = expect(model, arrays, self.backend, self.evaluator, _PART)
-        if self.task.optimiser and not reference.is_runtimes:
+        oracle = expect(model, arrays, Judges(self.backend, self.evaluator), _PART)
+        if self.task.optimiser and not oracle.is_runtimes:
             return None
         artefact = model
         if self.task.optimiser == "exporter":
             import onnxscript.optimizer
 
             artefact = onnxscript.optimizer.optimize(model)
-        run = run_case(
-            TorchCase(structure, reference, artefact=artefact), StartedRoute(self.task.route, backend=self.backend)
-        )
+        run = run_case(Case(structure, oracle, artefact=artefact), StartedRoute(self.task.route, backend=self.backend))
         content = model.SerializeToString()
         if run.stage is Stage.CHECK:
             return None
@@ -232,9 +232,9 @@ class _Search:
             inputs=feeds,
             stage=str(run.stage),
             message=run.comparison.message,
-            expected=reference.expected,
+            expected=oracle.expected,
         )
-        return _locate_error(part, run.outputs, [reference.allowed(i) for i in range(len(reference.expected))])
+        return _locate_error(part, run.outputs, [oracle.allowed(i) for i in range(len(oracle.expected))])
 
     def _node_alone(self, definition: Definition, nodes: int) -> GraphPart | None:
         """Return a node that the runtime refuses, or computes in another way than its definition says."""

@@ -193,7 +193,7 @@ class CallReport(BugReport):
     @property
     def backend(self) -> str:
         """The runtime, by the name of its backend."""
-        return self.failure.backend
+        return self.failure.verdict.backend
 
     @property
     def installed(self) -> Mapping[str, str]:
@@ -209,9 +209,9 @@ class CallReport(BugReport):
     def summary(self) -> str:
         """Describe the failure in a few sentences."""
         failure = self.failure
-        call, runtime = f"`{failure.invocation}`", backend_name(failure.backend)
-        export = f"`{converter_name(failure.converter)}`"
-        if failure.outcome is Outcome.MISMATCH:
+        call, runtime = f"`{failure.invocation}`", backend_name(failure.verdict.backend)
+        export = f"`{converter_name(failure.verdict.converter)}`"
+        if failure.verdict.outcome is Outcome.MISMATCH:
             result = f"{fault(failure)}: {_shown_difference(failure)}."
             if self.is_model_only:
                 version = failure.versions.get("torch", "")
@@ -225,26 +225,26 @@ class CallReport(BugReport):
             Stage.CHECK: f"{call}, exported with {export}, is not a valid ONNX model",
             Stage.LOAD: f"{runtime} cannot load a model of {call}, exported with {export}",
             Stage.RUN: f"{runtime} cannot run a model of {call}, exported with {export}",
-        }.get(failure.stage, call)
-        how = {Outcome.CRASH: ": the process dies", Outcome.TIMEOUT: ": it hangs"}.get(failure.outcome, "")
+        }.get(failure.verdict.stage, call)
+        how = {Outcome.CRASH: ": the process dies", Outcome.TIMEOUT: ": it hangs"}.get(failure.verdict.outcome, "")
         return f"{done}{how}."
 
     @property
     def expected(self) -> str:
         """Describe the right result."""
-        if self.failure.outcome is Outcome.MISMATCH:
+        if self.failure.verdict.outcome is Outcome.MISMATCH:
             verb = "contains" if self.is_model_only else "computes"
             return f"The result of PyTorch eager, which the script {verb}."
         return {
             Stage.CONVERT: "An exported model.",
             Stage.TRANSFORM: "A transformed model.",
             Stage.CHECK: "A model that `onnx.checker.check_model(model, full_check=True)` accepts.",
-        }.get(self.failure.stage, "The model is valid ONNX, so it should load and run.")
+        }.get(self.failure.verdict.stage, "The model is valid ONNX, so it should load and run.")
 
     @property
     def actual(self) -> str:
         """Return the script's output, or the recorded message."""
-        output = self.checked.output if self.checked is not None else self.failure.message
+        output = self.checked.output if self.checked is not None else self.failure.verdict.message
         return fenced(output.strip())
 
     @property
@@ -261,9 +261,9 @@ class CallReport(BugReport):
         """Say where the defect is: the owner that all views name, and the place."""
         failure = self.failure
         cause = failure.cause
-        if failure.blame == "spec":
+        if failure.verdict.blame == "spec":
             return "the ONNX specification leaves the result open"
-        if cause is None or failure.blame in ("", "unknown"):
+        if cause is None or failure.verdict.blame in ("", "unknown"):
             return "it is not known where the defect is"
         runtimes = {e.name for e in BACKENDS.entries()}
         owner = backend_name(cause.owner) if cause.owner in runtimes else cause.owner
@@ -298,12 +298,12 @@ class CallReport(BugReport):
     @property
     def is_about_conversion(self) -> str:
         """Return the answer for the form of ONNX's tracker."""
-        return "Yes" if self.failure.stage in (Stage.CONVERT, Stage.CHECK) else "No"
+        return "Yes" if self.failure.verdict.stage in (Stage.CONVERT, Stage.CHECK) else "No"
 
     @property
     def backend_version(self) -> str:
         """Return the version of the runtime."""
-        return self.failure.backend_version
+        return self.failure.verdict.backend_version
 
     @property
     def system(self) -> str:
@@ -324,16 +324,16 @@ def tracker_of(failure: ReproducibleFailure) -> str:
 
     If the blame is unknown it is the one of the stage at which the case ended.
     """
-    converting = failure.stage in (Stage.CONVERT, Stage.CHECK)
-    if failure.is_in_rule or failure.blame == "transform":
+    converting = failure.verdict.stage in (Stage.CONVERT, Stage.CHECK)
+    if failure.is_in_rule or failure.verdict.blame == "transform":
         return ""
-    if failure.blame == "pytorch":
+    if failure.verdict.blame == "pytorch":
         return "pytorch/pytorch"
-    if failure.blame == "spec":
+    if failure.verdict.blame == "spec":
         return "onnx/onnx"
-    if failure.blame == "converter" or (converting and failure.blame != "backend"):
-        return find_converter(failure.converter).tracker
-    return BACKENDS.find(failure.backend)[0].tracker
+    if failure.verdict.blame == "converter" or (converting and failure.verdict.blame != "backend"):
+        return find_converter(failure.verdict.converter).tracker
+    return BACKENDS.find(failure.verdict.backend)[0].tracker
 
 
 def write_issue(report: BugReport) -> str:
@@ -392,12 +392,12 @@ def write_report(failure: ReproducibleFailure, *, check: bool = True, lines: tup
         NoScript: no script can show the failure.
     """
     graph = ""
-    if failure.stage is not Stage.CONVERT:
+    if failure.verdict.stage is not Stage.CONVERT:
         printed = run_text(write_graph_script(failure))
         graph = printed.output if printed.exit_status == 0 else ""
     tracker, model = tracker_of(failure), model_of(graph)
     heading = title_for(failure, tracker, model)
-    if model is not None and tracker == BACKENDS.find(failure.backend)[0].tracker:
+    if model is not None and tracker == BACKENDS.find(failure.verdict.backend)[0].tracker:
         try:
             script = write_model_script(failure, model, heading)
         except NoScript:
@@ -418,7 +418,7 @@ def _shown_difference(failure: ReproducibleFailure) -> str:
     """Describe the first wrong element; return the message for a record of an earlier version."""
     found = failure.diagnosis.difference if failure.diagnosis else None
     if found is None or not found.expected:
-        return (failure.message.splitlines() or [failure.signature])[0]
+        return (failure.verdict.message.splitlines() or [failure.verdict.signature])[0]
     element = f"[{','.join(map(str, found.element))}]" if found.element else ""
     where = "" if found.output is None else f"output {found.output}{element}: "
     return f"{where}expected {found.expected}, got {found.got}"

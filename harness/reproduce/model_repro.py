@@ -25,7 +25,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.generate.sources.recorded import FromRecord
 from harness.models.check import ModelCheck, Progress, RouteCheck, check_model
 from harness.models.facts import CallsTask, ModelFacts, model_calls
-from harness.pipeline.graph_runs import GraphStructure
+from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.onnx_files import load_file
@@ -95,17 +95,16 @@ def smallest_of_model(
     found = check_model(units, facts, supervisor, progress)
     way = next((way for way in found.ways if way.failure is not None), None)
     if way is None:
-        where = f" in {units[0].backends[0]}" if units[0].model is not None and units[0].model.is_file else ""
+        where = f" in {units[0].backends[0]}" if units[0].whole_model.is_graph else ""
         raise ModelProblem(f"{found.word if where else found.name} survives{where}: there is nothing to reproduce")
     unit = next(u for u in units if _is_of(u, way))
     call = _call_to_show(way)
     if call is not None:
         progress(f"shrink {call.overload}")
         return _shrunk(call, unit, directory)
-    failure, source = way.failure, unit.model
+    failure, source = way.failure, unit.whole_model
     assert failure is not None
-    assert source is not None
-    if way.invalid_node is not None and source.is_file:
+    if way.invalid_node is not None and source.is_graph:
         raise InvalidFile(way.invalid_node)
     part = None
     if find_converter(way.route.converter).makes == ONNX and failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
@@ -121,7 +120,7 @@ def smallest_of_model(
             ),
             supervisor,
         )
-    if part is None and source.is_file:
+    if part is None and source.is_graph:
         part = _whole_file(source, failure)
     if part is None:
         progress("shrink the program of its calls")
@@ -134,8 +133,7 @@ def smallest_of_model(
 
 def _failing_program(unit: Unit, failure: Verdict, supervisor: Supervisor) -> Verdict | None:
     """Return the verdict on a model's calls as a program that fails as the model does; None if there is none."""
-    assert unit.model is not None
-    calls = model_calls(CallsTask(source=unit.model, as_program=True), supervisor)
+    calls = model_calls(CallsTask(source=unit.whole_model, as_program=True), supervisor)
     if calls.program is None:
         return None
     alone = Unit(

@@ -21,7 +21,8 @@ from harness.core.dtypes import Array
 from harness.core.plugins import installed
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.generate.case_library import load_cases
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.reference import run_reference
 from harness.reproduce import call_source
 from harness.reproduce.call_source import source_of
 from harness.reproduce.criterion import compared_outputs, explained, named_output, needs_truth, tolerance_for
@@ -52,13 +53,13 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
     Raises:
         NoScript: the backend has no code without PyTorch, or the failure cannot be shown by numbers.
     """
-    if failure.stage not in (Stage.LOAD, Stage.RUN, Stage.COMPARE) or failure.dynamic_dims is not None:
+    if failure.verdict.stage not in (Stage.LOAD, Stage.RUN, Stage.COMPARE) or failure.dynamic_dims is not None:
         raise NoScript("the failure is not one of the runtime alone")
-    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+    if failure.verdict.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         raise NoScript("a process that dies needs one that watches it")
     graph = ['model = onnx.parser.parse_model("""', _plain_text(model), '""")']
-    run = _snippet(failure.backend)
-    if failure.stage is Stage.LOAD:
+    run = _snippet(failure.verdict.backend)
+    if failure.verdict.stage is Stage.LOAD:
         return _assembled(heading, run, [*graph, *refused(run.load, "the model to load")])
     # Operators are judged as their family files say.
     load_cases()
@@ -70,7 +71,7 @@ def write_model_script(failure: ReproducibleFailure, model: onnx.ModelProto, hea
         raise NoScript("the inputs are too large for a script, or NumPy lacks their dtype")
     made = [f'    "{name}": {array_source(array)},' for name, array in feeds]
     before = [*graph, *(["inputs = {", *made, "}"] if made else ["inputs = {}"]), *run.load]
-    if failure.stage is Stage.RUN:
+    if failure.verdict.stage is Stage.RUN:
         return _assembled(heading, run, [*before, *refused(run.run, "the model to run")])
     shown, checks = _comparison(failure, reference.judge, reference)
     checked = caught(checks, "AssertionError", "error")
@@ -242,10 +243,10 @@ def _nested(array: Array) -> str:
     return f"[{', '.join(_nested(part) for part in array)}]"
 
 
-def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference) -> tuple[list[str], list[str]]:
+def _comparison(failure: ReproducibleFailure, judge: Judge, reference: CaseOracle) -> tuple[list[str], list[str]]:
     """Return code that shows ``outputs`` and PyTorch's results, and code that compares them."""
     expected = reference.expected
-    if failure.signature in _STRUCTURE:
+    if failure.verdict.signature in _STRUCTURE:
         if judge.unused_outputs and judge.unused_outputs(reference.arguments):
             raise NoScript("some outputs are left open")
         shapes = ", ".join(f'("{e.dtype}", {e.shape})' for e in expected)
@@ -268,7 +269,7 @@ def _comparison(failure: ReproducibleFailure, judge: Judge, reference: Reference
 
 
 def _numbers(
-    failure: ReproducibleFailure, judge: Judge, reference: Reference, place: int
+    failure: ReproducibleFailure, judge: Judge, reference: CaseOracle, place: int
 ) -> tuple[list[str], list[str]]:
     """Write code that compares one output, or one element of a large one."""
     want = reference.expected[place]
@@ -289,14 +290,14 @@ def _numbers(
         *explained(tolerance, str(want.dtype)),
         f"np.testing.assert_allclose(got, expected, rtol={tolerance.rtol:g}, atol={tolerance.atol:g})",
     ]
-    signed = judge.exact or judge.signed_zeros or failure.signature == "sign of zero"
+    signed = judge.exact or judge.signed_zeros or failure.verdict.signature == "sign of zero"
     if signed and want.dtype.kind == "f" and (want == 0).any():
         zeros = "(got == 0) & (expected == 0)"
         lines.append(f'assert (np.signbit(got) == np.signbit(expected))[{zeros}].all(), "sign of zero"')
     return shown, lines
 
 
-def _widened(judge: Judge, reference: Reference, place: int) -> Tolerance:
+def _widened(judge: Judge, reference: CaseOracle, place: int) -> Tolerance:
     """Widen the tolerance by the difference between PyTorch's result and float64's."""
     want = reference.expected[place]
     tolerance = tolerance_for(judge, want, ruled=False)

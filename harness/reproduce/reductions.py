@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import torch
 
-from harness.core.dtypes import INT_RANGE, PRECISION, is_float
+from harness.core.dtypes import INT_RANGE, LARGEST, PRECISION, is_float
 from harness.core.invocation import (
     Argument,
     Enumerated,
@@ -130,13 +130,10 @@ def allowed(domains: Sequence[tuple[str | int | float, ...]], dtype: str, number
         low, high = INT_RANGE[dtype]
         if not all(low <= n <= high for n in _real(numbers)):
             return False
-    if dtype in _LARGEST and any(_LARGEST[dtype] < abs(n) < math.inf for n in numbers):
+    # Finite numbers beyond the largest would be infinite in the tensor.
+    if dtype in LARGEST and any(LARGEST[dtype] < abs(n) < math.inf for n in numbers):
         return False
     return all(_RULES[str(name)](dtype, numbers, *rest) for name, *rest in domains if name in _RULES)
-
-
-#: Finite numbers beyond these would be infinite in the tensor.
-_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38}
 
 
 def keeps_values(domains: Sequence[tuple[str | int | float, ...]]) -> bool:

@@ -54,13 +54,13 @@ def write_script(failure: ReproducibleFailure, heading: str = "") -> str:
     Raises:
         NoScript: its converter or backend has no stand-alone code, or PyTorch no longer accepts the case.
     """
-    if failure.stage is Stage.REFERENCE:
+    if failure.verdict.stage is Stage.REFERENCE:
         raise NoScript("it ended before anything was exported; try it with `conformance replay`")
     parts = _parts(failure)
     checks: tuple[str, ...] = ()
-    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+    if failure.verdict.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         body = _dying(failure, parts)
-    elif failure.stage is Stage.COMPARE:
+    elif failure.verdict.stage is Stage.COMPARE:
         # Operators are judged as their family files say.
         load_cases()
         reference = run_reference(failure.invocation)
@@ -89,9 +89,11 @@ def write_graph_script(failure: ReproducibleFailure) -> str:
 
 
 def _parts(failure: ReproducibleFailure) -> _Parts:
-    converter = find_converter(failure.converter)
+    converter = find_converter(failure.verdict.converter)
     if converter.snippet is None:
-        raise NoScript(f"converter {failure.converter} has no stand-alone code (`snippet` of its ConverterEntry)")
+        raise NoScript(
+            f"converter {failure.verdict.converter} has no stand-alone code (`snippet` of its ConverterEntry)"
+        )
     source = source_of(failure.invocation)
     dynamic, examples = None, []
     if failure.dynamic_dims is not None:
@@ -115,18 +117,20 @@ def _parts(failure: ReproducibleFailure) -> _Parts:
         )
     )
     run = RunSnippet(load=())
-    if failure.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
+    if failure.verdict.stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE):
         run = _backend(failure, source)
-        if failure.stage is not Stage.LOAD and not run.run:
-            raise NoScript(f"backend {failure.backend} has stand-alone code that loads a model, and none that runs it")
-    transform = transform_source(Route.parse(failure.converter))
+        if failure.verdict.stage is not Stage.LOAD and not run.run:
+            raise NoScript(
+                f"backend {failure.verdict.backend} has stand-alone code that loads a model, and none that runs it"
+            )
+    transform = transform_source(Route.parse(failure.verdict.converter))
     return _Parts(source, [*source.inputs(), *examples], export, transform, run, rules)
 
 
 def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
-    entry, argument = BACKENDS.find(failure.backend)
+    entry, argument = BACKENDS.find(failure.verdict.backend)
     if entry.snippet is None:
-        raise NoScript(f"backend {failure.backend} has no stand-alone code (`snippet` of its BackendEntry)")
+        raise NoScript(f"backend {failure.verdict.backend} has no stand-alone code (`snippet` of its BackendEntry)")
     tensors = list(failure.invocation.tensors())
     ranges = {}
     for name, spec, exported in zip(source.names, tensors, failure.exported.tensors(), strict=True):
@@ -136,7 +140,7 @@ def _backend(failure: ReproducibleFailure, source: CallSource) -> RunSnippet:
         RunWanted(
             argument=argument,
             raw="bfloat16" in (*(spec.dtype for spec in tensors), *source.output_dtypes),
-            kind=find_converter(failure.converter).makes,
+            kind=find_converter(failure.verdict.converter).makes,
             ranges=ranges if failure.dynamic_dims is not None else None,
         )
     )
@@ -149,14 +153,14 @@ def _defined(parts: _Parts) -> list[str]:
 def _raising(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Write code for a failure with an exception, which is caught at the stage that raised it."""
     export, run = parts.export.code, parts.run
-    if failure.stage is Stage.CONVERT:
+    if failure.verdict.stage is Stage.CONVERT:
         return [*parts.inputs, *refused(export, "an exported model")]
-    if failure.stage is Stage.TRANSFORM:
+    if failure.verdict.stage is Stage.TRANSFORM:
         return [*parts.inputs, *export, *refused(parts.transform.code, "a transformed model")]
     before = [*parts.inputs, *parts.making]
-    if failure.stage is Stage.CHECK:
+    if failure.verdict.stage is Stage.CHECK:
         return [*before, *refused(_checks(failure, parts), "a valid model")]
-    if failure.stage is Stage.LOAD:
+    if failure.verdict.stage is Stage.LOAD:
         return [*before, *refused(run.load, "the model to load")]
     expected = ['print("PyTorch gives", Model()(*inputs.values()))', *parts.source.fed]
     return [*before, *run.load, *expected, *refused(run.run, "the model to run")]
@@ -218,11 +222,11 @@ def _digits(source: CallSource) -> list[str]:
 
 def _dying(failure: ReproducibleFailure, parts: _Parts) -> list[str]:
     """Write code for a failure that ends the process: a child runs it."""
-    steps = [*parts.inputs, *(parts.export.code if failure.stage is Stage.CONVERT else parts.making)]
-    if failure.stage is Stage.CHECK:
+    steps = [*parts.inputs, *(parts.export.code if failure.verdict.stage is Stage.CONVERT else parts.making)]
+    if failure.verdict.stage is Stage.CHECK:
         steps.append("onnx.checker.check_model(model, full_check=True)")
     steps += parts.run.load
-    if failure.stage in (Stage.RUN, Stage.COMPARE):
+    if failure.verdict.stage in (Stage.RUN, Stage.COMPARE):
         steps += [*parts.source.fed, *parts.run.run]
     return left_to_child(steps, round(failure.timeout) + 60)
 
@@ -252,14 +256,14 @@ def _assembled(
         *parts.run.imports,
         *parts.rules.imports,
     ]
-    if failure.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+    if failure.verdict.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
         imports += ["import subprocess", "import sys"]
     names = uses_inf_or_nan("\n".join([*module, *body]))
     if names:
         imports.append(f"from torch import {', '.join(names)}")
     return assemble(
         heading or title(failure),
-        "" if heading else f"Case {failure.case_id}{', shrunk' if failure.minimal else ''}. ",
+        "" if heading else f"Case {failure.verdict.case_id}{', shrunk' if failure.minimal else ''}. ",
         imports=imports,
         packages=("torch", "onnx", *parts.export.packages, *parts.run.packages),
         parts=(module, helpers, body),

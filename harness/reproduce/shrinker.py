@@ -188,7 +188,7 @@ class Test:
 
     Attributes:
         lethal: Whether each failing candidate costs a worker process.
-        way: Accepted reductions, in order.
+        way: Member reductions, in order.
     """
 
     __test__ = False  # Not for pytest.

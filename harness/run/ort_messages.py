@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from harness.compare.faults import Fault
+
 #: A message that no kernel is implemented, with its operator.
 _NO_KERNEL = re.compile(r"implementation for (\w+)\(")
 _KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
@@ -38,13 +40,13 @@ def refused_node(message: str) -> str:
     return match[1] or match[2] if match else ""
 
 
-def complaint(message: str) -> tuple[str, str]:
-    """Return the model's fault that a message reports, ``unfit-inputs`` or ``asks-unfit``, and the ONNX operator."""
-    for pattern, fault in ((_INVALID, "unfit-inputs"), (_RUNNING, "asks-unfit")):
+def complaint(message: str) -> tuple[Fault, str] | None:
+    """Return the fault of a model that a message reports, and the ONNX operator; None if it reports none."""
+    for pattern, fault in ((_INVALID, Fault.UNFIT_INPUTS), (_RUNNING, Fault.ASKS_UNFIT)):
         match = pattern.fullmatch(message)
         if match:
             return fault, match[1]
-    return "", ""
+    return None
 
 
 def is_out_of_bounds(message: str) -> bool:

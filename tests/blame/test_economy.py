@@ -19,13 +19,13 @@ from harness.blame.witnesses.pytorch import ask_decomposition
 from harness.compare.diagnosis import Diagnosis
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.nodes.walk import Attempts, walk
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group
 from harness.plan.unit import find_groups, run_part
 from harness.present.evidence import evidence_of_row, sentence
 
@@ -227,10 +227,10 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         arguments = (("self", vector([5] * (index + 2), "int64")), ("src", source), ("dim", 0), ("end", None))
         call = Invocation("aten.slice_scatter.default", arguments)
         model = export_alone(
-            converter_called("dynamo"), Exportable.of(call, outputs=1, index=index), Route(converter="dynamo")
+            converter_called("dynamo"), CallStructure(call, outputs=1, index=index), Route(converter="dynamo")
         )
         context = trial_of(call, model=model, backend="onnx-reference")
-        failure = replace(context.failure, group=Group(index, call, ((0, call),)))
+        failure = replace(context.failure, group=CaseGroup.of(call, index=index))
         (said,) = ask_decomposition.testify(
             FailureContext(failure, context.settings, lambda name: exporter, start, exports, model=model)
         )

@@ -14,7 +14,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.convert.provenance import emitted
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
-from harness.pipeline.program import Exportable
+from harness.pipeline.program import CallStructure
 
 BOOLS = TensorSpec((2, 2), "bool", (2, 1), 0, Literal((True, False, False, False)))
 SQUARE = TensorSpec((2, 2), "float32", (2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))
@@ -89,7 +89,7 @@ def test_torchscripts_functions_are_known_too() -> None:
 
 
 def test_helpers_of_all_functions_are_not_named() -> None:
-    structure = Exportable.of(call("aten.view.default", self=SQUARE, size=(4,)), outputs=1)
+    structure = CallStructure(call("aten.view.default", self=SQUARE, size=(4,)), outputs=1)
     graph = emitted(converter_called("dynamo"), structure.request(Route(converter="dynamo")))
     names = {function.name for i in range(len(graph.lines)) for function in graph.functions(i)}
     assert names == {"aten_view"}

@@ -35,6 +35,7 @@ from harness.compare.drawn import draws
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.convert.torch_private import decomposition_table
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
@@ -45,9 +46,9 @@ from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Settings
 from harness.run.backend import BACKENDS, Backend
 
 pytestmark = pytest.mark.slowest(14)
@@ -81,8 +82,8 @@ class Honest:
     model: onnx.ModelProto
 
     @property
-    def structure(self) -> Exportable:
-        return Exportable.of(self.call, outputs=len(run_reference(self.call).expected))
+    def structure(self) -> CallStructure:
+        return CallStructure(self.call, outputs=len(run_reference(self.call).expected))
 
     def outcome(self, runtime: Backend, model: onnx.ModelProto) -> Outcome:
         """What becomes of the case with another model or runtime."""
@@ -124,7 +125,7 @@ class Honest:
             index=0,
             result=result,
             route=Route(converter=self.converter, backend="ort-cpu"),
-            group=Group(0, self.call, ((0, self.call),)),
+            group=CaseGroup.of(self.call),
         )
 
         def start(name: str) -> Backend:
@@ -159,7 +160,7 @@ def _honest(call: Invocation, name: str) -> Honest | None:
         reference = run_reference(call)
         if draws(judge_of(call)) or sum(e.size for e in reference.expected) > 2000:
             return None
-        structure = Exportable.of(call, outputs=len(reference.expected))
+        structure = CallStructure(call, outputs=len(reference.expected))
         model = export_alone(converter(name), structure, Route(converter=name))
     except Exception:
         return None

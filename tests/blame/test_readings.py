@@ -17,7 +17,7 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.nodes.readings import fits_a_reading
-from harness.pipeline.stages import StageFailure, run_artefact
+from harness.pipeline.run_case import run_graph
 
 NAN = float("nan")
 
@@ -42,8 +42,7 @@ def single(
 
 def in_runtime(definition: Definition) -> tuple[Array, ...] | None:
     backend: Any = start("ort-cpu")
-    outputs = run_artefact(backend.plain(), definition.model, definition.fed)
-    return None if isinstance(outputs, StageFailure) else outputs
+    return run_graph(backend.plain(), definition.model, definition.fed).outputs
 
 
 THREE = numpy_helper.from_array(np.array([3]), "k")

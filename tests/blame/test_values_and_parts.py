@@ -14,13 +14,14 @@ from harness.blame.examine import examine
 from harness.blame.examined_failures import assign_blame
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route
 from harness.pipeline.definition import raising_part
 from harness.pipeline.nodes.preconditions import VALUE_LIMITS, operator_text
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Task
+from harness.pipeline.task import Task
 
 
 @pytest.mark.parametrize("opset", [18, 20, 23])
@@ -86,7 +87,7 @@ def test_the_part_of_pytorch_that_raises_is_found() -> None:
     [("dynamo", "ort-cpu", Stage.CONVERT), ("torch-compile", "aot-eager", Stage.LOAD)],
 )
 def test_a_meta_kernel_that_raises_is_pytorchs(converter: str, backend: str, stage: Stage) -> None:
-    task = Task((Group(0, reduced(-3), ((0, reduced(-3)),)),), Route(converter=converter), (backend,))
+    task = Task((CaseGroup.of(reduced(-3)),), Route(converter=converter), (backend,))
     with Supervisor() as supervisor:
         results = [result for part in supervisor.run(task) for result in part]
         (blamed,) = assign_blame(results, task, supervisor)

@@ -16,17 +16,18 @@ from recorded_run import summary_text
 
 from harness.blame import witness as witness_list
 from harness.blame.examine import examine
-from harness.blame.failure_context import BackendAnswer, FailureContext
+from harness.blame.failure_context import FailureContext
 from harness.blame.witness import Turn, Witness, add_witnesses, backends_to_ask
 from harness.blame.witnesses import witnesses_of
 from harness.blame.witnesses.fewer_bits import look_for_fewer_bits
 from harness.blame.witnesses.pytorch import ask_decomposition, ask_meta_kernel
 from harness.blame.witnesses.runtimes import narrow_model
 from harness.compare.diagnosis import Diagnosis, Finding, Testimony
-from harness.compare.verdict import Outcome
+from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.generate.case_library import load_cases
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.task import Settings
 from harness.present.evidence import sentence
 from harness.run.backend import BackendSession, ShapeRange
@@ -50,10 +51,10 @@ def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
     assert "1.0 cannot be drawn there" in context.comparison.message
     # No two generators give the same numbers, though they may be wrong in the same way.
     assert context.got is not None
-    other = BackendAnswer((context.got[0][::-1],))
-    assert context.classify(other)[0] is Finding.SAME
-    assert context.classify(BackendAnswer((np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
-    assert context.classify(BackendAnswer((context.reference.expected[0],)))[0] is Finding.RIGHT
+    ran = CaseRun(stage=Stage.RUN, outcome=Outcome.PASS)
+    assert context.classify(replace(ran, outputs=(context.got[0][::-1],)))[0] is Finding.SAME
+    assert context.classify(replace(ran, outputs=(np.full(500, 0.5, np.float16),)))[0] is Finding.OTHER
+    assert context.classify(replace(ran, outputs=(context.reference.expected[0],)))[0] is Finding.RIGHT
 
 
 def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
@@ -272,5 +273,5 @@ def test_a_dynamic_model_is_asked_within_the_ranges_of_what_it_is_fed() -> None:
     ]
     context = trial_of(*calls, dynamic=True)
     answer = context.run_model(WithinRanges(), context.model)
-    assert answer.error == ""
+    assert answer.failure is None
     assert answer.outputs is not None

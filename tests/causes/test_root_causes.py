@@ -16,7 +16,9 @@ from recorded_rows import row_of
 from harness.blame import decide
 from harness.causes.cause import RootCause
 from harness.causes.rules import RULES, CauseFacts, merge_causes
-from harness.compare.diagnosis import FAULTS, PROBLEM_FAULTS, Finding, Role, Testimony
+from harness.compare.diagnosis import Finding, Role, Testimony
+from harness.compare.faults import PROBLEM_FAULTS, Fault
+from harness.compare.problem_kinds import PROBLEMS
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation
 from harness.pipeline.nodes.kernel_fault import kernel_fault
@@ -129,9 +131,9 @@ def test_root_causes_need_no_help_of_the_harness(tmp_path: Path) -> None:
 
 
 def test_every_fault_and_statement_has_its_words() -> None:
-    assert set(FAULT_WORDS) == FAULTS
+    assert set(FAULT_WORDS) == {*Fault}
     assert {row.rule for table in (*decide._TABLES.values(), decide._ERROR) for row in table} <= set(RULE_WORDS)
-    assert set(PROBLEM_FAULTS.values()) <= FAULTS
+    assert set(PROBLEM_FAULTS) == {*PROBLEMS}
 
 
 # The table of rules, on typed facts

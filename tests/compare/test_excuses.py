@@ -16,7 +16,8 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.reference import run_reference
 
 NAN, INF = float("nan"), float("inf")
 
@@ -26,12 +27,12 @@ def tensor(shape: tuple[int, ...], dtype: str, values: Any) -> TensorSpec:
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, literal)
 
 
-def answer(overload: str, **arguments: Any) -> Reference:
+def answer(overload: str, **arguments: Any) -> CaseOracle:
     load_cases()
     return run_reference(Invocation(overload, tuple(arguments.items())))
 
 
-def judged(reference: Reference, got: Array) -> OutputComparison:
+def judged(reference: CaseOracle, got: Array) -> OutputComparison:
     return compare(judge_of(reference.invocation), reference, [got, *reference.expected[1:]])
 
 
@@ -149,7 +150,7 @@ def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(
     assert bool(judged(found, other).problem) is not other_pixel_is_right
 
 
-def _resized(overload: str, image: Array, **more: Any) -> Reference:
+def _resized(overload: str, image: Array, **more: Any) -> CaseOracle:
     spec = tensor(image.shape, "uint8", image)
     return answer(overload, self=spec, output_size=[4, 5], align_corners=False, **more)
 

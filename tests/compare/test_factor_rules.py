@@ -15,13 +15,14 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Enumerated, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.reference import run_reference
 from harness.pipeline.torch_call import CallRejected
 
 SHAPE = (2, 5, 3)
 
 
-def reference(name: str, *tensors: TensorSpec, **rest: Any) -> Reference:
+def reference(name: str, *tensors: TensorSpec, **rest: Any) -> CaseOracle:
     case = load_cases()[name]
     names = iter(tensors)
     arguments = {}
@@ -37,11 +38,11 @@ def tensor(shape: tuple[int, ...], dtype: str = "float32", domain: Any = ("range
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Recipe(domain, "plain", 11))
 
 
-def problem(name: str, made: Reference, got: list[Array]) -> str | None:
+def problem(name: str, made: CaseOracle, got: list[Array]) -> str | None:
     return compare(load_cases()[name].judge, made, got).problem
 
 
-def copies(made: Reference) -> list[Array]:
+def copies(made: CaseOracle) -> list[Array]:
     return [array.copy() for array in made.expected]
 
 

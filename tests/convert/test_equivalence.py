@@ -24,20 +24,20 @@ from harness.convert.converter import (
     supports_partial,
 )
 from harness.convert.graph_lines import graph_lines
+from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
-from harness.core.tensors import bind, build_tensors
 from harness.core.text import describe_error, error_chain
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.pipeline.batch_export import Accepted, BatchExport, Converted, NotConverted
-from harness.pipeline.case_run import CaseRun, MemberKey
-from harness.pipeline.program import Exportable, export_request
+from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted
+from harness.pipeline.case_run import CaseRun
+from harness.pipeline.program import CallStructure, export_request
 from harness.pipeline.reference import run_reference
 from harness.pipeline.submodel import extract
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Finished, Group, Settings, Task
+from harness.pipeline.task import Finished, Settings, Task
 from harness.pipeline.worker import WorkerProcess
 
 pytestmark = pytest.mark.slowest(6)
@@ -48,7 +48,7 @@ CASES = {"dynamo": 60, "torchscript": 240}
 
 
 @cache
-def random_groups(count: int) -> tuple[Group, ...]:
+def random_groups(count: int) -> tuple[CaseGroup, ...]:
     """Cases of random operators, families taking turns, in random order: what one batch never holds."""
     choose = random.Random(20261121)
     families: dict[str, list[str]] = defaultdict(list)
@@ -65,7 +65,7 @@ def random_groups(count: int) -> tuple[Group, ...]:
     chosen = chosen[:count]
     assert {load_cases()[invocation.overload].family for invocation in chosen} == set(families)
     choose.shuffle(chosen)
-    return tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(chosen))
+    return tuple(CaseGroup.of(invocation, index=i) for i, invocation in enumerate(chosen))
 
 
 @cache
@@ -76,7 +76,7 @@ def results_of(route: Route, settings: Settings) -> dict[MemberKey, CaseRun]:
         return by_case([result for results in ran for result in results], groups)
 
 
-def by_case(found: Sequence[CaseRun], groups: Sequence[Group]) -> dict[MemberKey, CaseRun]:
+def by_case(found: Sequence[CaseRun], groups: Sequence[CaseGroup]) -> dict[MemberKey, CaseRun]:
     assert len(found) == len({result.case for result in found}) == len(groups)
     return {result.case: result for result in found}
 
@@ -112,7 +112,7 @@ def alone(converter: str) -> Alone:
     return Alone(by_case(found, random_groups(CASES[converter])), loaded)
 
 
-def export_each(route: Route, groups: tuple[Group, ...]) -> tuple[list[CaseRun], dict[int, bytes]]:
+def export_each(route: Route, groups: tuple[CaseGroup, ...]) -> tuple[list[CaseRun], dict[int, bytes]]:
     """Carry out the cases as a worker process does it, and keep the graphs."""
     entry = find_converter(route.converter)
     models: dict[int, bytes] = {}
@@ -167,7 +167,7 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
         for overload in (*free, stuck)
         for structure in draw_cases(load_cases()[overload], seed=0, structures=2, values=1, dtypes=["float32"])
     ]
-    groups = tuple(Group(i, invocation, ((0, invocation),)) for i, invocation in enumerate(drawn))
+    groups = tuple(CaseGroup.of(invocation, index=i) for i, invocation in enumerate(drawn))
     with Supervisor() as supervisor:
         ran = supervisor.run(Task(groups, Route(converter="dynamo", opset=14), ("ort-cpu",)))
         batched = {result.case: ending(result) for results in ran for result in results}
@@ -185,7 +185,7 @@ def test_an_operator_that_only_torchscript_has_is_left_to_pytorch() -> None:
         return TensorSpec(shape, "float32", contiguous_strides(shape), 0, Recipe(("any",), "plain", 0))
 
     exported, other = (Invocation("aten.kron.default", (("self", spec(n, 2)), ("other", spec(3, n)))) for n in (3, 4))
-    structure = Exportable.of(exported, (exported, other), outputs=1)
+    structure = CallStructure(exported, (exported, other), outputs=1)
     raised = []
     for public in (False, True):
         with pytest.raises(Exception, match="export") as caught:
@@ -220,7 +220,7 @@ def ending(result: CaseRun) -> tuple[object, ...]:
     return result.stage, result.outcome, result.blame, result.opset, *words
 
 
-def by_chance(group: Group, converter: str, other: tuple[object, ...]) -> bool:
+def by_chance(group: CaseGroup, converter: str, other: tuple[object, ...]) -> bool:
     """Whether a case that is exported alone comes to another ending, too, after other exports.
 
     TorchScript's shape inference divides by what it has not set, for a tensor of no elements: one export in
@@ -236,15 +236,8 @@ def by_chance(group: Group, converter: str, other: tuple[object, ...]) -> bool:
     return False
 
 
-def exportable(index: int, invocation: Invocation) -> Exportable:
-    tensors = build_tensors(invocation)
-    return Exportable(
-        index,
-        bind(invocation),
-        tensors,
-        len(run_reference(invocation).expected),
-        tuple(frozenset() for _ in tensors),
-    )
+def exportable(index: int, invocation: Invocation) -> CallStructure:
+    return CallStructure(invocation, outputs=len(run_reference(invocation).expected), index=index)
 
 
 @pytest.mark.parametrize(("converter", "count"), [("dynamo", 20), ("torchscript", 60)])
@@ -313,7 +306,7 @@ def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
         for overload in SIZED_BY_VALUES
         for structure in draw_cases(load_cases()[overload], seed=5, structures=4, values=1)
     ]
-    accepted = [Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn)]
+    accepted = [Member.of(CallStructure(call, index=i), CaseGroup.of(call, index=i)) for i, call in enumerate(drawn)]
     entry = find_converter("dynamo")
     found = list(BatchExport(Route(converter="dynamo"), entry.create(False)).export(accepted))
     batched: dict[int, object] = {}
@@ -411,7 +404,7 @@ def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
         assert isinstance(list(error_chain(raised.value))[-1], SyntaxError)
 
 
-def cut_models(converter: Converter, members: Sequence[Exportable]) -> dict[int, onnx.ModelProto]:
+def cut_models(converter: Converter, members: Sequence[CallStructure]) -> dict[int, onnx.ModelProto]:
     """By their indices the graphs of members that are exported together, as the harness does it."""
     request = export_request(members, Route(converter="dynamo"))
     persistent = supports_partial(converter)

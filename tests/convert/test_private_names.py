@@ -24,15 +24,15 @@ from harness.convert import torch_private
 from harness.convert.converter import CONVERTERS, Converter, find_converter
 from harness.convert.fast import exporter_caches, exporter_check
 from harness.convert.graph_lines import graph_lines
+from harness.core.case_group import CaseGroup
 from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route
 from harness.core.text import describe_error
 from harness.generate.case_library import load_cases
 from harness.generate.draws import draw_cases
-from harness.pipeline.batch_export import Accepted, BatchExport, Converted
+from harness.pipeline.batch_export import BatchExport, Converted, Member
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group
+from harness.pipeline.program import CallStructure
 
 pytestmark = pytest.mark.slowest(5)
 
@@ -75,14 +75,15 @@ FIELDS = sorted({"." + part for part in names_listed() - _COMMON})
 
 
 @cache
-def accepted() -> tuple[Accepted, ...]:
+def accepted() -> tuple[Member, ...]:
     """A call of each operator."""
     drawn = [
         structure.invocations[0]
         for overload in OPERATORS
         for structure in draw_cases(load_cases()[overload], seed=1, structures=1, values=1, dtypes=["float32"])
     ]
-    return tuple(Accepted.of(Group(i, call, ((0, call),)), {0: run_reference(call)}) for i, call in enumerate(drawn))
+    groups = (CaseGroup.of(call, index=i) for i, call in enumerate(drawn))
+    return tuple(Member.of(CallStructure.of(group), group) for group in groups)
 
 
 def endings(converter: Converter) -> dict[int, object]:

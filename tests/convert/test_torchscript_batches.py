@@ -5,10 +5,11 @@ from __future__ import annotations
 from harness_runs import unary, vector
 
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Settings, Task
+from harness.pipeline.task import Settings, Task
 
 
 def test_calls_of_an_unknown_operator_fail_as_each_does_alone() -> None:
@@ -18,7 +19,7 @@ def test_calls_of_an_unknown_operator_fail_as_each_does_alone() -> None:
         for dtype in ("int32", "bool")
         for other in others
     ]
-    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
+    groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls))
 
     def said(batch_size: int) -> dict[int, tuple[Stage, Outcome, str]]:
         with Supervisor() as supervisor:
@@ -35,7 +36,7 @@ def test_calls_of_an_unknown_operator_fail_as_each_does_alone() -> None:
 def test_a_call_that_kills_the_exporter_costs_no_other_its_verdict() -> None:
     calls = [unary("aten.relu.default", [float(i)]) for i in range(8)]
     calls[5] = Invocation("aten.reshape.default", (("self", vector([])), ("shape", (1, 2, 0))))
-    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
+    groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls))
     with Supervisor() as supervisor:
         ran = supervisor.run(Task(groups, Route(converter="torchscript"), ("ort-cpu",), Settings(blame=False)))
         endings = {result.case[0]: (result.stage, result.outcome) for results in ran for result in results}

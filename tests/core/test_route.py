@@ -11,8 +11,9 @@ from harness.convert.converter import find_converter
 from harness.convert.transform import TRANSFORMS, TransformEntry
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.route import Route, route_label
-from harness.pipeline.run_case import StartedRoute, run_case
-from harness.pipeline.torch_case import TorchCase
+from harness.pipeline.program import call_case
+from harness.pipeline.run_case import run_case
+from harness.pipeline.started_route import StartedRoute
 from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.run.backend import BACKENDS
@@ -66,7 +67,7 @@ def test_a_single_case_is_judged_by_the_dtype_that_its_transforms_compute_in(
     )
     monkeypatch.setitem(TRANSFORMS, entry.name, entry)
     spec = TensorSpec((3,), "float32", (1,), 0, Literal((0.1, 0.2, 0.3)))
-    case = TorchCase.of(Invocation("aten.exp.default", (("self", spec),)))
+    case = call_case(Invocation("aten.exp.default", (("self", spec),)))
     route = Route.parse("dynamo+halved → ort-cpu")
     converter = find_converter("dynamo").create(False)
     run = run_case(case, StartedRoute(route, converter, BACKENDS.find("ort-cpu")[0].create("")))

@@ -23,8 +23,9 @@ from harness.core import overloads as schema
 from harness.core.invocation import PROGRAM, Invocation, Recipe, TensorSpec
 from harness.gate.golden.check import GoldenChange, check, run_in_pytorch
 from harness.gate.golden.record import known_memory, record
-from harness.gate.golden.store import MANIFEST_FILE, PASSED, DamagedGolden, Ending, Golden, read_set, write_set
+from harness.gate.golden.store import MANIFEST_FILE, PASSED, DamagedGolden, Golden, read_set, write_set
 from harness.generate.case_library import load_cases
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.reference import run_reference
 from harness.record.layout import ResultsError
 
@@ -120,7 +121,7 @@ def test_no_golden_is_made_of_memory_that_pytorch_has_not_written(original: Path
         (("self", nothing("float64")), ("target", nothing("int64")), ("reduction", 2)),
     )
     reference = run_reference(call)
-    unwritten = Golden(invocation=call, inputs=reference.feeds, expected=reference.expected, truth=reference.truth)
+    unwritten = Golden(invocation=call, feeds=reference.feeds, expected=reference.expected, truth=reference.truth)
     with known_memory():
         assert run_in_pytorch(unwritten).outcome is Outcome.MISMATCH
         _, goldens, _ = read_set(original)
@@ -143,7 +144,7 @@ def test_a_golden_holds_what_pytorch_says_today(original: Path) -> None:
     for held in goldens:
         assert run_in_pytorch(held) == PASSED, held.name
         reference = run_reference(held.invocation)
-        for stored, fed in zip(held.inputs, reference.feeds, strict=True):
+        for stored, fed in zip(held.feeds, reference.feeds, strict=True):
             assert stored.dtype == fed.dtype
             assert stored.shape == fed.shape
             assert stored.tobytes() == fed.tobytes()
@@ -215,14 +216,14 @@ def test_each_change_is_called_what_it_is(original: Path) -> None:
     held = next(g for g in goldens if "dynamo" in g.models)
     key = held.case_id, "dynamo", "onnx-reference"
     before = endings.get(key, PASSED)
-    other = Ending(Stage.RUN, Outcome.ERROR, "something else")
+    other = CaseRun(stage=Stage.RUN, outcome=Outcome.ERROR, message="something else")
 
-    def now(recorded_ending: Ending) -> GoldenChange:
+    def now(recorded_ending: CaseRun) -> GoldenChange:
         planted = {**endings, key: recorded_ending}
         only = changes(original, "onnx-reference", only=["aten.celu.default"], endings=planted)
         return only[held.case_id, "dynamo"]
 
-    if before.words == PASSED.words:
+    if before.ending == PASSED.ending:
         assert now(before) is GoldenChange.PASS
         assert now(other) is GoldenChange.FIXED
     else:
@@ -243,11 +244,11 @@ def test_a_backend_that_dies_costs_the_guilty_golden_alone(original: Path, modul
         for g in goldens
         if "dynamo" in g.models
         and endings.get((g.case_id, "dynamo", "onnx-reference"), PASSED) == PASSED
-        and g.inputs
-        and all(a.size and a.dtype.kind == "f" for a in g.inputs)
+        and g.feeds
+        and all(a.size and a.dtype.kind == "f" for a in g.feeds)
     )
-    inputs = tuple(np.full_like(a, VALUE) for a in innocent.inputs)
-    guilty = dataclasses.replace(innocent, inputs=inputs)
+    feeds = tuple(np.full_like(a, VALUE) for a in innocent.feeds)
+    guilty = dataclasses.replace(innocent, feeds=feeds)
     found = list(
         check(
             manifest,
@@ -336,9 +337,7 @@ def test_complex_arguments_are_complex_numbers() -> None:
         "aten._fft_c2r.default", (("self", spec), ("dim", (1,)), ("normalization", 0), ("last_dim_size", 16))
     )
     reference = run_reference(call)
-    held = Golden(
-        invocation=call, inputs=reference.feeds, expected=reference.expected, truth=reference.truth, models={}
-    )
+    held = Golden(invocation=call, feeds=reference.feeds, expected=reference.expected, truth=reference.truth, models={})
     # Further from the truth than PyTorch, and within what the sum of the terms' magnitudes allows (rule 4).
     (truth,) = reference.truth or (None,)
     assert truth is not None

@@ -57,15 +57,15 @@ def test_pytorch_takes_every_call_in_every_deployed_dtype() -> None:
 
 def test_a_float32_call_is_run_in_both_halves() -> None:
     found = FromUse().find(request("aten.linear.default"))
-    dtypes = Counter(s.exported.dtype for s in found.structures)
+    dtypes = Counter(s.exported.dtype for s in found.groups)
     as_made = [use.invocation for use in model_calls("aten.linear.default")]
     in_float32 = len({call.structure_id for call in as_made if call.dtype == "float32"})
     assert dtypes["float32"] == in_float32
     assert min(dtypes["float16"], dtypes["bfloat16"]) >= in_float32
     common = create("common").find(request("aten.linear.default"))
-    assert Counter(s.exported.dtype for s in common.structures)["float32"] <= 8
+    assert Counter(s.exported.dtype for s in common.groups)["float32"] <= 8
     only = FromUse().find(request("aten.linear.default", ("float16",)))
-    assert {s.exported.dtype for s in only.structures} == {"float16"}
+    assert {s.exported.dtype for s in only.groups} == {"float16"}
 
 
 def test_a_cast_asks_for_what_the_model_would_be_in() -> None:

@@ -20,7 +20,7 @@ from harness.convert.converter import find_converter
 from harness.models.capture import resized_calls
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import load_model
-from harness.pipeline.model_reference import run_model
+from harness.pipeline.model_oracle import run_model
 from harness.pipeline.model_task import ModelRun
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options, UsageProblem

@@ -16,8 +16,8 @@ from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import load_model
-from harness.pipeline.model_reference import run_model
-from harness.pipeline.run_case import StartedRoute
+from harness.pipeline.model_oracle import run_model
+from harness.pipeline.started_route import StartedRoute
 from harness.present.model_run_text import divergence_sentence
 from harness.run.backend import BACKENDS, Backend, BackendSession, ShapeRange
 

@@ -17,7 +17,7 @@ from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.generate.case_library import load_cases
-from harness.pipeline.model_reference import RANDOM
+from harness.pipeline.model_oracle import RANDOM
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import run_unit
 

@@ -9,17 +9,16 @@ import onnx
 import pytest
 from onnx import parser
 
-from harness.blame.examined_failures import signature
 from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
-from harness.pipeline.case_kinds import case_kind
+from harness.pipeline.case import Case
 from harness.pipeline.model_task import ModelSource
 from harness.pipeline.run_case import run_case
 from harness.pipeline.start import start
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.torch_case import TorchCase
 from harness.pipeline.worker import WorkerProcess
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
@@ -50,12 +49,11 @@ def ends_alone(row: Verdict, source: ModelSource | None = None) -> tuple[object,
     load_cases()
     route = replace(Route.parse(row.converter), opset=row.opset, backend=row.backend)
     invocation, worker = Invocation.from_json(row.invocation), WorkerProcess(lambda message: None)
-    kind = case_kind(worker, source, row.backend, invocation, None, lambda: None)
-    reference = kind.reference(invocation)
-    structure = kind.structure(invocation, [invocation], outputs=len(reference.expected))
-    run = run_case(TorchCase(structure, reference), start(route))
+    structure = worker.structure(CaseGroup.of(invocation), source, row.backend)
+    oracle = structure.oracle(invocation)
+    run = run_case(Case(structure.returning(len(oracle.expected)), oracle), start(route))
     numbers = run.comparison
-    return run.stage, run.outcome, signature(run), numbers.max_abs_error if numbers else None
+    return *run.ending, numbers.max_abs_error if numbers else None
 
 
 def ends_in_batch(row: Verdict) -> tuple[object, ...]:

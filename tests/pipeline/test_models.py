@@ -19,7 +19,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.sources.recorded import read_replay
 from harness.pipeline.model_cases import cases_of
 from harness.pipeline.model_loading import load_model, load_models
-from harness.pipeline.model_reference import run_model
+from harness.pipeline.model_oracle import run_model
 from harness.pipeline.model_task import ModelRun, ModelSource
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings

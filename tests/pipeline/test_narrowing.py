@@ -6,15 +6,16 @@ import pytest
 from harness_runs import vector
 
 from harness.compare.verdict import Outcome, Stage
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Task
+from harness.pipeline.task import Task
 
 
 def ending(call: Invocation) -> tuple[Stage, Outcome, str]:
     pytest.importorskip("openvino")
-    task = Task((Group(0, call, ((0, call),)),), Route(converter="dynamo"), ("openvino",))
+    task = Task((CaseGroup.of(call, index=0),), Route(converter="dynamo"), ("openvino",))
     with Supervisor() as supervisor:
         (result,) = (result for part in supervisor.run(task) for result in part)
     return result.stage, result.outcome, result.message

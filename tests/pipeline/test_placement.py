@@ -15,20 +15,21 @@ from harness_runs import output, rows, run_harness, unary
 from onnx import helper
 
 from harness.app.cli._group import conformance
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.placement import OnCpu, Placement
 from harness.core.route import Route
-from harness.pipeline.batch_export import Accepted, Converted
+from harness.pipeline.batch_export import Converted, Member
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.placement import placement_of, placements
-from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings, Task
+from harness.pipeline.program import CallStructure
+from harness.pipeline.task import Settings, Task
 from harness.pipeline.worker import WorkerProcess
 from harness.present.dashboard.operator_data import COLUMNS as OPERATOR_COLUMNS, Attachments, decoded, operator_data
-from harness.present.run_counts import fallbacks
+from harness.present.run_counts import fallbacks, placement_text
 from harness.record import store
 from harness.run.backend import BACKENDS, Backend, BackendFailure
 
-NOTHING = " (nothing ran on the device)"
 DET = Invocation(
     "aten.det.default", (("self", TensorSpec((2, 2), "float32", (2, 1), 0, Literal((1.0, 2.0, 3.0, 5.0)))),)
 )
@@ -48,9 +49,14 @@ def started(name: str) -> Backend:
         pytest.skip(str(failure))
 
 
-def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, str]:
-    """Overload → what is said of its case, for calls that are exported and loaded together."""
-    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls))
+def wholly(*operators: str) -> Placement:
+    """Return the placement of a case of which nothing ran on the device."""
+    return Placement(OnCpu.WHOLLY, operators)
+
+
+def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, Placement | None]:
+    """Overload → the placement of its case, for calls that are exported and loaded together."""
+    groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls))
     said: list[object] = []
     WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), (backend,), Settings(blame=False)))
     results = [r for found in said if isinstance(found, list) for r in found if isinstance(r, CaseRun)]
@@ -60,58 +66,63 @@ def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, str]:
 
 def test_each_case_of_a_batch_is_told_its_own_nodes() -> None:
     calls = [unary(f"aten.{name}.default", [1.0, 0.0]) for name in ("relu", "nonzero", "mish")]
-    assert together(calls, "ort-cpu") == {call.overload: "" for call in calls}
+    assert together(calls, "ort-cpu") == {call.overload: None for call in calls}
     started("planted-ort:azure")
     assert together(calls, "planted-ort:azure") == {
-        "aten.relu.default": f"fell back to CPU: Relu{NOTHING}",
-        "aten.nonzero.default": f"fell back to CPU: NonZero, Transpose{NOTHING}",
-        "aten.mish.default": f"fell back to CPU: Mul, Softplus, Tanh{NOTHING}",
+        "aten.relu.default": wholly("Relu"),
+        "aten.nonzero.default": wholly("NonZero", "Transpose"),
+        "aten.mish.default": wholly("Mul", "Softplus", "Tanh"),
     }
 
 
 @pytest.mark.parametrize(
     ("provider", "on_cpu"),
     [
-        ("ort-ep:openvino", {"aten.det.default": "Det"}),
+        ("ort-ep:openvino", {"aten.det.default": ("Det",)}),
         (
             "ort-webgpu",
             {
-                "aten.det.default": "Det",
-                "aten.nonzero.default": "NonZero, Transpose",
-                "aten.sign.default": "Sign",
+                "aten.det.default": ("Det",),
+                "aten.nonzero.default": ("NonZero", "Transpose"),
+                "aten.sign.default": ("Sign",),
             },
         ),
     ],
 )
-def test_a_real_provider_that_takes_some_nodes(provider: str, on_cpu: Mapping[str, str]) -> None:
+def test_a_real_provider_that_takes_some_nodes(provider: str, on_cpu: Mapping[str, tuple[str, ...]]) -> None:
     started(provider)
     calls = [
         DET,
         *(unary(f"aten.{name}.default", [1.0, 0.0]) for name in ("relu", "nonzero", "sign", "mish")),
     ]
     told = together(calls, provider)
-    fallen = {overload: f"fell back to CPU: {operators}{NOTHING}" for overload, operators in on_cpu.items()}
-    assert told == {call.overload: fallen.get(call.overload, "") for call in calls}
+    fallen = {overload: wholly(*operators) for overload, operators in on_cpu.items()}
+    assert told == {call.overload: fallen.get(call.overload) for call in calls}
 
 
 @pytest.mark.parametrize(
-    ("provider", "rest"), [("planted-ort:azure", f", Relu{NOTHING}"), ("ort-ep:openvino", ""), ("ort-webgpu", "")]
+    ("provider", "placement"),
+    [
+        ("planted-ort:azure", wholly("Det", "Relu")),
+        ("ort-ep:openvino", Placement(OnCpu.PARTLY, ("Det",))),
+        ("ort-webgpu", Placement(OnCpu.PARTLY, ("Det",))),
+    ],
 )
-def test_one_node_of_a_case_falls_back(provider: str, rest: str) -> None:
+def test_one_node_of_a_case_falls_back(provider: str, placement: Placement) -> None:
     backend = started(provider)
     model = model_of(
         [node("Relu", ["x"], ["r"], name="relu"), node("Det", ["r"], ["y"], name="det")],
         [info("x", F32, [2, 2])],
         [info("y", F32, [])],
     )
-    assert placement_of(backend.load(model, None), model) == f"fell back to CPU: Det{rest}"
+    assert placement_of(backend.load(model, None), model) == placement
 
 
 @pytest.mark.gpu
 def test_what_cuda_takes_runs_there() -> None:
     start_to_run("ort-cuda")
     calls = [unary(f"aten.{name}.default", [1.0, 0.0]) for name in ("relu", "nonzero", "mish")]
-    assert together(calls, "ort-cuda") == {call.overload: "" for call in calls}
+    assert together(calls, "ort-cuda") == {call.overload: None for call in calls}
 
 
 def test_nodes_within_branches_are_told() -> None:
@@ -121,18 +132,13 @@ def test_nodes_within_branches_are_told() -> None:
     ]
     choice = node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
     model = model_of([choice], [info("x", F32, [2]), info("c", onnx.TensorProto.BOOL, [])], [info("y", F32, [2])])
-    assert (
-        placement_of(started("planted-ort:azure").load(model, None), model)
-        == f"fell back to CPU: Celu, If, Relu{NOTHING}"
-    )
+    assert placement_of(started("planted-ort:azure").load(model, None), model) == wholly("Celu", "If", "Relu")
 
 
 def test_a_graph_without_inputs_is_computed_while_it_is_loaded() -> None:
     bounds = [helper.make_tensor(name, I64, [], [value]) for name, value in (("a", 0), ("b", 5), ("c", 1))]
     model = model_of([node("Range", ["a", "b", "c"], ["y"], name="range")], [], [info("y", I64, [5])], bounds)
-    assert (
-        placement_of(started("planted-ort:azure").load(model, None), model) == "computed on the CPU while it was loaded"
-    )
+    assert placement_of(started("planted-ort:azure").load(model, None), model) == Placement(OnCpu.FOLDED)
 
 
 def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
@@ -140,7 +146,8 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
     members = []
     for index, overload in enumerate(("aten.celu.default", "aten.relu.default")):
         call = unary(overload, [1.0, -1.0])
-        members.append(Accepted.of(Group(index, call, ((0, call),)), {0: run_reference(call)}))
+        group = CaseGroup.of(call, index=index)
+        members.append(Member.of(CallStructure.of(group), group))
     (x,), (z,) = (member.structure.input_names for member in members)
     (y,), (w,) = (member.structure.output_names for member in members)
     model = model_of(
@@ -153,8 +160,8 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
     model.functions.append(helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
     session = backend.load(model, None)
     assert placements(backend, session, Converted(model, tuple(members), 0.0), None) == {
-        0: f"fell back to CPU: Celu, Neg{NOTHING}",
-        1: f"fell back to CPU: Relu{NOTHING}",
+        0: wholly("Celu", "Neg"),
+        1: wholly("Relu"),
     }
 
 
@@ -187,14 +194,14 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     fallen = [row for row in ran if row["backend"] == "planted-ort:azure"]
     assert fallen, output(done)
     assert {row["placement"] for row in ran if row["backend"] == "ort-cpu"} == {""}
-    assert all(row["placement"].startswith("fell back to CPU: ") for row in fallen)
+    assert all(row["placement"].startswith("wholly-on-cpu ") for row in fallen)
     (found,) = fallbacks(run)
     assert (found.backend, found.fell_back) == ("planted-ort:azure", len(fallen))
     assert found.operators["NonZero"] == sum("NonZero" in row["placement"] for row in fallen) > 0
     assert f"{len(fallen)} cases fell back to the CPU, in part or wholly: " in done.stdout
     case = next(row for row in fallen if "NonZero" in row["placement"])
     shown = CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run)]).output
-    assert case["placement"] in shown
+    assert placement_text(case["placement"]) in shown
     data = json.loads(CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run), "--json"]).output)
     assert {v["backend"]: v["placement"] for v in data["verdicts"]} == {
         "ort-cpu": "",
@@ -203,9 +210,27 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     table = decoded(store.read(run, OPERATOR_COLUMNS))
     shown_cases = operator_data(case["overload"], table, Attachments(), [case["case_id"]])["cases"]
     assert [one.get("placement", "") for one in shown_cases[0]["rows"]] == [
-        row["placement"] for row in rows(run) if row["case_id"] == case["case_id"]
+        placement_text(row["placement"]) for row in rows(run) if row["case_id"] == case["case_id"]
     ]
     markdown = CliRunner().invoke(conformance, ["summary", str(run)]).output
     assert f"- {found.sentence}" in markdown
     summed = json.loads(CliRunner().invoke(conformance, ["summary", str(run), "--json"]).output)
     assert summed["fallbacks"] == [found.to_data()]
+
+
+@pytest.mark.parametrize(
+    ("text", "placement"),
+    [
+        ("", None),
+        ("partly-on-cpu Add NonZero", Placement(OnCpu.PARTLY, ("Add", "NonZero"))),
+        ("folded", Placement(OnCpu.FOLDED)),
+        # What earlier versions wrote.
+        ("fell back to CPU: Add, NonZero", Placement(OnCpu.PARTLY, ("Add", "NonZero"))),
+        ("fell back to CPU: Add (nothing ran on the device)", Placement(OnCpu.WHOLLY, ("Add",))),
+        ("computed on the CPU while it was loaded", Placement(OnCpu.FOLDED)),
+        ("not known: the runtime does not tell", Placement(OnCpu.UNKNOWN)),
+    ],
+)
+def test_a_column_is_read_also_of_earlier_runs(text: str, placement: Placement | None) -> None:
+    assert Placement.parse(text) == placement
+    assert placement is None or Placement.parse(placement.text) == placement

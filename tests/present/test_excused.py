@@ -11,28 +11,28 @@ from click.testing import CliRunner
 from harness_runs import record_of, row_of, unary
 
 from harness.app.cli._group import conformance as group
-from harness.compare.case_problems import CaseProblem, problems_text
+from harness.compare.case_problems import problems_text
 from harness.compare.verdict import Outcome
 from harness.record import layout, store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
-_DTYPE = CaseProblem(
-    stage="compare",
-    outcome="mismatch",
-    signature="dtype",
-    message="dtype: 1",
-    blame="converter",
-    evidence="a",
-)
-_VALUES = CaseProblem(
-    stage="compare",
-    outcome="mismatch",
-    signature="values",
-    message="values: 2",
-    blame="backend",
-    evidence="b",
-)
+_DTYPE = {
+    "stage": "compare",
+    "outcome": "mismatch",
+    "signature": "dtype",
+    "message": "dtype: 1",
+    "blame": "converter",
+    "evidence": "a",
+}
+_VALUES = {
+    "stage": "compare",
+    "outcome": "mismatch",
+    "signature": "values",
+    "message": "values: 2",
+    "blame": "backend",
+    "evidence": "b",
+}
 CALLS = [unary("aten.celu.default", [float(n)]) for n in range(3)]
 
 

@@ -39,7 +39,7 @@ from harness.generate.case_library import load_cases
 from harness.generate.program_draws import draw_program, other_values
 from harness.generate.programs import ProgramDraw, load_patterns, pattern
 from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
-from harness.pipeline.program import Exportable
+from harness.pipeline.program import CallStructure
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import find_groups, run_part
@@ -298,7 +298,7 @@ SIZED = program(
 def test_a_size_that_is_taken_as_a_number_is_written_as_people_do() -> None:
     assert "        v1 = torch.mul(x1, v0)" in source_of(SIZED).module()
     larger = SIZED.map_tensors(lambda spec: replace(spec, shape=(5, 2)))
-    structure = Exportable.of(SIZED, [SIZED, larger], outputs=1)
+    structure = CallStructure(SIZED, (SIZED, larger), outputs=1)
     model = converter_called("torchscript").convert(structure.request(Route(converter="torchscript", dynamic=True)))
     reference = run_reference(larger)
     outputs = start("ort-cpu").load(model, None).run(structure.feeds(model, reference.feeds))
@@ -352,7 +352,7 @@ def test_a_weight_is_held_under_its_name() -> None:
     assert [plainer for plainer in plainer_programs(NAMED) if plainer.json == NAMED.json.replace(',"neg_min"', "")]
     assert any('register_buffer("neg_min"' in line for line in source_of(NAMED).module())
     renamed = Invocation.from_json(NAMED.json.replace("neg_min", "shift"))
-    structure = Exportable.of(renamed, outputs=1)
+    structure = CallStructure(renamed, outputs=1)
     model = converter_called("dynamo").convert(structure.request(Route(converter="dynamo")))
     assert isinstance(model, onnx.ModelProto)
     assert "shift" in {tensor.name for tensor in model.graph.initializer}

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
+from recorded_rows import row_of
 from script_runs import ended, fork_scripts, run_script
 
 from harness.app.cli._group import conformance
@@ -196,7 +197,7 @@ def failure_of(run: Path, name: str) -> ReproducibleFailure:
 @pytest.mark.parametrize("name", EVERY)
 def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
     failure = failure_of(run, name)
-    assert (failure.stage, failure.outcome) == EVERY[name][3:], failure.message
+    assert (failure.verdict.stage, failure.verdict.outcome) == EVERY[name][3:], failure.verdict.message
     script = write_script(failure)
     assert "harness" not in script
     done = run_script(tmp_path, script)
@@ -237,10 +238,10 @@ def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Pa
 
 
 def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
+    dead = failure_of(run, "a dead process")
     failure = replace(
-        failure_of(run, "a dead process"),
-        backend="onnx-api:planted.hang",
-        outcome=Outcome.TIMEOUT,
+        dead,
+        verdict=replace(dead.verdict, backend="onnx-api:planted.hang", outcome=Outcome.TIMEOUT),
         timeout=3.0,
     )
     script = write_script(failure)
@@ -258,15 +259,17 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
 
     # Shifts beyond the size are taken for the size of the example.
     failure = ReproducibleFailure(
-        case_id="0" * 12,
+        verdict=row_of(
+            roll(9, 11, -27, 11),
+            converter="torchscript",
+            backend="onnx-reference",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            signature="values",
+        ),
         invocation=roll(9, 11, -27, 11),
         exported=roll(8, 11, -27, 11),
         dynamic_dims=(frozenset({0}),),
-        converter="torchscript",
-        backend="onnx-reference",
-        stage=Stage.COMPARE,
-        outcome=Outcome.MISMATCH,
-        signature="values",
         opset=18,
     )
     script = write_script(failure)
@@ -274,7 +277,8 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
     done = run_script(tmp_path, script)
     assert done.returncode == 1, ended(done)
     assert "The defect is there." in done.stdout, ended(done)
-    within = replace(failure, invocation=roll(5, 1), exported=roll(3, 1), converter="dynamo")
+    verdict = replace(failure.verdict, converter="dynamo")
+    within = replace(failure, verdict=verdict, invocation=roll(5, 1), exported=roll(3, 1))
     script = write_script(within)
     assert "dynamic_shapes" in script
     done = run_script(tmp_path, script)
@@ -285,14 +289,16 @@ def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
     def failing(overload: str, p: float) -> ReproducibleFailure:
         call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
         return ReproducibleFailure(
-            case_id="0" * 12,
+            verdict=row_of(
+                call,
+                converter="dynamo",
+                backend="ort-cpu",
+                stage=Stage.COMPARE,
+                outcome=Outcome.MISMATCH,
+                signature="values",
+            ),
             invocation=call,
             exported=call,
-            converter="dynamo",
-            backend="ort-cpu",
-            stage=Stage.COMPARE,
-            outcome=Outcome.MISMATCH,
-            signature="values",
         )
 
     script = write_script(failing("aten.bernoulli.p", 0.75))
@@ -311,14 +317,16 @@ def test_a_script_for_a_pointwise_operator_is_short(overload: str) -> None:
     call = Invocation(overload, arguments)
     for converter in ("dynamo", "torchscript"):
         failure = ReproducibleFailure(
-            case_id=call.case_id,
+            verdict=row_of(
+                call,
+                converter=converter,
+                backend="ort-cpu",
+                stage=Stage.COMPARE,
+                outcome=Outcome.MISMATCH,
+                signature="values",
+            ),
             invocation=call,
             exported=call,
-            converter=converter,
-            backend="ort-cpu",
-            stage=Stage.COMPARE,
-            outcome=Outcome.MISMATCH,
-            signature="values",
         )
         script = write_script(failure)
         assert len(script.splitlines()) < 42, script
@@ -425,7 +433,8 @@ def test_a_runtimes_maintainers_get_a_script_without_pytorch(
     fork_scripts(monkeypatch)
     failure = failure_of(run, name)
     cause = replace(failure.cause, blame="backend", component="ort-cpu", place="its kernel") if failure.cause else None
-    report = write_report(replace(failure, blame="backend", cause=cause), check=False)
+    verdict = replace(failure.verdict, blame="backend")
+    report = write_report(replace(failure, verdict=verdict, cause=cause), check=False)
     assert report.title.startswith(RUNTIME[name])
     assert "torch" not in report.script
     done = run_script(tmp_path, report.script)
@@ -447,12 +456,13 @@ def test_a_report_for_pytorch_can_be_filed_as_it_stands(run: Path, monkeypatch: 
     evidence = "The graph that dynamo emits computes at lower precision than the call. ort-cpu is right."
     versions = {"python": "3.11.7", "torch": "2.13.0+cu130", "onnx": "1.23.2", "pytest": "9.2.0"}
     failure = failure_of(run, "a graph in fewer bits")
-    known = replace(failure, blame="converter", evidence=evidence, versions=versions, system="Linux 6 x86_64")
+    verdict = replace(failure.verdict, blame="converter")
+    known = replace(failure, verdict=verdict, evidence=evidence, versions=versions, system="Linux 6 x86_64")
     report = write_report(known)
     text = write_issue(report)
     assert "\n# [ONNX] celu computes float64 in float32\n" in text
     assert "Blame" not in text
-    assert known.case_id not in text
+    assert verdict.case_id not in text
     assert "The graph that `torch.onnx.export(dynamo=True)` emits" in text
     assert "ONNX Runtime is right." in text
     # The numbers are told apart, and how near they had to be.
@@ -475,7 +485,7 @@ def test_the_forms_ask_for_what_a_report_has() -> None:
 
 
 def test_the_shrunk_case_is_preferred(run: Path) -> None:
-    recorded = failure_of(run, "the same by the other exporter")
+    recorded = failure_of(run, "the same by the other exporter").verdict
     small = Invocation(
         DIVISOR.overload,
         (("self", tensor((1, 1, 1, 1), (3.0,))), ("kernel_size", (1, 1)), ("divisor_override", 2)),
@@ -501,7 +511,7 @@ def test_the_shrunk_case_is_preferred(run: Path) -> None:
     assert failure_of(run, "the same by the other exporter").invocation == small
     original = find_failure(run, recorded.case_id, converter="torchscript", backend="openvino", original=True)
     assert original.invocation == DIVISOR
-    assert find_failure(run, small.case_id).case_id == recorded.case_id
+    assert find_failure(run, small.case_id).verdict.case_id == recorded.case_id
 
 
 def test_what_cannot_be_reproduced_is_said_in_a_line(tmp_path: Path) -> None:
@@ -547,13 +557,9 @@ def test_shapes_of_complex_inputs_are_given_as_they_are_fed() -> None:
         Invocation("aten.abs.default", (("self", vector([1.0 + 2.0j] * size, "complex64")),)) for size in (3, 5)
     )
     failure = ReproducibleFailure(
-        case_id=large.case_id,
+        verdict=row_of(large, converter="dynamo", backend="trt", stage=Stage.LOAD, outcome=Outcome.ERROR),
         invocation=large,
         exported=small,
         dynamic_dims=(frozenset({0}),),
-        converter="dynamo",
-        backend="trt",
-        stage=Stage.LOAD,
-        outcome=Outcome.ERROR,
     )
     assert "set_shape('x', (3, 2), (5, 2), (5, 2))" in write_script(failure)

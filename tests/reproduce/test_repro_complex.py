@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from harness_runs import vector
+from recorded_rows import row_of
 from script_runs import ended, run_script
 
 from harness.compare.verdict import Outcome, Stage
@@ -34,15 +35,17 @@ def failure(
     signature: str = "values",
 ) -> ReproducibleFailure:
     return ReproducibleFailure(
-        case_id=call.case_id,
+        verdict=row_of(
+            call,
+            converter="dynamo",
+            backend=backend,
+            stage=stage,
+            outcome=outcome,
+            signature=signature,
+            message="values: output 0[0,0]: expected 1.0, got 2.0",
+        ),
         invocation=call,
         exported=call,
-        converter="dynamo",
-        backend=backend,
-        stage=stage,
-        outcome=outcome,
-        signature=signature,
-        message="values: output 0[0,0]: expected 1.0, got 2.0",
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from harness_runs import vector
+from recorded_rows import row_of
 
 from harness.compare.judge import ACCUMULATES, CLOSE, Judge
 from harness.compare.nearness import right_elements, tolerance_of
@@ -43,14 +44,16 @@ def test_a_script_asks_for_the_ends_of_what_is_drawn_as_the_harness_does() -> No
     load_cases()
     call = Invocation("aten.rand_like.default", (("self", vector([0.0] * 4, "float16")),))
     failure = ReproducibleFailure(
-        case_id=call.case_id,
+        verdict=row_of(
+            call,
+            converter="dynamo",
+            backend="ort-cpu",
+            stage=Stage.COMPARE,
+            outcome=Outcome.MISMATCH,
+            signature="values",
+        ),
         invocation=call,
         exported=call,
-        converter="dynamo",
-        backend="ort-cpu",
-        stage=Stage.COMPARE,
-        outcome=Outcome.MISMATCH,
-        signature="values",
     )
     found = criterion(failure, judge_of(call), run_reference(call), CallSource(call))
     torch.manual_seed(0)

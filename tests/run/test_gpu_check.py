@@ -114,7 +114,7 @@ def test_a_backend_of_which_most_cases_pass_is_right(record: Any) -> None:
 
 
 def test_a_failure_without_blame_and_a_place_that_nobody_knows_are_wrong(record: Any) -> None:
-    rows = record("pass", "mismatch", placement="not known: the runtime does not tell")
+    rows = record("pass", "mismatch", placement="unknown")
     with pytest.raises(RuntimeError, match="1 failures have no blame"):
         gpu_judging.blamed(rows, NAME)
     with pytest.raises(RuntimeError, match="the placement of 2 cases is unknown"):
@@ -122,5 +122,5 @@ def test_a_failure_without_blame_and_a_place_that_nobody_knows_are_wrong(record:
 
 
 def test_what_fell_back_is_counted(record: Any) -> None:
-    rows = record("pass", "pass", placement="fell back to CPU: NonZero", blame="backend")
+    rows = record("pass", "pass", placement="partly-on-cpu NonZero", blame="backend")
     assert gpu_judging.placed(rows, NAME) == "0 cases ran wholly on the device; 2 fell back to CPU: NonZero"

@@ -9,7 +9,6 @@ from typing import Any
 from harness_runs import vector
 from recorded_rows import row_of
 
-from harness.blame.examined_failures import signature
 from harness.blame.root_cause import diagnose
 from harness.causes.groups import FailureGroup, failure_groups
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
@@ -64,7 +63,7 @@ def failed(
     )
     decision = Diagnosis(blame, blame_rule, testimony=testimony)
     diagnosis = diagnose(result, call, how["converter"], decision)
-    return row_of(call, message=message, signature=signature(result), blame=blame, **_columns(diagnosis), **how)
+    return row_of(call, message=message, signature=result.signature, blame=blame, **_columns(diagnosis), **how)
 
 
 def _problem(message: str, dtype: str) -> OutputProblem:

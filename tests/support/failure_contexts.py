@@ -13,14 +13,15 @@ from harness.blame.testimony import Failure
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.program import Exportable, export_alone
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.reference import run_reference
-from harness.pipeline.task import Group, Settings
+from harness.pipeline.task import Settings
 from harness.present.evidence import evidence
 from harness.run.backend import BACKENDS, Backend
 
@@ -51,7 +52,7 @@ def trial_of(
     load_cases()
     settings = settings or Settings()
     route = Route(converter=converter, backend=backend, dynamic=dynamic)
-    structure = Exportable.of(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
+    structure = CallStructure(calls[0], calls, outputs=len(run_reference(calls[0]).expected))
     if model is None:
         model = export_alone(converter_called(converter), structure, route)
     result = CaseRun(
@@ -61,7 +62,7 @@ def trial_of(
         outcome=outcome,
         message="values: planted",
     )
-    failure = Failure(index=0, result=result, route=route, group=Group(0, calls[0], tuple(enumerate(calls))))
+    failure = Failure(index=0, result=result, route=route, group=CaseGroup.of(calls[0], calls))
     return FailureContext(failure, settings, converter_called, start, {}, model=model)
 
 

@@ -126,11 +126,11 @@ def reached_mutations(operator: str, converter: str, seed: int, calls: Sequence[
 
 def _ended(own: GraphRunner, call: Invocation) -> tuple[Stage, Outcome]:
     try:
-        stage, outcome, _, _ = own.outcome(call)
+        run = own.ending(call)
     except Exception:
         # PyTorch itself refuses the call.
         return Stage.REFERENCE, Outcome.SKIP
-    return stage, outcome
+    return run.stage, run.outcome
 
 
 def _try_operator(operator: str, converter: str, seed: int, send: Callable[[Found | None], None]) -> None:

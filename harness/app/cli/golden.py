@@ -20,8 +20,9 @@ from harness.core.invocation import PROGRAM
 from harness.core.plugins import UnknownName
 from harness.gate.golden.backend_tests import export
 from harness.gate.golden.check import PYTORCH, CheckedGolden, GoldenChange, check
-from harness.gate.golden.store import Ending, Golden, GoldenKey, Manifest, read_manifest, read_set
+from harness.gate.golden.store import Golden, GoldenKey, Manifest, read_manifest, read_set
 from harness.generate.case_library import load_cases
+from harness.pipeline.case_run import CaseRun
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
 
@@ -176,7 +177,7 @@ def export_command(target: Path, layout: str, ops: Sequence[str], directory: Pat
     click.echo(f"{len(done.tests)} tests in {target}")
 
 
-def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
+def _read(directory: Path, ops: Sequence[str]) -> tuple[Manifest, list[Golden], dict[GoldenKey, CaseRun]]:
     wanted = None
     if ops:
         wanted = operators_matching(ops, list(read_manifest(directory).goldens))
@@ -220,17 +221,17 @@ def _print_checked(title: str, held: Sequence[CheckedGolden], show_all: bool) ->
     click.echo(f"{title}: {len(held)}")
     lines = []
     for c in held:
-        before = "" if c.recorded is None else f"\n      recorded: {_said(c.recorded)}"
+        before = "" if c.recorded is None else f"\n      recorded: {_ending_text(c.recorded)}"
         lines.append(
             f"  {c.golden.case_id} {f'{c.converter} → ' if c.converter else ''}{c.backend}  {c.golden.invocation}\n"
-            f"      now: {_said(c.now)}{before}"
+            f"      now: {_ending_text(c.now)}{before}"
         )
     _print_lines(lines, show_all)
 
 
-def _said(ending: Ending) -> str:
-    words = (ending.message or ending.signature).strip().splitlines()
-    return f"{ending.stage} {ending.outcome}" + (f": {words[0][:160]}" if words else "")
+def _ending_text(run: CaseRun) -> str:
+    words = run.message.strip().splitlines()
+    return f"{run.stage} {run.outcome}" + (f": {words[0][:160]}" if words else "")
 
 
 def _print_lines(lines: Sequence[str], show_all: bool) -> None:

@@ -227,18 +227,18 @@ def _write_call(run: Path, failure: ReproducibleFailure, issue: bool, check: boo
 
     if failure.diagnosis is not None:
         failure = replace(failure, evidence=evidence(failure.diagnosis))
-    if failure.cause is not None and failure.outcome is Outcome.MISMATCH:
+    if failure.cause is not None and failure.verdict.outcome is Outcome.MISMATCH:
         failure = replace(failure, wrong=fault_in_title(failure.cause))
     try:
         if issue:
             # Looking for the lines exports the case again, as checking the script does.
-            where = run, failure.case_id, failure.converter, failure.backend, failure.invocation
+            where = run, failure.verdict.case_id, failure.verdict.converter, failure.verdict.backend, failure.invocation
             lines = find_suspects_of_case(*where, opset=failure.opset) if check else ()
             report = write_report(failure, check=check, lines=lines)
             return Written(report.script, write_issue(report), report.checked, failure.known)
         script = write_script(failure)
     except NoScript as error:
-        raise click.ClickException(f"case {failure.case_id}: {error}") from None
+        raise click.ClickException(f"case {failure.verdict.case_id}: {error}") from None
     return Written(script, script, run_text(script) if check else None, failure.known)
 
 

@@ -58,7 +58,7 @@ def ask_lowered_program(context: FailureContext) -> Iterator[Testimony]:
         return
     if compare(context.judge, context.reference, outputs).problem is None:
         yield Testimony(Role.LOWERED, Finding.RIGHT, "lowered-program", facts)
-    elif context.got is not None and context.is_same(tuple(outputs)):
+    elif context.got is not None and context.answer.is_same(tuple(outputs)):
         yield Testimony(Role.LOWERED, Finding.SAME, "lowered-program", facts)
     else:
         yield Testimony(Role.LOWERED, Finding.OTHER, "lowered-program", facts)

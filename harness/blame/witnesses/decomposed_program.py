@@ -53,7 +53,7 @@ def ask_decomposed_program(context: FailureContext) -> Iterator[Testimony]:
         if compare(context.judge, context.reference, outputs).problem is None:
             yield Testimony(Role.PROGRAM, Finding.CONFIRMS, "program", facts)
             return
-        if context.got is None or not context.is_same(outputs):
+        if context.got is None or not context.answer.is_same(outputs):
             return
         exporters_is_wrong = True
     except (IndexError, RuntimeError):
@@ -97,7 +97,7 @@ def _ask_own_program(
     except (IndexError, RuntimeError) as error:
         yield Testimony(Role.PROGRAM, Finding.REFUSES, "program", {**facts, "error": first_line(error)})
     else:
-        if context.got is not None and context.is_same(outputs):
+        if context.got is not None and context.answer.is_same(outputs):
             yield Testimony(Role.PROGRAM, Finding.CONTRADICTS, "program", facts)
         elif exporters_is_wrong and compare(context.judge, context.reference, outputs).problem is None:
             facts = {**facts, "converter": context.failure.converter}

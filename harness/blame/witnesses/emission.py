@@ -14,7 +14,6 @@ from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_sources import ConversionFunction
 from harness.convert.provenance import EmittedGraph
 from harness.core.tensors import build_tensors
-from harness.pipeline.stages import check_stage
 from harness.run import ort_messages as ort
 
 #: Operators that bring tensors into form and compute nothing.
@@ -96,7 +95,7 @@ def _guilty_nodes(context: FailureContext, graph: EmittedGraph) -> Sequence[int]
     operator, name = ort.refused_node(message), ""
     if context.failure.stage is Stage.CHECK:
         # In a batch, nodes have other names.
-        invalid = check_stage(context.model, context.route.opset, context.structure.output_names)
+        invalid = context.check(context.model).failure
         operator, name = exporter.rejected_node(str(invalid.error) if invalid is not None else message) or ("", "")
     nodes = list(enumerate(graph.model.graph.node))
     named = [i for i, node in nodes if name and node.name == name]

@@ -41,7 +41,7 @@ def look_for_fewer_bits(context: FailureContext) -> Iterator[Testimony]:
         return
     backend = context.failure.backend
     rounded = _rounded(context.invocation, context.model)
-    if rounded and context.is_same(run_reference(_replace_numbers(context.invocation, rounded)).expected):
+    if rounded and context.answer.is_same(run_reference(_replace_numbers(context.invocation, rounded)).expected):
         facts = {"numbers": [[before, after] for before, after in rounded.items()], "backend": backend}
         yield Testimony(Role.NARROWED, Finding.SAME, "rounded-arguments", facts)
     elif _casts_down(context.model) and _is_float32(context):

@@ -83,9 +83,9 @@ def _explains(context: FailureContext, outputs: Sequence[Array]) -> bool:
     """
     assert context.got is not None
     if context.comparison is not None and context.comparison.problem in ("shape", "dtype"):
-        return context.is_same(outputs)
+        return context.answer.is_same(outputs)
     outputs = _cast_floats(context, outputs)
-    if not context.is_same(outputs) or _has_a_part(context, outputs):
+    if not context.answer.is_same(outputs) or _has_a_part(context, outputs):
         return False
     wrong = wrong_elements(context.judge, context.reference, context.got)
     pairs = [(g[w], o[w]) for g, o, w in zip(context.got, outputs, wrong, strict=True) if w.any()]

@@ -9,30 +9,33 @@ from typing import Any
 import numpy as np
 import onnx
 
-from harness.blame.failure_context import FailureContext, WrongElements
+from harness.blame.differences import WrongElements
+from harness.blame.failure_context import FailureContext
 from harness.blame.open_questions import OPEN_QUESTIONS
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
+from harness.compare.faults import Fault
 from harness.compare.judge import Mask
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import PRECISION, Array
 from harness.core.text import one_line
-from harness.pipeline.graph_runs import steps_of_moderate_size
+from harness.pipeline.graph_oracle import steps_of_moderate_size
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import overflown
 from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
-from harness.pipeline.stages import StageFailure, emitted_opset, run_artefact
+from harness.pipeline.run_case import run_graph
+from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend
 
 #: Number of nodes above which a graph is not examined: running each by itself takes long.
 _MOST_STEPS = 400
 #: The same for an ONNX file, whose nodes are the subject of the run.
-_MOST_STEPS_OF_FILE = 3000
+_MOST_STEPS_OF_GRAPH = 3000
 
 
 @witness("the nodes one by one", place=40)
@@ -47,7 +50,8 @@ def ask_nodes(context: FailureContext) -> Iterator[Testimony]:
 
 
 def _examine_result(context: FailureContext) -> Iterator[Testimony]:
-    question = WrongElements.of(context)
+    names = [value.name for value in context.model.graph.output]
+    question = WrongElements.of(context.answer, names, context.comparison)
     if question is None or not question.names or (draws(context.judge) and not question.is_about_form):
         return
     graph = _towards(context, question.names)
@@ -89,7 +93,7 @@ def _examine_result(context: FailureContext) -> Iterator[Testimony]:
 
 
 def _is_large(context: FailureContext, graph: SteppedGraph) -> bool:
-    return len(graph.steps) > (_MOST_STEPS_OF_FILE if context.is_file else _MOST_STEPS)
+    return len(graph.steps) > (_MOST_STEPS if context.has_program else _MOST_STEPS_OF_GRAPH)
 
 
 def _walk(
@@ -103,7 +107,7 @@ def _walk(
 ) -> Walk:
     backend, evaluator = _backends(context)
     feeds = context.feeds(context.model)
-    if context.is_file and only is None:
+    if only is None and not context.has_program:
         only = steps_of_moderate_size(graph, feeds)
     return walk(
         graph,
@@ -137,14 +141,14 @@ def _wrong_node(context: FailureContext, fault: WrongStep) -> Testimony:
         return Testimony(Role.NODES, Finding.OPEN, "open-node", {**facts, "question": question})
     if facts["kernel_fault"] in _AT_EXTREMES and not _is_wrong_with(context, fault.definition, _moderate):
         # NaN here and an infinity there are symptoms of one fault.
-        facts["kernel_fault"] = "wrong-at-extremes"
+        facts["kernel_fault"] = Fault.WRONG_AT_EXTREMES
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)
 
 
 def _node_facts(context: FailureContext, definition: Definition) -> dict[str, Any]:
     """Return the facts of a node; in a file it has a name that its user knows, and may say where it is from."""
     facts = node_facts(definition)
-    if not context.is_file:
+    if context.has_program:
         return facts
     nodes = [node for node in definition.graph.model.graph.node if node.op_type != "Constant"]
     node = nodes[definition.step.index] if definition.step.index < len(nodes) else onnx.NodeProto()
@@ -165,7 +169,9 @@ def _helps(question: WrongElements, found: Walk) -> bool:
 
 
 #: Faults of a kernel that gives other numbers. A NaN that a definition puts in its place may be of its own making.
-_OTHER_NUMBERS = frozenset({"wrong-numbers", "wrong-integers", "wrong-truth-values", "wrong-complex-numbers"})
+_OTHER_NUMBERS = frozenset(
+    {Fault.WRONG_NUMBERS, Fault.WRONG_INTEGERS, Fault.WRONG_TRUTH_VALUES, Fault.WRONG_COMPLEX_NUMBERS}
+)
 
 
 def _stay_wrong(context: FailureContext, question: WrongElements, found: Walk) -> bool:
@@ -260,7 +266,7 @@ def _decisive(
 
 
 #: Faults of a kernel that may show only for infinities, NaN and huge numbers.
-_AT_EXTREMES = frozenset({"makes-nan", "makes-infinities", "wrong-numbers"})
+_AT_EXTREMES = frozenset({Fault.MAKES_NAN, Fault.MAKES_INFINITIES, Fault.WRONG_NUMBERS})
 #: Operators whose results' shapes depend on values.
 _BY_VALUES = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression", "Range", "If", "Loop"})
 
@@ -297,8 +303,7 @@ def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] 
 def _rerun(context: FailureContext, definition: Definition) -> tuple[Array, ...] | None:
     """Run a node in the failing backend with the inputs of a definition; return None if it fails."""
     backend, _ = _backends(context)
-    outputs = run_artefact(backend, definition.model, definition.fed)
-    return None if isinstance(outputs, StageFailure) else outputs
+    return run_graph(backend, definition.model, definition.fed).outputs
 
 
 def _moderate(array: Array) -> Array:

@@ -16,7 +16,6 @@ from harness.convert.converter import Change, HasExporterPasses, HasUnoptimised
 from harness.convert.exporter_messages import failing_pass
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
-from harness.pipeline.stages import check_stage
 from harness.run.artefact import AnyModel
 from harness.run.backend import REFERENCE, HasGraphPasses
 
@@ -131,7 +130,7 @@ def _stopped_after(
 
 
 def _is_valid(context: FailureContext, model: AnyModel) -> bool:
-    return check_stage(model, context.route.opset, context.structure.output_names) is None
+    return context.check(model).failure is None
 
 
 def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:

@@ -29,7 +29,7 @@ from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload, TorchDispatchMode, errors_without_rules, fake_tensor_mode
 from harness.pipeline.definition import REFUSALS, Circular, definition_of
-from harness.pipeline.reference import Reference
+from harness.pipeline.reference import CallOracle, run_contiguous
 from harness.pipeline.torch_call import call_invocation, quiet_call
 
 _TIMES = 3
@@ -46,7 +46,7 @@ def repeat_call(context: FailureContext) -> Iterator[Testimony]:
     asked = context.wrong
     passes = not any(mask.any() for mask in asked)
     for _ in range(_TIMES):
-        again = context.kind.reference(context.invocation).expected
+        again = context.oracle(context.invocation).expected
         unlike = wrong_elements(context.judge, context.reference, again)
         if any((u if passes or u.shape != a.shape else u & a).any() for u, a in zip(unlike, asked, strict=True)):
             yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "repeated-call")
@@ -61,7 +61,7 @@ def ask_row_major(context: FailureContext) -> Iterator[Testimony]:
     if draws(context.judge):
         # Two draws are equal by chance.
         return
-    if context.is_equal(context.reference.run_contiguous().expected):
+    if context.answer.is_equal(run_contiguous(context.reference).expected):
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "row-major", {"backend": context.failure.backend})
 
 
@@ -90,7 +90,7 @@ def ask_one_element(context: FailureContext) -> Iterator[Testimony]:
         operands = [t if t.dim() == 0 else t.expand(shape)[place].reshape(1).clone() for t in tensors]
         (result,) = call_invocation(context.invocation, operands)
         singly[place] = to_numpy(result).reshape(())
-    if context.is_equal([singly]):
+    if context.answer.is_equal([singly]):
         facts = {"backend": context.failure.backend}
         yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "one-element", facts)
 
@@ -108,7 +108,7 @@ def ask_sibling_overload(context: FailureContext) -> Iterator[Testimony]:
             continue
         if [(a.shape, a.dtype) for a in outputs] != [(e.shape, e.dtype) for e in context.reference.expected]:
             continue
-        if context.is_same(outputs):
+        if context.answer.is_same(outputs):
             facts = {"overload": sibling[0].overload, "backend": context.failure.backend}
             yield Testimony(Role.PYTORCH, Finding.CONTRADICTS, "sibling-overload", facts)
             return
@@ -195,7 +195,7 @@ def ask_decomposition(context: FailureContext) -> Iterator[Testimony]:
         yield Testimony(Role.DECOMPOSITION, Finding.CONFIRMS, "decomposition")
         return
     would_pass = _would_pass(context, outputs, in_its_place)
-    if would_pass or context.is_same(outputs):
+    if would_pass or context.answer.is_same(outputs):
         facts = {"backend": context.failure.backend, "converter": context.failure.converter}
         # The second costs an export.
         if would_pass or _is_all_there_is(context, outputs) or _takes_part(context):
@@ -212,9 +212,9 @@ def _would_pass(context: FailureContext, outputs: list[Array], in_its_place: Tor
     definition, too.
     """
     reference = context.reference
-    if context.got is None or not isinstance(reference, Reference) or _is_of_form(context):
+    if context.got is None or not isinstance(reference, CallOracle) or _is_of_form(context):
         return False
-    defined = Reference(reference.invocation, reference.feeds, tuple(outputs))
+    defined = CallOracle(reference.invocation, reference.feeds, tuple(outputs))
     try:
         with quiet_call(), in_its_place:
             return compare(context.judge, defined, context.got).problem is None

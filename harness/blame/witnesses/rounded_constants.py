@@ -15,7 +15,7 @@ from harness.blame.round_numbers import are_not_round
 from harness.blame.witness import Turn, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
-from harness.core.dtypes import Array
+from harness.core.dtypes import LARGEST, Array
 
 #: Relative change of a number, to see its effect on the result: more than a rounding of float32, and little.
 _STEP = 2.0**-18
@@ -136,7 +136,7 @@ def _rounded_numbers(model: onnx.ModelProto) -> list[float]:
         if tensor.data_type not in (TensorProto.DOUBLE, TensorProto.FLOAT) or math.prod(tensor.dims) != 1:
             continue
         number = float(numpy_helper.to_array(tensor).reshape(-1)[0])
-        narrow = np.float32(number) if abs(number) < float(np.finfo(np.float32).max) else np.float32(0)
+        narrow = np.float32(number) if abs(number) < LARGEST["float32"] else np.float32(0)
         if float(narrow) == number and are_not_round(np.asarray(narrow)):
             found[number] = None
     return list(found)

@@ -16,7 +16,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.judge import Mask
 from harness.compare.tolerances import MUCH_NEARER
 from harness.compare.verdict import Outcome
-from harness.core.dtypes import Array
+from harness.core.dtypes import LARGEST, Array
 from harness.core.numbers import distance
 from harness.pipeline.submodel import subgraphs
 from harness.pipeline.task import Settings
@@ -33,7 +33,11 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
         return
     answer = context.run_model(backend, context.loaded)
     finding, detail = context.classify(answer)
-    if finding is Finding.OTHER and answer.outputs and context.is_as_wrong(answer.outputs):
+    if (
+        finding is Finding.OTHER
+        and answer.outputs
+        and context.answer.is_as_wrong(answer.outputs, context.plain.outputs if context.plain else None)
+    ):
         facts = {"witness": name, "backend": accused}
         own = context.is_independent(name)
         yield Testimony(Role.RUNTIME, Finding.SAME, "backend-without-optimisations", facts, own)
@@ -47,7 +51,7 @@ def ask_other_backend(name: str, context: FailureContext) -> Iterator[Testimony]
     testimony_facts = {"witness": name, "backend": accused, "detail": detail, "finite_inputs": finite}
     # Drawn inputs may not fit a file: that another runtime refuses them does not say that the graph is wrong. An
     # exception of onnx's evaluator is not one of the operator's text, whose limits are checked node by node.
-    is_telling = finding is not Finding.REFUSES or not (context.is_file or name == REFERENCE)
+    is_telling = finding is not Finding.REFUSES or (context.has_program and name != REFERENCE)
     yield Testimony(
         Role.RUNTIME, finding, "other-backend", testimony_facts, is_telling and context.is_independent(name)
     )
@@ -65,7 +69,6 @@ def _installed(settings: Settings) -> Iterator[Witness]:
 _TYPES = frozenset({"to", "dtype", "output_dtype"})
 #: Answers count as different if they differ by more than this: a thousand roundings of float32.
 _APART = 2.0**-13
-_LARGEST = float(np.finfo(np.float32).max)
 
 
 def ask_in_float32(name: str, context: FailureContext) -> Iterator[Testimony]:
@@ -145,7 +148,9 @@ def _narrow_tensor(tensor: onnx.TensorProto) -> None:
 def _narrowed(values: Array) -> Array:
     if values.dtype != np.float64:
         return values
-    return np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), values).astype(np.float32)
+    return np.where(np.isfinite(values), np.clip(values, -LARGEST["float32"], LARGEST["float32"]), values).astype(
+        np.float32
+    )
 
 
 def _representable(values: Array) -> Array:

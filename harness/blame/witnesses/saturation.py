@@ -16,9 +16,9 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.witness import witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
-from harness.pipeline.graph_runs import expect
-from harness.pipeline.onnx_inputs import signature
-from harness.pipeline.stages import StageFailure, run_artefact
+from harness.pipeline.graph_oracle import Judges, expect
+from harness.pipeline.graph_structure import signature
+from harness.pipeline.run_case import run_graph
 from harness.run.backend import REFERENCE
 
 #: Operators that multiply numbers of 8 bits, or that a runtime fuses into such ones.
@@ -43,9 +43,10 @@ def ask_reduced_range(context: FailureContext) -> Iterator[Testimony]:
     feeds = context.feeds(halved)
     given = tuple(feeds[value.name] for value in signature(halved))
     accused = context.accused
-    reference = expect(halved, given, accused, context.backend(REFERENCE), context.invocation, judges=True)
-    outputs = run_artefact(accused, halved, feeds)
-    if isinstance(outputs, StageFailure) or not reference.expected or reference.compare(outputs).problem is not None:
+    judges = Judges(accused, context.backend(REFERENCE), first=context.invocation)
+    reference = expect(halved, given, judges, context.invocation)
+    outputs = run_graph(accused, halved, feeds).outputs
+    if outputs is None or not reference.expected or reference.compare(outputs).problem is not None:
         return
     yield Testimony(Role.RANGE, Finding.RIGHT, "within-7-bits", {"backend": accused.name})
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import onnx
 
-from harness.blame.failure_context import FailureContext, change_inputs
+from harness.blame.failure_context import FailureContext, brief_message, change_inputs
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import Array
-from harness.pipeline.reference import Reference
+from harness.pipeline.case import CaseOracle
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 
@@ -41,7 +41,7 @@ def read_specification(context: FailureContext) -> Iterator[Testimony]:
             "tried": bool(question.calm or question.repair),
         }
         finding = Finding.SETTLED if question.settled else Finding.OPEN
-        if not context.is_file and not question.call_asks(context.invocation, context.reference.expected):
+        if context.has_program and not question.call_asks(context.invocation, context.reference.expected):
             finding = Finding.INVENTED
         elif context.got is None:
             # A runtime may not fail at an open question.
@@ -63,7 +63,7 @@ def _asking(
     nodes: list[onnx.NodeProto],
     context: FailureContext,
     model: onnx.ModelProto,
-    reference: Reference,
+    reference: CaseOracle,
 ) -> list[onnx.NodeProto] | None:
     """Return the nodes that ask the question; None if the values that they get cannot be found out."""
     names = list(dict.fromkeys(name for n in nodes for name in (*n.input, *n.output) if name))
@@ -78,7 +78,7 @@ def _asking(
 
 
 def _values(
-    names: list[str], context: FailureContext, model: onnx.ModelProto, reference: Reference
+    names: list[str], context: FailureContext, model: onnx.ModelProto, reference: CaseOracle
 ) -> dict[str, Array] | None:
     """Return the values of the graph called `names`."""
     known: dict[str, Array] = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
@@ -108,7 +108,7 @@ def _hangs_on(
         repaired = question.repair(context.model, asking)
         return context.classify(context.run_model(context.accused, repaired))[0] is Finding.RIGHT
     if question.calm is None:
-        message = context.failure.result.message + (context.plain.error if context.plain else "")
+        message = context.failure.result.message + (brief_message(context.plain) if context.plain else "")
         if context.got is None:
             return any(n.op_type in message for n in asking)
         # Values are open, and no shape and no dtype.
@@ -116,7 +116,7 @@ def _hangs_on(
         return all((expected.shape, expected.dtype) == (got.shape, got.dtype) for expected, got in pairs)
     calmed = change_inputs(context.invocation, question.calm)
     try:
-        reference = context.kind.reference(calmed)
+        reference = context.oracle(calmed)
     except Exception:
         # PyTorch does not take the changed inputs: nothing can be learnt from them.
         return False

@@ -16,6 +16,7 @@ from harness.convert.converter import (
     Change,
     ConverterEntry,
     ExportRequest,
+    ExportStep,
     PartialResult,
     UnsupportedOperator,
     register,
@@ -205,6 +206,7 @@ def snippet(wanted: ExportWanted, *more: str) -> ExportSnippet:
 register(
     ConverterEntry(
         name="dynamo",
+        steps=frozenset({ExportStep.EXPLICIT_DTYPES, ExportStep.NUMBERS}),
         probe=_probe,
         create=DynamoConverter,
         create_with_rules=DynamoConverter,

@@ -13,6 +13,7 @@ from harness.convert.converter import (
     FIRST_OPSET,
     ConverterEntry,
     ExportRequest,
+    ExportStep,
     UnsupportedOperator,
     known_opsets,
     register,
@@ -193,6 +194,10 @@ register(
     ConverterEntry(
         name="torchscript",
         default_for_programs=True,
+        # Each symbolic function has its own way with numbers.
+        steps=frozenset(
+            {ExportStep.TRACING, ExportStep.EQUAL_DTYPES, ExportStep.SCALARS_AS_NUMBERS, ExportStep.SHAPES}
+        ),
         probe=_probe,
         create=TorchScriptConverter,
         create_with_rules=TorchScriptConverter,

@@ -19,7 +19,8 @@ from onnx import numpy_helper
 
 from harness.compare.nearness import allowances, tolerance_of
 from harness.core.dtypes import Array, is_float
-from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
+from harness.gate.golden.store import PASSED, Golden, GoldenKey, Manifest
+from harness.pipeline.case_run import CaseRun
 from harness.record.layout import ResultsError, reason
 
 #: The directory name by which ONNX's test loader finds them.
@@ -40,7 +41,7 @@ class Exported:
 
 
 def export(
-    directory: Path, manifest: Manifest, goldens: Sequence[Golden], endings: Mapping[GoldenKey, Ending]
+    directory: Path, manifest: Manifest, goldens: Sequence[Golden], endings: Mapping[GoldenKey, CaseRun]
 ) -> Exported:
     """Write the goldens that are suitable as tests of a runtime.
 
@@ -93,11 +94,11 @@ def _several_answers(golden: Golden) -> str:
     return ""
 
 
-def _is_right(golden: Golden, converter: str, manifest: Manifest, endings: Mapping[GoldenKey, Ending]) -> bool:
+def _is_right(golden: Golden, converter: str, manifest: Manifest, endings: Mapping[GoldenKey, CaseRun]) -> bool:
     if converter not in golden.models:
         return False
     ends = (endings.get((golden.case_id, converter, backend), PASSED) for backend in manifest.backends)
-    return any(ending.words == PASSED.words for ending in ends)
+    return any(ending.ending == PASSED.ending for ending in ends)
 
 
 def _write(test: Path, golden: Golden, serialised: bytes, rtol: float, atol: float) -> None:
@@ -107,7 +108,7 @@ def _write(test: Path, golden: Golden, serialised: bytes, rtol: float, atol: flo
     (test / "data.json").write_text(json.dumps({"rtol": rtol, "atol": atol}) + "\n", encoding="utf-8")
     model = onnx.load_model_from_string(serialised)
     for place, value in enumerate(model.graph.input):
-        array = golden.inputs[int(value.name.removeprefix("input_"))]
+        array = golden.feeds[int(value.name.removeprefix("input_"))]
         _write_tensor(data / f"input_{place}.pb", array, value.name)
     for place, value in enumerate(model.graph.output):
         _write_tensor(data / f"output_{place}.pb", golden.expected[place], value.name)

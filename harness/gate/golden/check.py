@@ -15,17 +15,17 @@ import onnx
 
 from harness.compare.comparison import compare
 from harness.compare.drawn import draws
-from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.core.invocation import TensorSpec
 from harness.core.isolation import IsolatedCalls, ProcessDied
 from harness.core.route import FILE, Route
-from harness.gate.golden.store import PASSED, Ending, Golden, GoldenKey, Manifest
+from harness.gate.golden.store import PASSED, Golden, GoldenKey, Manifest
 from harness.generate.case_library import load_cases
-from harness.pipeline.graph_case import GraphCase
+from harness.pipeline.case import Case
+from harness.pipeline.case_run import CaseRun
+from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.run_case import run_case
-from harness.pipeline.stages import named_feeds
 from harness.pipeline.start import start, start_backend
 from harness.run.backend import DeviceLost
 
@@ -68,15 +68,15 @@ class CheckedGolden:
     golden: Golden
     converter: str
     backend: str
-    now: Ending
-    recorded: Ending | None
+    now: CaseRun
+    recorded: CaseRun | None
     change: GoldenChange
 
 
 def check(
     manifest: Manifest,
     goldens: Sequence[Golden],
-    endings: Mapping[GoldenKey, Ending],
+    endings: Mapping[GoldenKey, CaseRun],
     *,
     backends: Sequence[str],
     converters: Sequence[str] | None = None,
@@ -98,27 +98,27 @@ def check(
                 for converter in [""] if backend == PYTORCH else sorted(golden.models):
                     if converter and converters is not None and converter not in converters:
                         continue
-                    recorded: Ending | None = None
+                    recorded: CaseRun | None = None
                     if backend == PYTORCH or (backend in manifest.backends and converter in manifest.converters):
                         recorded = endings.get((golden.case_id, converter, backend), PASSED)
                     now = ending_of(golden, converter, backend, process)
                     yield CheckedGolden(golden, converter, backend, now, recorded, _change(golden, now, recorded))
 
 
-def _change(golden: Golden, now: Ending, recorded: Ending | None) -> GoldenChange:
+def _change(golden: Golden, now: CaseRun, recorded: CaseRun | None) -> GoldenChange:
     if draws(golden.judge) and recorded is not None and now.stage is recorded.stage is Stage.COMPARE:
         # Random numbers may pass or fail a test of their distribution by chance.
-        return GoldenChange.PASS if now.words == PASSED.words else GoldenChange.KNOWN
-    if now.words == PASSED.words:
-        return GoldenChange.PASS if recorded is None or recorded.words == PASSED.words else GoldenChange.FIXED
+        return GoldenChange.PASS if now.ending == PASSED.ending else GoldenChange.KNOWN
+    if now.ending == PASSED.ending:
+        return GoldenChange.PASS if recorded is None or recorded.ending == PASSED.ending else GoldenChange.FIXED
     if recorded is None:
         return GoldenChange.NEW if now.outcome.is_failure else GoldenChange.KNOWN
-    if now.words == recorded.words:
+    if now.ending == recorded.ending:
         return GoldenChange.KNOWN
-    return GoldenChange.NEW if recorded.words == PASSED.words and now.outcome.is_failure else GoldenChange.OTHER
+    return GoldenChange.NEW if recorded.ending == PASSED.ending and now.outcome.is_failure else GoldenChange.OTHER
 
 
-def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> Ending:
+def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCalls) -> CaseRun:
     """Return how a golden's model ends on a backend that is started in `process`, which may die."""
     try:
         if backend == PYTORCH:
@@ -126,32 +126,29 @@ def ending_of(golden: Golden, converter: str, backend: str, process: IsolatedCal
         return process.call(run_here, golden, converter, backend)
     except DeviceLost as error:
         process.close()
-        return Ending(Stage.RUN, Outcome.CRASH, normalise(str(error)), str(error))
+        return CaseRun(stage=Stage.RUN, outcome=Outcome.CRASH, message=str(error))
     except ProcessDied as death:
         outcome = Outcome.TIMEOUT if death.hung else Outcome.CRASH
-        return Ending(Stage.RUN, outcome, normalise(str(death)), str(death))
+        return CaseRun(stage=Stage.RUN, outcome=outcome, message=str(death))
 
 
-def run_here(golden: Golden, converter: str, backend: str) -> Ending:
+def run_here(golden: Golden, converter: str, backend: str) -> CaseRun:
     """Return how a golden's model ends in this process; may raise `DeviceLost`."""
     load_cases()
     model = onnx.load_model_from_string(golden.models[converter])
-    names = [f"input_{j}" for j in range(len(golden.inputs))]
-    case = GraphCase(model, named_feeds(model, names, golden.inputs), golden, golden.judge)
+    names = tuple(f"input_{j}" for j in range(len(golden.feeds)))
+    case = Case(GraphStructure(model, names=names, is_checked=True), golden)
     # The model is made already, whatever its converter.
     run = run_case(case, start(Route(converter=FILE, backend=backend)))
     if run.passes:
         return PASSED
-    message = run.message
     if run.failure is not None:
-        message = f"{type(run.failure.error).__name__}: {run.failure.error}"[:2000]
-    elif run.outcome is Outcome.MISMATCH and run.comparison is not None:
-        assert run.comparison.problem is not None
-        return Ending(run.stage, run.outcome, run.comparison.problem, run.comparison.message)
-    return Ending(run.stage, run.outcome, normalise(message), message)
+        # Goldens are recorded without the causes of an error.
+        run = replace(run, message=f"{type(run.failure.error).__name__}: {run.failure.error}"[:2000])
+    return run.plain
 
 
-def run_in_pytorch(golden: Golden) -> Ending:
+def run_in_pytorch(golden: Golden) -> CaseRun:
     """Return how the recorded inputs end in this process's PyTorch, independently of what recipes mean today."""
     import torch
 
@@ -160,12 +157,12 @@ def run_in_pytorch(golden: Golden) -> Ending:
 
     torch.set_num_threads(1)
     load_cases()
-    tensors = [_to_layout(array, spec) for array, spec in zip(golden.inputs, golden.invocation.tensors(), strict=True)]
+    tensors = [_to_layout(array, spec) for array, spec in zip(golden.feeds, golden.invocation.tensors(), strict=True)]
     try:
         outputs = [to_numpy(tensor) for tensor in call_invocation(golden.invocation, tensors)]
     except Exception as error:
         message = f"{type(error).__name__}: {error}".splitlines()[0]
-        return Ending(Stage.RUN, Outcome.ERROR, normalise(message), message)
+        return CaseRun(stage=Stage.RUN, outcome=Outcome.ERROR, message=message)
     return _compared(golden, outputs)
 
 
@@ -185,11 +182,12 @@ def _to_layout(array: Array, spec: TensorSpec) -> Any:
     return torch.from_numpy(storage).flatten().view(dtype).as_strided(spec.shape, spec.strides, spec.offset)
 
 
-def _compared(golden: Golden, outputs: Sequence[Array]) -> Ending:
+def _compared(golden: Golden, outputs: Sequence[Array]) -> CaseRun:
     comparison = compare(golden.judge, golden, outputs)
     if comparison.problem is None:
         return PASSED
-    return Ending(Stage.COMPARE, Outcome.MISMATCH, comparison.problem, comparison.message)
+    wrong = Outcome.MISMATCH
+    return CaseRun(stage=Stage.COMPARE, outcome=wrong, message=comparison.message, comparison=comparison)
 
 
 def version_of(backend: str) -> str:

@@ -16,9 +16,9 @@ import torch
 import harness
 from harness.compare.judge import Judge, anything
 from harness.compare.nearness import SCALES, KnownSensitivity
-from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import find_converter
+from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array, is_float
 from harness.core.invocation import Invocation
 from harness.core.isolation import IsolatedCalls, ProcessDied
@@ -32,7 +32,6 @@ from harness.gate.golden.store import (
     MANIFEST_FILE,
     PASSED,
     Answers,
-    Ending,
     Golden,
     GoldenKey,
     Manifest,
@@ -45,11 +44,13 @@ from harness.generate.operator_case import judge_of
 from harness.generate.pairs.table import structure_conditions
 from harness.generate.program_draws import draw_program, other_values
 from harness.generate.programs import DTYPES, load_patterns
-from harness.pipeline.batch_export import Accepted, BatchExport, NotConverted
+from harness.pipeline.batch_export import BatchExport, Member, NotConverted
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.reference import Reference, run_reference
+from harness.pipeline.program import CallStructure
+from harness.pipeline.reference import run_reference
 from harness.pipeline.start import start_converter
-from harness.pipeline.task import Group
 from harness.pipeline.torch_call import CallRejected
 from harness.record.layout import ResultsError
 
@@ -107,7 +108,7 @@ def record(
         ResultsError: The directory cannot be written, or its goldens were made with other versions or options.
     """
     goldens: dict[str, tuple[Golden, ...]] = {}
-    endings: dict[GoldenKey, Ending] = {}
+    endings: dict[GoldenKey, CaseRun] = {}
     lost: dict[str, str] = {}
     disputed: list[Invocation] = []
     with ExitStack() as stack:
@@ -154,7 +155,7 @@ class _Maker:
     process: IsolatedCalls
     plain: IsolatedCalls
     converters: tuple[str, ...]
-    endings: dict[GoldenKey, Ending]
+    endings: dict[GoldenKey, CaseRun]
     disputed: list[Invocation]
 
     def goldens(self, overload: str, seed: int, count: int) -> tuple[Golden, ...]:
@@ -191,10 +192,10 @@ class _Maker:
             return None
         for process, memory in ((self.process, True), (self.plain, False)):
             try:
-                ending: Ending = process.call(_ask_pytorch_again, golden, memory)
+                ending: CaseRun = process.call(_ask_pytorch_again, golden, memory)
             except ProcessDied:
                 return None
-            if ending.words != PASSED.words:
+            if ending.ending != PASSED.ending:
                 self.disputed.append(invocation)
                 return None
         return golden
@@ -203,11 +204,11 @@ class _Maker:
         models: dict[str, bytes] = {}
         for name in self.converters:
             try:
-                result: bytes | Ending = self.process.call(export, golden.invocation, name)
+                result: bytes | CaseRun = self.process.call(export, golden.invocation, name)
             except ProcessDied as death:
                 outcome = Outcome.TIMEOUT if death.hung else Outcome.CRASH
-                result = Ending(Stage.CONVERT, outcome, normalise(str(death)))
-            if isinstance(result, Ending):
+                result = CaseRun(stage=Stage.CONVERT, outcome=outcome, message=str(death))
+            if isinstance(result, CaseRun):
                 self.endings[golden.case_id, name, ""] = result
             else:
                 models[name] = result
@@ -295,7 +296,7 @@ def make_golden(invocation: Invocation) -> Golden | None:
     flushed = reference.flushed if any(near) or judge.exact else None
     return Golden(
         invocation=invocation,
-        inputs=reference.feeds,
+        feeds=reference.feeds,
         expected=reference.expected,
         truth=_chosen(reference.truth, near) if any(near) else None,
         magnitude=_chosen(reference.magnitude, near) if summed else None,
@@ -313,7 +314,7 @@ def _free_outputs(judge: Judge, arguments: Mapping[str, Any]) -> frozenset[int]:
     return unasked.union(i for i, rule in judge.rules.items() if rule is anything)
 
 
-def _has_open_elements(reference: Reference) -> bool:
+def _has_open_elements(reference: CaseOracle) -> bool:
     """Whether rounding decides an element that is compared exactly, which a golden cannot express."""
     judge = reference.judge
     marked = judge.undefined(reference.arguments, reference.expected) if judge.undefined else ()
@@ -341,7 +342,7 @@ def known_memory() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
-def _ask_pytorch_again(golden: Golden, with_other_memory: bool) -> Ending:
+def _ask_pytorch_again(golden: Golden, with_other_memory: bool) -> CaseRun:
     with known_memory() if with_other_memory else nullcontext():
         return run_in_pytorch(golden)
 
@@ -349,19 +350,19 @@ def _ask_pytorch_again(golden: Golden, with_other_memory: bool) -> Ending:
 # Export models.
 
 
-def export(invocation: Invocation, converter: str) -> bytes | Ending:
+def export(invocation: Invocation, converter: str) -> bytes | CaseRun:
     """Return the serialised model of one call, or how its export ended."""
     torch.set_num_threads(1)
     judge = load_cases() and judge_of(invocation)
-    reference = run_reference(invocation)
-    accepted = Accepted.of(Group(0, invocation, ((0, invocation),)), {0: reference})
+    group = CaseGroup.of(invocation)
+    accepted = Member.of(CallStructure.of(group), group)
     route = Route.parse(converter)
     # An exporter might otherwise turn uninitialised memory into constants.
     with known_memory() if judge and anything in judge.rules.values() else nullcontext():
         (exported,) = DoubleCheck(BatchExport(route, start_converter(route))).export([accepted])
     if isinstance(exported, NotConverted):
-        message = describe_error(exported.failure.error)
-        return Ending(exported.failure.stage, exported.failure.outcome, normalise(message), message)
+        failure = exported.failure
+        return CaseRun(stage=failure.stage, outcome=failure.outcome, message=describe_error(failure.error))
     assert exported.graph is not None
     structure = accepted.structure
     model = ir.serde.deserialize_model(exported.graph)
@@ -402,7 +403,7 @@ def _manifest(
 
 def _kept(
     directory: Path, manifest: Manifest, replaced: set[str]
-) -> tuple[dict[str, tuple[Golden, ...]], dict[GoldenKey, Ending]]:
+) -> tuple[dict[str, tuple[Golden, ...]], dict[GoldenKey, CaseRun]]:
     """Return the goldens of an existing set that remain when some operators are recorded again."""
     before, goldens, endings = read_set(directory)
     ours, theirs = ({**vars(m), "files": None, "goldens": None} for m in (manifest, before))

@@ -29,35 +29,16 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.program import is_program
 from harness.generate.operator_case import judge_of
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.case_run import CaseRun
 from harness.record.layout import ResultsError, reason, replacing
 
 #: Case id, converter and backend; the backend is "" if the case ended before it took part.
 GoldenKey: TypeAlias = tuple[str, str, str]
 
 
-@dataclass(frozen=True)
-class Ending:
-    """The ending of a golden on one route, recorded or current.
-
-    Attributes:
-        stage: The stage at which it ended.
-        outcome: Its outcome.
-        signature: Its signature; "" for a pass.
-        message: The error message, which is neither stored nor compared.
-    """
-
-    stage: Stage
-    outcome: Outcome
-    signature: str = ""
-    message: str = ""
-
-    @property
-    def words(self) -> tuple[Stage, Outcome, str]:
-        """The parts by which endings are compared."""
-        return self.stage, self.outcome, self.signature
-
-
-PASSED = Ending(Stage.COMPARE, Outcome.PASS)
+#: How a right golden ends.
+PASSED = CaseRun(stage=Stage.COMPARE, outcome=Outcome.PASS)
 
 #: One array per output; None for an output without one, or if no output has one.
 Answers: TypeAlias = "tuple[Array | None, ...] | None"
@@ -67,23 +48,19 @@ ANSWERS = ("truth", "magnitude", "unscaled", "marked", "condition", "own_error",
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Golden:
-    """A stored case; an `harness.compare.nearness.Oracle` that needs no PyTorch.
+class Golden(CaseOracle):
+    """A stored case, which is its own oracle and needs no PyTorch.
 
     What the judge does not need is not stored: there is a magnitude only for operators that accumulate, and an unscaled
     one only if scales are less than one. `marked` is 1 for a finite number, else NaN.
 
     Attributes:
-        invocation: The call.
-        inputs: Its tensors as arrays before the call, row-major.
+        feeds: Its tensors as arrays before the call, row-major.
         expected: PyTorch's outputs; zeros if any answer is right (uninitialised memory).
         models: Converter → serialised ``ModelProto`` of this call alone, with graph inputs ``input_0`` … in the order
-            of `inputs`, and outputs ``output_0`` ….
+            of `feeds`, and outputs ``output_0`` ….
     """
 
-    invocation: Invocation
-    inputs: tuple[Array, ...]
-    expected: tuple[Array, ...]
     truth: Answers = None
     magnitude: Answers = None
     unscaled: Answers = None
@@ -92,15 +69,6 @@ class Golden:
     own_error: Answers = None
     flushed: Any = None
     models: Mapping[str, bytes] = field(default_factory=dict)
-
-    @property
-    def definition(self) -> None:
-        """None: PyTorch would have to run its definition, so it is not stored."""
-
-    @property
-    def finite_terms(self) -> tuple[None, None]:
-        """A pair of None, since the terms are not stored."""
-        return None, None
 
     @property
     def overload(self) -> str:
@@ -126,8 +94,8 @@ class Golden:
     def arguments(self) -> Mapping[str, Any]:
         """The arguments by schema name, tensors as arrays; the inputs of a program by index."""
         if is_program(self.invocation):
-            return {str(place): array for place, array in enumerate(self.inputs)}
-        return self.invocation.arguments_with(self.inputs)
+            return {str(place): array for place, array in enumerate(self.feeds)}
+        return self.invocation.arguments_with(self.feeds)
 
     @cached_property
     def sensitivity(self) -> tuple[KnownSensitivity | None, ...] | None:
@@ -199,7 +167,8 @@ def read_manifest(directory: Path) -> Manifest:
         raise ResultsError(f"{path} is damaged ({reason(error)}); restore it from version control") from None
 
 
-_ARRAYS = ("inputs", "expected", *ANSWERS)
+#: Column → field of `Golden`.
+_ARRAYS = {"inputs": "feeds", "expected": "expected", **{name: name for name in ANSWERS}}
 _ENDING = ("converter", "backend", "stage", "outcome", "signature")
 SCHEMA = pa.schema(
     [
@@ -218,7 +187,7 @@ class DamagedGolden(ResultsError):
 def write_set(
     directory: Path,
     goldens: Mapping[str, Sequence[Golden]],
-    endings: Mapping[GoldenKey, Ending],
+    endings: Mapping[GoldenKey, CaseRun],
     families: Mapping[str, str],
     manifest: Manifest,
 ) -> Manifest:
@@ -241,8 +210,8 @@ def write_set(
         raise ResultsError(f"cannot write {directory}: {reason(error)}") from None
     failures: dict[str, list[dict[str, str]]] = {}
     for (case_id, converter, backend), ending in sorted(endings.items()):
-        if ending.words != PASSED.words:
-            row = dict(zip(_ENDING, (converter, backend, *map(str, ending.words)), strict=True))
+        if ending.ending != PASSED.ending:
+            row = dict(zip(_ENDING, (converter, backend, *map(str, ending.ending)), strict=True))
             failures.setdefault(case_id, []).append(row)
     for family in sorted({families[name] for name in goldens}):
         chosen = [g for name in sorted(goldens) if families[name] == family for g in goldens[name]]
@@ -263,7 +232,7 @@ def write_set(
 
 def read_set(
     directory: Path, overloads: Iterable[str] | None = None
-) -> tuple[Manifest, list[Golden], dict[GoldenKey, Ending]]:
+) -> tuple[Manifest, list[Golden], dict[GoldenKey, CaseRun]]:
     """Read a set and check it against its hashes.
 
     Args:
@@ -280,7 +249,7 @@ def read_set(
     manifest = read_manifest(directory)
     wanted = set(manifest.goldens if overloads is None else overloads)
     goldens: list[Golden] = []
-    endings: dict[GoldenKey, Ending] = {}
+    endings: dict[GoldenKey, CaseRun] = {}
     for name, digest in manifest.files.items():
         path = directory / name
         problem = "is missing" if not path.is_file() else "is not what was recorded: its SHA-256 differs"
@@ -291,7 +260,8 @@ def read_set(
             if row["overload"] in wanted:
                 goldens.append(_from_row(row))
                 for f in row["failures"]:
-                    ending = Ending(Stage(f["stage"]), Outcome(f["outcome"]), f["signature"])
+                    # Of its message a set has the signature alone.
+                    ending = CaseRun(stage=Stage(f["stage"]), outcome=Outcome(f["outcome"]), message=f["signature"])
                     endings[row["case_id"], f["converter"], f["backend"]] = ending
     return manifest, sorted(goldens, key=lambda g: g.overload), endings
 
@@ -301,7 +271,7 @@ def _hash(path: Path) -> str:
 
 
 def _to_row(golden: Golden, failures: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    arrays = {name: getattr(golden, name) for name in _ARRAYS}
+    arrays = {column: getattr(golden, field) for column, field in _ARRAYS.items()}
     return {
         "case_id": golden.case_id,
         "overload": golden.overload,
@@ -318,7 +288,7 @@ def _to_bytes(array: Array | None) -> bytes | None:
 
 
 def _from_row(row: Mapping[str, Any]) -> Golden:
-    arrays = {n: None if row[n] is None else tuple(map(_from_bytes, row[n])) for n in _ARRAYS}
+    arrays = {f: None if row[c] is None else tuple(map(_from_bytes, row[c])) for c, f in _ARRAYS.items()}
     return Golden(
         invocation=Invocation.from_json(row["invocation"]),
         models={m["converter"]: m["model"] for m in row["models"]},

@@ -41,6 +41,8 @@ class ConditionKind(StrEnum):
     WINDOW = "window"
 
 
+#: Words of names that `make_pair` asks for.
+_RANK, _EMPTY, _ONE_ELEMENT = "rank", "size 0", "one element"
 _OF_TENSORS = frozenset(
     (
         ConditionKind.DTYPE,
@@ -80,12 +82,11 @@ def make_pair(a: Condition, b: Condition) -> bool:
         # The argument's type follows from its value.
         return False
     # A single number has no layout.
-    ranks, sizes = (
-        next((c.name for c in (a, b) if c.kind is kind), "") for kind in (ConditionKind.RANK, ConditionKind.SIZE)
-    )
-    if ranks.endswith(" rank 0") and {a.kind, b.kind} & {ConditionKind.SIZE, ConditionKind.LAYOUT}:
+    names, kinds = {a.name, b.name}, {a.kind, b.kind}
+    if f"{a.subject} {_RANK} 0" in names and kinds & {ConditionKind.SIZE, ConditionKind.LAYOUT}:
         return False
-    return not (sizes.endswith((" size 0", " one element")) and ConditionKind.LAYOUT in (a.kind, b.kind))
+    few = {f"{a.subject} {size}" for size in (_EMPTY, _ONE_ELEMENT)}
+    return not (few & names and ConditionKind.LAYOUT in kinds)
 
 
 _DIMS = re.compile(r"([123])d")
@@ -336,7 +337,7 @@ def tensor_conditions(arguments: Sequence[tuple[str, Argument]]) -> Iterator[Con
                 yield dtype_condition(spec.dtype)
                 rank = len(spec.shape)
                 shown = str(rank) if rank < _RANKS else f"{_RANKS}+"
-                yield Condition(ConditionKind.RANK, name, f"{name} rank", f"{name} rank {shown}")
+                yield Condition(ConditionKind.RANK, name, f"{name} rank", f"{name} {_RANK} {shown}")
                 yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {_size_class(spec)}")
             else:
                 yield from _difference_conditions(name, spec, first)
@@ -387,7 +388,7 @@ def _difference_conditions(name: str, spec: TensorSpec, first: TensorSpec) -> It
         word = "empty" if not spec.numel else "not empty beside an empty one"
         yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {word}")
     elif spec.numel == 1:
-        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} one element")
+        yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} {_ONE_ELEMENT}")
     else:
         yield Condition(ConditionKind.SIZE, name, f"{name} size", f"{name} several elements")
 
@@ -407,9 +408,9 @@ def _beside_first(shape: tuple[int, ...], first: tuple[int, ...]) -> str:
 
 def _size_class(spec: TensorSpec) -> str:
     if 0 in spec.shape:
-        return "size 0"
+        return _EMPTY
     if spec.numel == 1:
-        return "one element"
+        return _ONE_ELEMENT
     if max(spec.shape) >= _LONG:
         return "long"
     return "size 1" if 1 in spec.shape else "ordinary size"

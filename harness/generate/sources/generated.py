@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.generate.draws import draw_cases, draw_examples
 from harness.generate.operator_case import OPERATOR_CASES
-from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
+from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, resized
 
 #: Structures drawn for each dynamic export: of some the sizes cannot change.
 _TRIES = 3
@@ -36,9 +36,9 @@ class Generated:
                 values=request.values,
                 dtypes=request.dtypes,
             )
-            return SourceFinding(tuple(Structure(d.invocations[0], d.invocations) for d in drawn))
+            return SourceFinding(tuple(drawn))
         exports = -(-request.examples // (1 + SIZES_PER_EXPORT))
         drawn = draw_cases(
             case, seed=request.seed, structures=_TRIES * exports, values=1, dtypes=request.dtypes, by_use=True
         )
-        return SourceFinding(resized(request, [d.invocations[0] for d in drawn])[:exports])
+        return SourceFinding(resized(request, [group.exported for group in drawn])[:exports])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.overloads import match
 from harness.core.program import Program
 from harness.generate.case_library import load_cases
 from harness.generate.program_draws import draw_program, other_values
 from harness.generate.programs import DTYPES, Pattern, load_patterns
-from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, Structure, resized
+from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding, resized
 
 #: Value draws of each program.
 _VALUES = 2
@@ -56,7 +57,7 @@ class Programs:
         values = request.values or _VALUES
         return SourceFinding(
             tuple(
-                Structure(program, (program, *(other_values(program, n) for n in range(1, values))))
+                CaseGroup.of(program, (program, *(other_values(program, n) for n in range(1, values))))
                 for program in self._drawn(found, request, -(-int(request.examples * found.share) // values))
             )
         )

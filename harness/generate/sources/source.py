@@ -1,4 +1,4 @@
-"""The protocol of sources: a request for invocations of one operator, and structures as the answer."""
+"""The protocol of sources: a request for invocations of one operator, and groups of cases as the answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 
 
@@ -34,19 +35,6 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Structure:
-    """Invocations that share one export.
-
-    Attributes:
-        exported: The invocation whose shapes are exported.
-        invocations: The invocations to run; for a static export all have the structure of `exported`.
-    """
-
-    exported: Invocation
-    invocations: tuple[Invocation, ...]
-
-
-@dataclass(frozen=True)
 class Notice:
     """Something that a person should hear of, once, at the end of the run.
 
@@ -63,7 +51,7 @@ class Notice:
 class SourceFinding:
     """A source's answer."""
 
-    structures: tuple[Structure, ...] = ()
+    groups: tuple[CaseGroup, ...] = ()
     notices: tuple[Notice, ...] = ()
 
 
@@ -85,7 +73,7 @@ class Source(Protocol):
         """
 
 
-def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Structure, ...]:
+def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[CaseGroup, ...]:
     """Group invocations by their exported invocation, in the order of the first of each.
 
     Args:
@@ -97,7 +85,7 @@ def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Stru
         key = invocation.structure_id if exported is None else exported.case_id
         together.setdefault(key, []).append((invocation, exported))
     return tuple(
-        Structure(members[0][1] or members[0][0], tuple(invocation for invocation, _ in members))
+        CaseGroup.of(members[0][1] or members[0][0], [invocation for invocation, _ in members])
         for members in together.values()
     )
 
@@ -106,10 +94,10 @@ def grouped(pairs: Sequence[tuple[Invocation, Invocation | None]]) -> tuple[Stru
 SIZES_PER_EXPORT = 5
 
 
-def resized(request: Request, bases: Sequence[Invocation]) -> tuple[Structure, ...]:
-    """Dynamic exports of `bases`, each with at most `SIZES_PER_EXPORT` other sizes.
+def resized(request: Request, bases: Sequence[Invocation]) -> tuple[CaseGroup, ...]:
+    """Return dynamic exports of `bases`, each with at most `SIZES_PER_EXPORT` other sizes.
 
     A case whose sizes cannot change has nothing dynamic to test and is left out.
     """
     variants = request.resize(bases, SIZES_PER_EXPORT)
-    return tuple(Structure(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found)
+    return tuple(CaseGroup.of(base, (base, *found)) for base, found in zip(bases, variants, strict=True) if found)

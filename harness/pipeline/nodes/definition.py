@@ -26,7 +26,8 @@ from harness.pipeline.nodes.contrib import CONTRIB, DEFAULT_DOMAIN_CONTRIB, DOMA
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
 from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
-from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_or_raise, run_stage
+from harness.pipeline.run_case import run_graph
+from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_stage
 from harness.pipeline.submodel import walk_nodes
 from harness.run.backend import Backend, BackendSession
 
@@ -177,7 +178,7 @@ class Definition:
             return None
         body = inline_bodies(self.model)
         try:
-            return None if body is None else run_or_raise(self.evaluator, body, self.fed)
+            return None if body is None else run_graph(self.evaluator, body, self.fed).outputs_or_raise()
         except Exception:
             return None
 
@@ -259,7 +260,9 @@ class Definition:
     def _evaluate_model(self, inputs: Mapping[str, Array]) -> tuple[Array, ...]:
         if inputs is self.inputs:
             body = self.body_results
-            return run_or_raise(self.evaluator, restated(self.model), self.fed) if body is None else body
+            if body is not None:
+                return body
+            return run_graph(self.evaluator, restated(self.model), self.fed).outputs_or_raise()
         names, constants = self.step.names_alone, self.graph.constants
         # No model has a constant in `longdouble`.
         feeds = {names[n]: _narrow_longdouble(a) if n in constants else a for n, a in inputs.items()}

@@ -15,8 +15,8 @@ import numpy as np
 
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
-from harness.compare.nearness import KnownSensitivity, largest_finite, tolerance_of, ulp
-from harness.core.dtypes import PRECISION, Array
+from harness.compare.nearness import KnownSensitivity, tolerance_of, ulp
+from harness.core.dtypes import LARGEST, PRECISION, Array
 from harness.core.numbers import are_same
 from harness.pipeline.nodes.definition import Definition
 
@@ -29,7 +29,7 @@ def overflown(definition: Definition, got: Sequence[Array], instead: float) -> t
     if magnitudes is None or magnitudes[0] is None or magnitudes[0].shape != got[0].shape:
         return tuple(got)
     with np.errstate(all="ignore"):
-        beyond = ~(np.abs(magnitudes[0]) <= largest_finite(str(got[0].dtype)))
+        beyond = ~(np.abs(magnitudes[0]) <= LARGEST[str(got[0].dtype)])
         return (np.where(beyond, got[0].dtype.type(instead), got[0]).astype(got[0].dtype),)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from harness.compare.faults import Fault
 from harness.core.dtypes import Array
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.judged_nodes import right_results
@@ -61,7 +62,7 @@ def wrong_node(fault: WrongStep) -> dict[str, Any]:
                 "place": [int(i) for i in place],
                 "kernel_fault": kernel_fault(inputs, true, got, place),
             }
-    return {**facts, "kernel_fault": "number-of-results"}
+    return {**facts, "kernel_fault": Fault.NUMBER_OF_RESULTS}
 
 
 def shown(array: Array) -> str:
@@ -104,31 +105,31 @@ def kernel_fault(inputs: Sequence[Array], right: Array, got: Array, place: Any =
     """
     # An operator of a few steps goes wrong with tensors without elements in its own way, whatever its result.
     if _takes_empty(inputs):
-        return "wrong-without-elements"
+        return Fault.WRONG_WITHOUT_ELEMENTS
     if place is None:
-        return "wrong-dtype" if right.dtype != got.dtype else "wrong-shape"
+        return Fault.WRONG_DTYPE if right.dtype != got.dtype else Fault.WRONG_SHAPE
     if right.dtype.kind == "b" and got.dtype.kind == "b":
-        return "wrong-truth-values"
+        return Fault.WRONG_TRUTH_VALUES
     dtypes = [str(array.dtype) for array in inputs]
     one, other = right[place], got[place]
     if right.dtype.kind in "iu" and got.dtype.kind in "iu":
-        return "wrong-integers"
+        return Fault.WRONG_INTEGERS
     if right.dtype.kind == "c":
-        return "wrong-complex-numbers"
+        return Fault.WRONG_COMPLEX_NUMBERS
     return _wrong_float(float(one), float(other), dtypes)
 
 
 def _wrong_float(right: float, got: float, dtypes: Sequence[str]) -> str:
     if math.isnan(right) or math.isnan(got):
-        return "makes-nan" if math.isnan(got) else "kernel-loses-nan"
+        return Fault.MAKES_NAN if math.isnan(got) else Fault.KERNEL_LOSES_NAN
     if math.isinf(right) or math.isinf(got):
-        return "makes-infinities" if math.isfinite(right) else "loses-infinities"
+        return Fault.MAKES_INFINITIES if math.isfinite(right) else Fault.LOSES_INFINITIES
     if right == got:
-        return "loses-sign-of-zero"
+        return Fault.LOSES_SIGN_OF_ZERO
     if got == 0 and abs(right) < _SMALLEST_NORMAL:
-        return "flushes-small-numbers"
+        return Fault.FLUSHES_SMALL_NUMBERS
     wide = dtypes[:1] == ["float64"]
-    inexact = "inexact-float64" if wide else "inexact"
+    inexact = Fault.INEXACT_FLOAT64 if wide else Fault.INEXACT
     # Cancellation leaves a small rest of numbers about 1, or zero.
     if 0 in (right, got) and abs(right - got) <= _MOST_ROUNDED:
         return inexact
@@ -136,9 +137,9 @@ def _wrong_float(right: float, got: float, dtypes: Sequence[str]) -> str:
     # A kernel that rounds to float32 on the way is as exact as it can be for the rest.
     rounded = _LEAST_ROUNDED <= off <= _MOST_ROUNDED and abs(right - got) > _ROUNDING_OF_ONE
     if wide and rounded:
-        return "float64-in-float32"
+        return Fault.FLOAT64_IN_FLOAT32
     most = _INEXACT_SHORT if any(short in dtypes for short in _SHORT) else _INEXACT
-    return "wrong-numbers" if off > most else inexact
+    return Fault.WRONG_NUMBERS if off > most else inexact
 
 
 def _takes_empty(inputs: Sequence[Array]) -> bool:

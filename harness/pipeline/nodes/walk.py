@@ -13,7 +13,8 @@ from harness.core.dtypes import Array
 from harness.pipeline.nodes.definition import Definition, Undefined
 from harness.pipeline.nodes.judged_nodes import form_of, not_as_defined, right_results
 from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph
-from harness.pipeline.stages import StageFailure, run_artefact
+from harness.pipeline.run_case import run_graph
+from harness.pipeline.stages import StageFailure
 from harness.run.backend import Backend
 
 
@@ -116,7 +117,8 @@ def _attempt(
     key = (definition.step.index, *map(id, definition.inputs.values()))
     if key in attempts and not definition.is_random:
         return attempts[key]
-    attempts[key] = definition, run_artefact(backend, definition.model, definition.fed)
+    run = run_graph(backend, definition.model, definition.fed)
+    attempts[key] = definition, run.failure or run.outputs_or_raise()
     return attempts[key]
 
 

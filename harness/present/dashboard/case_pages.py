@@ -27,6 +27,7 @@ from harness.present.dashboard.embed import endless
 from harness.present.dashboard.evidence import UnreadableRun
 from harness.present.dashboard.site_model import SiteModel
 from harness.present.evidence import evidence_of_row, fault_text, place_text
+from harness.present.run_counts import placement_text
 from harness.record import store
 from harness.record.json_lines import read_scripts
 from harness.record.layout import ResultsError
@@ -123,7 +124,7 @@ def _row(row: Mapping[str, Any], texts: _Texts) -> dict[str, Any]:
     }
     found |= {name: number for name, number in numbers.items() if number is not None}
     if row["placement"]:
-        found["placement"] = row["placement"]
+        found["placement"] = placement_text(row["placement"])
     if row["message"]:
         most = _GAP if row["outcome"] == Outcome.UNSUPPORTED else _MESSAGE
         found["message"] = texts.number(strip_escapes(row["message"])[:most])

@@ -23,6 +23,7 @@ from harness.present.call_text import torch_call
 from harness.present.dashboard.embed import endless
 from harness.present.dashboard.findings import RecordedCall, findings
 from harness.present.evidence import evidence_of_row, fault_text, group_evidence, group_place
+from harness.present.run_counts import placement_text
 from harness.record.dictionary_encoding import numbered_column
 from harness.record.json_lines import Graph, Script
 
@@ -271,7 +272,7 @@ class _Cases:
                     "wrong": columns["mismatched_elements"][row],
                     "elements": columns["total_elements"][row],
                     # Few rows have it, and the page is to stay small.
-                    **({"placement": said} if (said := columns["placement"][row]) else {}),
+                    **({"placement": placement} if (placement := placement_text(columns["placement"][row])) else {}),
                     **({"accepted": rules} if (rules := list(parse_excuses(columns["excused"][row]))) else {}),
                 }
                 for row in places

@@ -12,6 +12,7 @@ from planted.pair_list import DYNAMO, RUNTIME, TORCHSCRIPT, PlantedPair, spoiled
 
 from harness.compare.comparison import compare
 from harness.compare.verdict import Outcome
+from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.core.tensors import overload
@@ -19,7 +20,7 @@ from harness.generate.draws import draw_cases
 from harness.generate.operator_case import OPERATOR_CASES, judge_of
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Group, Settings, Task
+from harness.pipeline.task import Settings, Task
 from planted_pairs.made_calls import made_calls
 
 #: The draws among which a call is looked for; no run has this seed.
@@ -123,7 +124,7 @@ def passing(calls: Sequence[Invocation], wrong: str, most: int = _EXPORTED) -> l
     """Those of the first few calls which pass without the defect, and would not with it."""
     if not calls:
         return []
-    groups = tuple(Group(i, call, ((0, call),)) for i, call in enumerate(calls[:most]))
+    groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls[:most]))
     route = Route(converter="torchscript" if wrong == TORCHSCRIPT else "dynamo")
     task = Task(groups, route, ("ort-cpu",), Settings(blame=False))
     # PyTorch is asked in another process, too: it may die of a call.

@@ -32,7 +32,7 @@ from harness.core.torch_arrays import to_numpy
 from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_task import ErrorGrowth, OutputError
 from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps, moved_by_steps
-from harness.pipeline.reference import ProgramReference
+from harness.pipeline.reference import ProgramOracle
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
 from harness.pipeline.torch_call import CallRejected, quiet_call
 
@@ -51,7 +51,7 @@ def _do_nothing() -> None:
 
 
 @dataclass(frozen=True)
-class ModelReference(ProgramReference):
+class ModelOracle(ProgramOracle):
     """One run of a model in PyTorch.
 
     Attributes:
@@ -158,8 +158,8 @@ def run_model(
     invocation: Invocation,
     tolerance: Tolerance | None = None,
     alive: Callable[[], None] = _do_nothing,
-) -> ModelReference:
-    """Run a model in PyTorch on the CPU; see `ModelReference` for the arguments.
+) -> ModelOracle:
+    """Run a model in PyTorch on the CPU; see `ModelOracle` for the arguments.
 
     Raises:
         CallRejected: the model raises, returns no tensor, or returns NaN throughout.
@@ -173,12 +173,12 @@ def run_model(
             draws = not torch.equal(before, torch.default_generator.get_state())
         expected = tuple(to_numpy(t) for t in outputs)
         random = _random_outputs(model, tensors, expected) if draws else frozenset[int]()
-        reference = ModelReference(invocation, feeds, expected, model, tolerance, alive, random)
-        if reference.is_nan_throughout:
+        oracle = ModelOracle(invocation, feeds, expected, model, tolerance, alive, random)
+        if oracle.is_nan_throughout:
             raise ValueError("PyTorch's own result is NaN throughout")
     except Exception as error:
         raise CallRejected(str(error)) from error
-    return reference
+    return oracle
 
 
 def _random_outputs(model: LoadedModel, tensors: Sequence[torch.Tensor], expected: Sequence[Array]) -> frozenset[int]:

@@ -1,6 +1,6 @@
-"""Runs of an ONNX file as cases.
+"""The right outputs of an ONNX graph.
 
-Only the definitions of its nodes can tell the right result of a file. So the oracle of a run is the runtime's own
+Only the definitions of its nodes can tell the right result of a graph. So the oracle of a run is the runtime's own
 answer without optimisations. If one of its nodes departs from its definition, the oracle follows the definition:
 
 1. The graph is run node by node without optimisations, and the results of each node are compared with its definition,
@@ -23,33 +23,26 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 from onnx import numpy_helper
 
 from harness.compare.judge import CLOSE, Judge, Mask
 from harness.compare.nearness import KnownSensitivity, tolerance_of
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import ROUNDINGS, Tolerance
-from harness.convert.converter import ExportRequest
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation
 from harness.core.numbers import distance
-from harness.core.route import Route
-from harness.core.tensors import build_tensors
-from harness.core.torch_arrays import to_numpy
-from harness.pipeline.model_reference import WITHIN_LARGEST
+from harness.pipeline.case import CaseOracle
+from harness.pipeline.graph_structure import signature
+from harness.pipeline.model_oracle import WITHIN_LARGEST
 from harness.pipeline.model_task import NodesJudged, UnjudgedNode
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import Walk, walk
-from harness.pipeline.onnx_files import LoadedFile
-from harness.pipeline.onnx_inputs import signature
 from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps
 from harness.pipeline.quantised_graph import moved_by_steps_of_graph
-from harness.pipeline.reference import ProgramReference
-from harness.pipeline.stages import StageFailure, run_artefact
-from harness.run.artefact import AnyModel, output_names
-from harness.run.backend import Backend, HasPlain, ShapeRange
+from harness.pipeline.run_case import run_graph
+from harness.run.backend import Backend, HasPlain
 
 #: Nodes of a graph above which, and elements of a node's values above which, no definition is evaluated.
 _MOST_NODES, _MOST_ELEMENTS = 3000, 4_000_000
@@ -60,62 +53,7 @@ NOTHING_TO_COMPARE = "nothing runs the graph without optimisations: it is unknow
 
 
 @dataclass(frozen=True)
-class GraphStructure:
-    """A graph that is exported already; see `harness.pipeline.program.Structure`."""
-
-    model: onnx.ModelProto
-    index: int = 0
-
-    @property
-    def tensors(self) -> tuple[torch.Tensor, ...]:
-        """Return no tensors, since nothing is traced."""
-        return ()
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """The names of the inputs without a default."""
-        return tuple(value.name for value in signature(self.model))
-
-    @property
-    def output_names(self) -> tuple[str, ...]:
-        """The names of the outputs."""
-        return output_names(self.model)
-
-    @property
-    def promised_outputs(self) -> tuple[str, ...]:
-        """The names of the outputs."""
-        return self.output_names
-
-    @property
-    def is_checked(self) -> bool:
-        """Always false: the runtime decides about a file that is not valid."""
-        return False
-
-    def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
-        """Return the names of the outputs."""
-        return self.output_names
-
-    def request(self, route: Route) -> ExportRequest:
-        """Return the request that is met with the graph itself."""
-        return ExportRequest(
-            program=torch.nn.Identity(),
-            inputs=(),
-            input_names=self.input_names,
-            output_names=self.output_names,
-            graph=self.model,
-        )
-
-    def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
-        """Return the inputs of a run by name."""
-        return dict(zip(self.input_names, arrays, strict=True))
-
-    def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
-        """Return no ranges, since a file is run as a static export is."""
-        return {}
-
-
-@dataclass(frozen=True)
-class GraphReference(ProgramReference):
+class GraphOracle(CaseOracle):
     """The right outputs of a graph; `expected` is empty if they are unknown.
 
     Attributes:
@@ -203,16 +141,16 @@ class GraphReference(ProgramReference):
         """Element by element, how far the outputs move with inputs and weights that are moved by some roundings."""
         names = [value.name for value in signature(self.model)]
         moved = [np.zeros(e.shape) for e in self.expected]
-        unmoved = run_artefact(self.plain, self.model, dict(zip(names, self.feeds, strict=True)))
-        if isinstance(unmoved, StageFailure):
+        unmoved = run_graph(self.plain, self.model, dict(zip(names, self.feeds, strict=True))).outputs
+        if unmoved is None:
             return moved
         for seed in range(_RUNS):
             self.alive()
             random = np.random.default_rng(seed)
             altered = _move_weights(self.model, random)
             feeds = {name: _moved(array, random) for name, array in zip(names, self.feeds, strict=True)}
-            outputs = run_artefact(self.plain, altered, feeds)
-            if isinstance(outputs, StageFailure):
+            outputs = run_graph(self.plain, altered, feeds).outputs
+            if outputs is None:
                 continue
             for i, (now, then) in enumerate(zip(outputs, unmoved, strict=False)):
                 if now.shape == then.shape == moved[i].shape:
@@ -221,73 +159,46 @@ class GraphReference(ProgramReference):
 
 
 @dataclass(frozen=True)
-class GraphRuns:
-    """The runs of one file in one runtime as cases; see `harness.pipeline.torch_case.CaseKind`.
+class Judges:
+    """The runtimes that tell the right outputs of a graph.
 
     Attributes:
-        file: The file.
-        backend: The runtime.
+        backend: The runtime that the graph is run in; without its optimisations it is the oracle.
         evaluator: Evaluates the definitions of nodes.
-        first: The run in which the nodes are judged; None if they are judged in none.
-        alive: See `GraphReference`.
+        first: The case in which the nodes are judged; None if they are judged in none.
+        alive: Called before each run, so that a slow one is not taken for a hang.
     """
 
-    file: LoadedFile
     backend: Backend
     evaluator: Backend
     first: Invocation | None = None
     alive: Callable[[], None] = lambda: None
 
-    def reference(self, invocation: Invocation) -> GraphReference:
-        """Return the expected outputs of a run."""
-        given = self.file.given
-        feeds = tuple(given.values()) if given is not None else tuple(map(to_numpy, build_tensors(invocation)))
-        judges = self.first is not None and invocation.case_id == self.first.case_id
-        return expect(self.file.model, feeds, self.backend, self.evaluator, invocation, judges=judges, alive=self.alive)
 
-    def structure(
-        self, exported: Invocation, cases: Sequence[Invocation], *, outputs: int, index: int = 0
-    ) -> GraphStructure:
-        """Return the graph."""
-        return GraphStructure(self.file.model, index)
-
-
-def expect(
-    model: onnx.ModelProto,
-    feeds: Sequence[Array],
-    backend: Backend,
-    evaluator: Backend,
-    invocation: Invocation,
-    *,
-    judges: bool = False,
-    alive: Callable[[], None] = lambda: None,
-) -> GraphReference:
+def expect(model: onnx.ModelProto, feeds: Sequence[Array], judges: Judges, invocation: Invocation) -> GraphOracle:
     """Return the right outputs of a graph in a runtime, by the steps above.
 
     Args:
         model: The graph.
         feeds: Its inputs, in the order of its signature.
-        backend: The runtime.
-        evaluator: Evaluates the definitions of nodes.
-        invocation: The name of the run in the record.
-        judges: Whether the nodes are judged.
-        alive: See `GraphReference`.
+        judges: The runtimes that are asked.
+        invocation: The name of the case in the record.
     """
-    plain = plain_form(backend)
+    plain, evaluator, alive = plain_form(judges.backend), judges.evaluator, judges.alive
     named = dict(zip((value.name for value in signature(model)), feeds, strict=True))
     nodes, expected, is_runtimes = None, None, False
-    if judges:
+    if judges.first is not None and judges.first.case_id == invocation.case_id:
         alive()
         nodes, expected = _judge_nodes(model, named, plain, evaluator)
     for candidate in (plain, evaluator) if expected is None else ():
         alive()
         if candidate is evaluator and has_earlier_meanings(model):
             break
-        outputs = run_artefact(candidate, model, named)
-        if not isinstance(outputs, StageFailure):
+        outputs = run_graph(candidate, model, named).outputs
+        if outputs is not None:
             expected, is_runtimes = outputs, candidate is plain
             break
-    return GraphReference(invocation, tuple(feeds), expected or (), model, plain, nodes, is_runtimes, alive)
+    return GraphOracle(invocation, tuple(feeds), expected or (), model, plain, nodes, is_runtimes, alive)
 
 
 def plain_form(backend: Backend) -> Backend:
