@@ -1,8 +1,8 @@
 """Run the cases of a task in batches, in the worker process.
 
-A batch takes the path of `harness.pipeline.run_case` as one model, stage by stage. If a stage fails, the batch is
-split until the guilty cases are alone, and the others continue. Each problem with the outputs of a case is reported
-as a failure of its own, which witnesses can examine.
+A batch makes one artefact for many cases, checks, loads and runs it as a whole, and hands each case to the `finish` of
+`harness.pipeline.run_case`. If a stage fails, the batch is split until the guilty cases are alone, and the others
+continue. Each problem with the outputs of a case is reported as a failure of its own, which witnesses can examine.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class _PartOfBatch:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Return the case's outputs; from the second time on the whole batch is run again."""
         whole, self.runs = self.run_of_all, self.runs + 1
-        outputs = whole.outputs if self.runs == 1 else whole.session.run(whole.feeds)
+        outputs = whole.outputs if self.runs == 1 else whole.session.run(feeds)
         return [outputs[place] for place in self.places]
 
 
@@ -379,7 +379,7 @@ class BatchRunner:
                 continue
             case = self._case(member, now[index])
             part = whole.part(member.structure.outputs_in(converted.model))
-            run = finish(case, self._started(name), converted.model, part)
+            run = finish(case, self._started(name), converted.model, part, whole.feeds)
             if run.outcome is Outcome.MISMATCH and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue

@@ -58,6 +58,7 @@ def finish(
     started: StartedRoute,
     artefact: AnyModel,
     session: BackendSession | None = None,
+    feeds: Mapping[str, Array] | None = None,
     *,
     until: Stage = Stage.COMPARE,
 ) -> CaseRun:
@@ -68,6 +69,7 @@ def finish(
         started: Its route.
         artefact: The artefact after the route's transforms.
         session: The artefact as loaded, if it has been checked and loaded for many cases; None does both here.
+        feeds: The inputs by name, if they are those of many cases; None for the case's own.
         until: The last stage.
 
     Raises:
@@ -90,7 +92,7 @@ def finish(
     if not session.runnable or until is Stage.LOAD:
         outcome = Outcome.PASS if session.runnable else Outcome.BUILT
         return CaseRun(stage=Stage.LOAD, outcome=outcome, artefact=artefact)
-    feeds = case.feeds(artefact)
+    feeds = case.feeds(artefact) if feeds is None else feeds
     outputs = run_stage(session, feeds)
     if isinstance(outputs, StageFailure):
         return _ended(outputs, artefact)
