@@ -24,7 +24,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.dtypes import Array
 from harness.core.invocation import Weight
-from harness.core.program import parts_of
+from harness.core.program import is_composed, parts_of
 from harness.core.route import Route
 from harness.pipeline.case import CaseOracle, Structure
 from harness.pipeline.program import CallStructure, conversion_failure, export_request
@@ -261,9 +261,13 @@ class BatchExport:
                 yield from self._batch([one])
 
     def _is_apart(self, member: Member) -> bool:
-        apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(member.structure.tensors)
+        exported, tensors = member.group.exported, member.structure.tensors
+        apart = isinstance(self.converter, KeepsApart) and self.converter.keeps_apart(tensors)
+        if is_composed(exported.overload) and not tensors:
+            # An exporter evaluates a program of constants only where the model has no input at all.
+            return True
         # A name that is in the model because of another group would collide, too.
-        parts = [part for _, argument in member.group.exported.arguments for part in parts_of(argument)]
+        parts = [part for _, argument in exported.arguments for part in parts_of(argument)]
         return apart or any(_is_negative_zero(part) or (isinstance(part, Weight) and part.name) for part in parts)
 
     def again(self, converted: Converted, members: Sequence[Member]) -> Iterator[Converted | NotConverted]:

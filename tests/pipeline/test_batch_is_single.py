@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import onnx
 import pytest
+from harness_runs import literal_unit
 from onnx import parser
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.case_group import CaseGroup
-from harness.core.invocation import Invocation
+from harness.core.invocation import Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
+from harness.core.program import Program
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
 from harness.pipeline.case import Case
@@ -19,6 +22,7 @@ from harness.pipeline.model_task import ModelSource
 from harness.pipeline.run_case import run_case
 from harness.pipeline.start import start
 from harness.pipeline.supervisor import Supervisor
+from harness.pipeline.task import Settings
 from harness.pipeline.worker import WorkerProcess
 from harness.plan.options import Options
 from harness.plan.plan import make_plan
@@ -35,6 +39,12 @@ import torch
 def make():
     return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.AvgPool1d(2, ceil_mode=True)), (torch.randn(2, 3, 4),)
 """
+
+
+def matrix(*shape: int) -> TensorSpec:
+    """Return a tensor of the numbers from 1 on."""
+    numbers = tuple(float(n + 1) for n in range(math.prod(shape)))
+    return TensorSpec(shape, "float32", contiguous_strides(shape), 0, Literal(numbers))
 
 
 def recorded(options: Options) -> list[Verdict]:
@@ -75,6 +85,19 @@ def test_programs() -> None:
     judged = [row for row in rows if row.stage is not Stage.REFERENCE]
     assert judged
     assert {row.case_id: ends_in_batch(row) for row in judged} == {row.case_id: ends_alone(row) for row in judged}
+
+
+def test_a_program_of_constants_ends_in_a_batch_as_by_itself() -> None:
+    # PyTorch's exporter fails for this one, unless another program gives the model an input.
+    constants = Weight(matrix(4, 2), ""), Weight(matrix(2, 1), "")
+    product = Invocation("aten.matmul.default", (("self", constants[0]), ("other", constants[1])))
+    of_input = Invocation("aten.matmul.default", (("self", matrix(4, 2)), ("other", constants[1])))
+    programs = [Program("planted", (call,), (Result(0, 0),)).invocation for call in (product, of_input)]
+    unit = literal_unit(programs, backends=("ort-cpu",), settings=Settings(blame=False))
+    with Supervisor(timeout=60) as supervisor:
+        found = [row for rows in run_unit(unit, supervisor) for row in rows]
+    assert len(found) == len(programs)
+    assert {row.case_id: ends_in_batch(row) for row in found} == {row.case_id: ends_alone(row) for row in found}
 
 
 def test_runs_of_models_and_files(tmp_path: Path) -> None:
