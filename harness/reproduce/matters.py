@@ -19,22 +19,20 @@ from harness.core.invocation import Argument, Invocation, TensorSpec, describe
 from harness.core.program import is_program
 from harness.core.tensors import build_tensor
 from harness.generate.sources.recorded import Replayed
-from harness.reproduce import reductions
-from harness.reproduce.reductions import (
-    DTYPES,
+from harness.reproduce import edits, reductions
+from harness.reproduce.edits import (
     Domains,
     PlainNumber,
     Rewrite,
     allowed,
-    alternatives,
     contiguous,
-    everywhere_in,
     literal,
     numbers,
-    plainer_arguments,
     replace_numbers,
     tensor_spec,
 )
+from harness.reproduce.plainness import DTYPES, alternatives
+from harness.reproduce.reductions import everywhere_in, plainer_arguments
 from harness.reproduce.shrinker import Test
 
 #: From here on integers outgrow float32, and below the other float16 has no normal numbers.
@@ -66,9 +64,9 @@ _Loss: TypeAlias = tuple[str, Sequence[Rewrite]]
 
 def _given(subject: Replayed, test: Test) -> Iterator[str]:
     """Optional arguments without which the case passes."""
-    optional = reductions.optional_arguments(subject.invocation.overload)
+    optional = edits.optional_arguments(subject.invocation.overload)
     given = [(n, a) for n, a in subject.invocation.arguments if n in optional]
-    without = [subject.changed(partial(reductions.omit_argument, name=n)) for n, _ in given]
+    without = [subject.changed(partial(edits.omit_argument, name=n)) for n, _ in given]
     passing = test.passing([s for s in without if s is not None])
     for (name, argument), omitted in zip(given, without, strict=True):
         if omitted is None or omitted.key not in passing:
@@ -95,13 +93,13 @@ def _given(subject: Replayed, test: Test) -> Iterator[str]:
 
 def _replace_argument(subject: Replayed, name: str, others: Sequence[Argument]) -> list[tuple[Argument, Replayed]]:
     """Return `subject` with each other value of an argument that it can have."""
-    changed = [(o, subject.changed(partial(reductions.replace_argument, name=name, argument=o))) for o in others]
+    changed = [(o, subject.changed(partial(edits.replace_argument, name=name, argument=o))) for o in others]
     return [(other, s) for other, s in changed if s is not None]
 
 
 def _required(subject: Replayed, test: Test) -> Iterator[str]:
     """Return arguments that must be given, and with other values of which the case passes."""
-    optional = reductions.optional_arguments(subject.invocation.overload)
+    optional = edits.optional_arguments(subject.invocation.overload)
     for name, argument in subject.invocation.arguments:
         if name in optional or isinstance(argument, TensorSpec):
             continue
@@ -121,7 +119,7 @@ def _required(subject: Replayed, test: Test) -> Iterator[str]:
 
 
 def _values(invocation: Invocation, domains: Domains) -> Iterator[_Loss]:
-    for path, spec in reductions.tensors_of(invocation).items():
+    for path, spec in edits.tensors_of(invocation).items():
         rules = domains.get(path[0], ())
         before = numbers(spec)
         for words, has, others in _KINDS:
@@ -138,12 +136,12 @@ def _values(invocation: Invocation, domains: Domains) -> Iterator[_Loss]:
                 yield f"fails only where {_shown(path)} {words}", changes
 
 
-def _written(invocation: Invocation, path: reductions.Path, after: Sequence[PlainNumber]) -> Invocation:
-    spec = reductions.tensors_of(invocation).get(path)
+def _written(invocation: Invocation, path: edits.Path, after: Sequence[PlainNumber]) -> Invocation:
+    spec = edits.tensors_of(invocation).get(path)
     # An exported case of other sizes keeps its values: they take no part in its export.
     if spec is None or len(numbers(spec)) != len(after):
         return invocation
-    return reductions.replace_tensors(invocation, {path: replace_numbers(spec, after)})
+    return edits.replace_tensors(invocation, {path: replace_numbers(spec, after)})
 
 
 def _is_real(n: PlainNumber) -> bool:
@@ -185,14 +183,14 @@ _KINDS: tuple[tuple[str, Callable[..., bool], tuple[Callable[..., PlainNumber], 
 
 
 def _shapes(invocation: Invocation) -> Iterator[_Loss]:
-    for path, spec in reductions.tensors_of(invocation).items():
+    for path, spec in edits.tensors_of(invocation).items():
         name = _shown(path)
-        dense = (reductions.changing(path, contiguous),)
+        dense = (edits.changing(path, contiguous),)
         if not spec.numel:
-            filled = partial(reductions.map_tensors, change=reductions.not_empty)
+            filled = partial(edits.map_tensors, change=reductions.not_empty)
             yield f"fails only where {name} has a dimension of size 0", (filled,)
         if not spec.shape:
-            yield f"fails only with a 0-d {name}", (reductions.changing(path, reductions.vector),)
+            yield f"fails only with a 0-d {name}", (edits.changing(path, reductions.vector),)
         if spec.numel and not spec.is_contiguous:
             word = "expanded" if 0 in spec.strides else "not contiguous"
             yield f"fails only where {name} is {word}", dense
@@ -206,12 +204,12 @@ def _shapes(invocation: Invocation) -> Iterator[_Loss]:
 
 def _broadcast(invocation: Invocation) -> Invocation | None:
     """Expand every tensor to the size that they broadcast to; return None if they do not broadcast."""
-    specs = reductions.tensors_of(invocation)
+    specs = edits.tensors_of(invocation)
     try:
         whole = torch.broadcast_shapes(*(spec.shape for spec in specs.values()))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return None
-    return reductions.replace_tensors(
+    return edits.replace_tensors(
         invocation, {p: tensor_spec(build_tensor(s).expand(whole), s.dtype) for p, s in specs.items()}
     )
 
@@ -223,7 +221,7 @@ def _dtypes(subject: Replayed, test: Test) -> Iterator[str]:
     """Yield the dtypes in which the same values fail, if they pass in others."""
     main = subject.invocation.dtype
     others = [d for d in DTYPES if d != main and d != "bool" and (is_float(d) or not is_float(main))]
-    written = subject.changed(partial(reductions.map_tensors, change=literal))
+    written = subject.changed(partial(edits.map_tensors, change=literal))
     changed = [(d, written and written.changed(partial(everywhere_in, before=main, after=d))) for d in others]
     tried = [(d, s) for d, s in changed if s is not None]
     failing = {s.key for s in test.failing([s for _, s in tried])}
@@ -238,6 +236,6 @@ def _listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _shown(path: reductions.Path) -> str:
+def _shown(path: edits.Path) -> str:
     name, place = path
     return name if place is None else f"{name}[{place}]"

@@ -37,9 +37,10 @@ from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
+from harness.reproduce.edits import Domains, domains_of
 from harness.reproduce.failure import opset_asked
 from harness.reproduce.matters import matters
-from harness.reproduce.reductions import Domains, domains_of, elements
+from harness.reproduce.plainness import elements
 from harness.reproduce.shrinker import Budget, Evaluator, Test, shrink
 from harness.run.backend import BACKENDS
 

@@ -32,21 +32,14 @@ from harness.generate.provider import StableProvider
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, run_unit
-from harness.reproduce.program_shrink import plainer_programs
-from harness.reproduce.reductions import (
-    Cost,
+from harness.reproduce.edits import (
     Domains,
     PlainNumber,
     Rewrite,
-    all_reductions,
     allowed,
-    alternatives,
     compact,
     contiguous,
-    cost,
     domains_of,
-    elements,
-    everywhere_in,
     is_plain_layout,
     keeps_values,
     literal,
@@ -54,15 +47,21 @@ from harness.reproduce.reductions import (
     numbers,
     omit_argument,
     optional_arguments,
+    replace_argument,
+    replace_numbers,
+    replace_tensors,
+    tensors_of,
+)
+from harness.reproduce.plainness import Cost, alternatives, cost, elements
+from harness.reproduce.program_shrink import plainer_programs
+from harness.reproduce.reductions import (
+    all_reductions,
+    everywhere_in,
     plainer_arguments,
     plainer_dtypes,
     plainer_elements,
     plainer_everywhere,
-    replace_argument,
-    replace_numbers,
-    replace_tensors,
     shrunk,
-    tensors_of,
     ties,
     value_steps,
 )

@@ -39,8 +39,9 @@ from harness.record import store
 from harness.record.json_lines import Minimal, append_line, read_minimal
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
-from harness.reproduce import reductions as tensors
-from harness.reproduce.reductions import Domains, cost, domains_of, elements
+from harness.reproduce import edits as tensors
+from harness.reproduce.edits import Domains, domains_of
+from harness.reproduce.plainness import cost, elements
 from harness.reproduce.shrink_session import failures, shrink_after_run, shrink_run
 from harness.reproduce.shrinker import Budget, Evaluator, Test, reductions, shrink
 
