@@ -103,7 +103,7 @@ class WrongAnswer:
             bool(_is_equal(o[w], g[w]).all()) for o, g, w in zip(outputs, self.outputs, self.wrong, strict=True)
         )
 
-    def is_right_there(self, outputs: Sequence[Array]) -> bool:
+    def is_corrected_by(self, outputs: Sequence[Array]) -> bool:
         """Whether `outputs` are PyTorch's answer where the failing backend is wrong, if not elsewhere.
 
         Numbers drawn at random have no right value: near values prove nothing.

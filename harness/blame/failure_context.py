@@ -36,7 +36,7 @@ from harness.pipeline.case_run import CaseRun
 from harness.pipeline.loaded_models import LoadedModels
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.program import CallStructure, export_alone
-from harness.pipeline.run_case import finish, run_case, run_graph
+from harness.pipeline.run_case import finish, make_artefact, run_graph
 from harness.pipeline.stages import find_narrowing
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import cast_outputs
@@ -168,7 +168,7 @@ class FailureContext:
         model = self._model
         if model is None:
             case = Case(self.structure, self.reference, artefact=self.untransformed)
-            run = run_case(case, StartedRoute(self.route), until=Stage.TRANSFORM)
+            run = make_artefact(case, StartedRoute(self.route))
             if run.failure is not None:
                 raise run.failure.error
             model = cast(onnx.ModelProto, run.artefact)
@@ -386,8 +386,7 @@ class FailureContext:
 
     def check(self, model: AnyModel) -> CaseRun:
         """Return whether ONNX's checker takes a model of this case."""
-        case = Case(self.structure, self.reference)
-        return finish(case, StartedRoute(self.route), model, until=Stage.CHECK)
+        return finish(Case(self.structure, self.reference), StartedRoute(self.route), model)
 
     def classify(self, run: CaseRun) -> tuple[Finding, str]:
         """Classify a run of this case by PyTorch's outputs and the failing backend's, and describe its problem.
@@ -402,7 +401,7 @@ class FailureContext:
             return Finding.RIGHT, ""
         if self.failure.outcome is Outcome.MISMATCH and self.answer.is_same(run.outputs):
             return Finding.SAME, comparison.message
-        if self.answer.is_right_there(run.outputs):
+        if self.answer.is_corrected_by(run.outputs):
             return Finding.RIGHT, comparison.message
         return Finding.OTHER, comparison.message
 

@@ -174,7 +174,6 @@ class IsolatedProcess:
         board: Blackboard | None = None,
     ) -> None:
         self._start = start
-        self._is_forked = fork
         self._context: Any = multiprocessing.get_context("forkserver" if fork else "spawn")
         self._memory_limit = memory_limit
         self._environment = dict(environment or {})
@@ -304,7 +303,7 @@ class IsolatedProcess:
         )
         try:
             with _hide_missing_script():
-                if self._is_forked:
+                if self._context.get_start_method() == "forkserver":
                     _start_fork_server()
                 self._process.start()
         except (EOFError, OSError) as error:

@@ -37,7 +37,7 @@ class Placement:
     operators: tuple[str, ...] = ()
 
     @classmethod
-    def on_operators(cls, operators: Iterable[str], *, wholly: bool) -> Self:
+    def fallback(cls, operators: Iterable[str], *, wholly: bool) -> Self:
         """Return the placement of a case whose nodes of some operators, or all of its nodes, ran on the CPU."""
         return cls(OnCpu.WHOLLY if wholly else OnCpu.PARTLY, tuple(sorted(set(operators))))
 
@@ -53,9 +53,7 @@ class Placement:
             return None
         if text.startswith(_EARLIER):
             wholly = text.endswith(_EARLIER_WHOLLY)
-            return cls.on_operators(
-                text.removeprefix(_EARLIER).removesuffix(_EARLIER_WHOLLY).split(", "), wholly=wholly
-            )
+            return cls.fallback(text.removeprefix(_EARLIER).removesuffix(_EARLIER_WHOLLY).split(", "), wholly=wholly)
         word, *operators = text.split()
         if word in {*OnCpu}:
             return cls(OnCpu(word), tuple(operators))

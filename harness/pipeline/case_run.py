@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,11 +104,6 @@ class CaseRun:
     def ending(self) -> tuple[Stage, Outcome, str]:
         """The stage, the outcome and the signature, by which two runs of a case are compared."""
         return self.stage, self.outcome, self.signature
-
-    @property
-    def plain(self) -> CaseRun:
-        """The run without what must stay in the process that ran it."""
-        return replace(self, artefact=None, outputs=None, failure=None)
 
     def outputs_or_raise(self) -> tuple[Array, ...]:
         """Return the outputs; raise the error that ended the case before it had any."""

@@ -106,8 +106,10 @@ class GraphStructure:
         return self.graph
 
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
-        """Return the inputs of a run by name."""
-        return named_feeds(artefact, self.input_names, arrays)
+        """Return the inputs of a run by name; all of the graph's own, also if a transform has dropped one."""
+        if self.names is not None:
+            return named_feeds(artefact, self.names, arrays)
+        return dict(zip(self.input_names, arrays, strict=True))
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return no ranges, since a graph is run as a static export is."""

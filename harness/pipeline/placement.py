@@ -76,7 +76,7 @@ def _placed_by_converter(artefact: Artefact, members: Sequence[Member]) -> dict[
 def _delegated(nodes: Sequence[PlacedNode]) -> Placement | None:
     """Return the placement of nodes; None if all are on the device."""
     on_cpu = [node.operator for node in nodes if not node.on_device]
-    return Placement.on_operators(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else None
+    return Placement.fallback(on_cpu, wholly=len(on_cpu) == len(nodes)) if on_cpu else None
 
 
 def _placement(nodes: Sequence[PlacedNode], emitted: Sequence[onnx.NodeProto]) -> Placement | None:

@@ -8,8 +8,9 @@ continue. Each problem with the outputs of a case is reported as a failure of it
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import onnx
@@ -108,39 +109,25 @@ _QUICK = 0.5
 
 
 @dataclass
-class _BatchRun:
-    """One run of a batch.
+class _PartOfBatch:
+    """The part of a batch that belongs to one case: a session that has run once already.
 
     Attributes:
         session: The loaded batch.
-        feeds: The inputs of all groups.
-        outputs: The outputs for them.
-        places: Output name → place among the outputs.
+        outputs: All outputs of its first run.
+        places: The places of the case's outputs among them.
     """
 
     session: BackendSession
-    feeds: Mapping[str, Array]
     outputs: Sequence[Array]
-    places: Mapping[str, int]
-
-    def part(self, names: Sequence[str]) -> BackendSession:
-        """Return a session that gives the outputs called `names`: those of this run first, then of further ones."""
-        return _PartOfBatch(self, [self.places[name] for name in names])
-
-
-@dataclass
-class _PartOfBatch:
-    """The part of a batch's run that belongs to one case: a session that has run already."""
-
-    run_of_all: _BatchRun
     places: Sequence[int]
     runs: int = 0
     runnable: bool = True
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """Return the case's outputs; from the second time on the whole batch is run again."""
-        whole, self.runs = self.run_of_all, self.runs + 1
-        outputs = whole.outputs if self.runs == 1 else whole.session.run(feeds)
+        self.runs += 1
+        outputs = self.outputs if self.runs == 1 else self.session.run(feeds)
         return [outputs[place] for place in self.places]
 
 
@@ -354,8 +341,8 @@ class BatchRunner:
                 self._split_or_fail(name, converted, left, outputs, case_only=now)
                 return
             run_ms = 1e3 * (time.perf_counter() - started) / len(now)
-            run = _BatchRun(session, feeds, outputs, {name: i for i, name in enumerate(output_names(converted.model))})
-            self._compare(name, converted, now, run, {"load_ms": load_ms, "run_ms": run_ms})
+            whole = partial(_PartOfBatch, session, outputs)
+            self._compare(name, converted, now, feeds, whole, {"load_ms": load_ms, "run_ms": run_ms})
             for cases in left.values():
                 del cases[:1]
         self._confirm_alone(name, converted)
@@ -369,8 +356,16 @@ class BatchRunner:
                 self._load_parts(name, self._exports.alone(member), {member.group.index: cases})
 
     def _compare(
-        self, name: str, converted: Converted, now: Mapping[int, int], whole: _BatchRun, times: Mapping[str, float]
+        self,
+        name: str,
+        converted: Converted,
+        now: Mapping[int, int],
+        feeds: Mapping[str, Array],
+        part: Callable[[Sequence[int]], BackendSession],
+        times: Mapping[str, float],
     ) -> None:
+        """Hand each case to `finish`; `part` returns the session of the case whose outputs have such places."""
+        place_of = {output: i for i, output in enumerate(output_names(converted.model))}
         self._begin(Step(Stage.COMPARE, name, tuple(now.items())))
         results = []
         for member in converted.members:
@@ -378,8 +373,8 @@ class BatchRunner:
             if index not in now:
                 continue
             case = self._case(member, now[index])
-            part = whole.part(member.structure.outputs_in(converted.model))
-            run = finish(case, self._started(name), converted.model, part, whole.feeds)
+            places = [place_of[output] for output in member.structure.outputs_in(converted.model)]
+            run = finish(case, self._started(name), converted.model, part(places), feeds)
             if run.outcome is Outcome.MISMATCH and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue

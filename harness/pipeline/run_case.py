@@ -34,23 +34,25 @@ from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import Backend, BackendSession, ShapeRange
 
 
-def run_case(case: Case, started: StartedRoute, until: Stage = Stage.COMPARE) -> CaseRun:
-    """Take a case along a route, up to a stage: export, transform, finish.
+def run_case(case: Case, started: StartedRoute) -> CaseRun:
+    """Take a case along a route: export, transform, finish. A route without a backend ends with the check.
 
     Raises:
         DeviceLost: the backend's device is lost.
     """
-    artefact = case.export(started)
-    if isinstance(artefact, StageFailure):
-        return _ended(artefact)
-    if until is Stage.CONVERT:
-        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact)
-    exported, artefact = artefact, transform_stage(artefact, started.route)
+    made = make_artefact(case, started)
+    return made if made.artefact is None or made.failure is not None else finish(case, started, made.artefact)
+
+
+def make_artefact(case: Case, started: StartedRoute) -> CaseRun:
+    """Export a case and apply the route's transforms; return the artefact, or how the case ends before there is one."""
+    exported = case.export(started)
+    if isinstance(exported, StageFailure):
+        return _ended(exported)
+    artefact = transform_stage(exported, started.route)
     if isinstance(artefact, StageFailure):
         return _ended(artefact, exported)
-    if until is Stage.TRANSFORM:
-        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact)
-    return finish(case, started, artefact, until=until)
+    return CaseRun(stage=Stage.TRANSFORM, outcome=Outcome.PASS, artefact=artefact)
 
 
 def finish(
@@ -59,8 +61,6 @@ def finish(
     artefact: AnyModel,
     session: BackendSession | None = None,
     feeds: Mapping[str, Array] | None = None,
-    *,
-    until: Stage = Stage.COMPARE,
 ) -> CaseRun:
     """Check an artefact, load it, run it, choose the outputs to judge, compare them, and return how the case ends.
 
@@ -70,7 +70,6 @@ def finish(
         artefact: The artefact after the route's transforms.
         session: The artefact as loaded, if it has been checked and loaded for many cases; None does both here.
         feeds: The inputs by name, if they are those of many cases; None for the case's own.
-        until: The last stage.
 
     Raises:
         DeviceLost: the backend's device is lost.
@@ -79,8 +78,8 @@ def finish(
         if case.structure.is_checked or started.route.transforms:
             invalid = check_stage(artefact, opset_to_check(started.route), case.structure.promised_outputs)
             if invalid is not None:
-                return _rejected(case, started, artefact, invalid, until)
-        if started.backend is None or until is Stage.CHECK:
+                return _rejected(case, started, artefact, invalid)
+        if started.backend is None:
             return CaseRun(stage=Stage.CHECK, outcome=Outcome.PASS, artefact=artefact)
         narrowed = narrowed_run(started.backend, case.oracle.arrays)
         if narrowed is not None:
@@ -89,15 +88,12 @@ def finish(
         if isinstance(loaded, StageFailure):
             return _ended(loaded, artefact)
         session = loaded
-    if not session.runnable or until is Stage.LOAD:
-        outcome = Outcome.PASS if session.runnable else Outcome.BUILT
-        return CaseRun(stage=Stage.LOAD, outcome=outcome, artefact=artefact)
+    if not session.runnable:
+        return CaseRun(stage=Stage.LOAD, outcome=Outcome.BUILT, artefact=artefact)
     feeds = case.feeds(artefact) if feeds is None else feeds
     outputs = run_stage(session, feeds)
     if isinstance(outputs, StageFailure):
         return _ended(outputs, artefact)
-    if until is Stage.RUN:
-        return CaseRun(stage=until, outcome=Outcome.PASS, artefact=artefact, outputs=outputs)
     return replace(_compared(case, started, outputs, run_again(session, feeds)), artefact=artefact)
 
 
@@ -130,13 +126,13 @@ def _compared(case: Case, started: StartedRoute, outputs: tuple[Array, ...], aga
     return CaseRun(stage=Stage.COMPARE, outcome=outcome, message=message, comparison=comparison, outputs=outputs)
 
 
-def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: StageFailure, until: Stage) -> CaseRun:
+def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: StageFailure) -> CaseRun:
     """Return the result of a model that the checker rejects, with the wrong result of a backend that takes it anyway.
 
     The backend's own objections to it are dropped.
     """
     ended, backend = _ended(invalid, artefact), started.backend
-    if backend is None or until is not Stage.COMPARE or not is_rejected_for_dtype(invalid):
+    if backend is None or not is_rejected_for_dtype(invalid):
         return ended
     names = case.structure.promised_outputs
     has_outputs = isinstance(names, int) or tuple(output_names(artefact)) == tuple(names)

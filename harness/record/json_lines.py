@@ -72,7 +72,7 @@ class Minimal:
     evaluations: int = 0
     finished: bool = True
 
-    def applied_to(self, row: Verdict) -> Verdict:
+    def as_verdict(self, row: Verdict) -> Verdict:
         """Return the row of the recorded case with the shrunk case and its ending in place of its own."""
         shared = {field.name for field in fields(Verdict)} & set(vars(self)) - {"case_id", "overload", "elements"}
         return replace(row, **{name: getattr(self, name) for name in shared})

@@ -29,7 +29,7 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.route import Route, route_label
 from harness.locate.source_code import emitting_place
 from harness.pipeline.program import CallStructure, call_case, export_request
-from harness.pipeline.run_case import run_case
+from harness.pipeline.run_case import make_artefact
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.start import start_converter
 from harness.pipeline.started_route import StartedRoute
@@ -251,7 +251,7 @@ def make_graph(wanted: WantedGraph, opset: int | None) -> Graph:
         output_names=tuple(f"output{number}" for number in range(member.outputs)),
     )
     graph = emitted(start_converter(route), request)
-    run = run_case(dataclasses.replace(case, artefact=graph.model), StartedRoute(route), until=Stage.TRANSFORM)
+    run = make_artefact(dataclasses.replace(case, artefact=graph.model), StartedRoute(route))
     if run.failure is not None:
         raise run.failure.error
     model = run.artefact

@@ -137,7 +137,7 @@ def failure_of(results_dir: Path, row: Verdict, minimals: Sequence[Minimal], inf
     """
     key = row.case_id, row.converter, row.backend
     minimal = next((m for m in minimals if (m.case_id, m.converter, m.backend) == key), None)
-    found = row if minimal is None else minimal.applied_to(row)
+    found = row if minimal is None else minimal.as_verdict(row)
     try:
         invocation = Invocation.from_json(found.invocation)
         exported = Invocation.from_json(found.exported_invocation or found.invocation)

@@ -145,7 +145,8 @@ def run_here(golden: Golden, converter: str, backend: str) -> CaseRun:
     if run.failure is not None:
         # Goldens are recorded without the causes of an error.
         run = replace(run, message=f"{type(run.failure.error).__name__}: {run.failure.error}"[:2000])
-    return run.plain
+    # The others stay in the process that has them.
+    return replace(run, artefact=None, outputs=None, failure=None)
 
 
 def run_in_pytorch(golden: Golden) -> CaseRun:
