@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
 from harness.blame.decide import OPTIMISED, WRONG_NODE, decide, decide_directly, decide_transform
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
-from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
+from harness.blame.testimony import Failure
 from harness.blame.transforms import find_guilty_transform
 from harness.blame.witness import Turn, Witness
 from harness.blame.witnesses import witnesses_of
@@ -32,13 +31,10 @@ from harness.compare.diagnosis import (
 )
 from harness.compare.drawn import draws
 from harness.compare.verdict import BACKEND, SPEC, UNKNOWN, Outcome, Stage
-from harness.convert.converter import Converter
 from harness.core.program import Program, is_program
-from harness.core.route import Route
 from harness.core.text import one_line
 from harness.pipeline.model_oracle import ModelOracle
 from harness.pipeline.started_route import StartedRoute
-from harness.pipeline.worker import WorkerProcess
 from harness.run.backend import DeviceLost
 
 
@@ -169,30 +165,3 @@ def _hear(
         except Exception as error:
             facts = {"witness": witness.name, "error": f"{type(error).__name__}: {one_line(error)}"[:200]}
             yield Testimony(Role.ABSENT, Finding.RAISED, "witness-raised", facts)
-
-
-def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
-    """Hear the witnesses of each failure in a worker, and send the outcome."""
-    exports: dict[tuple[int, str], object] = {}
-    for failure in task.failures:
-        index = failure.index
-
-        def converter(name: str, route: Route = failure.route) -> Converter:
-            return worker.converter(replace(route, converter=name))[0]
-
-        alive = partial(worker.send, Asking(index, ""))
-        model, oracle = worker.kept.find(task.serial, failure.result.case)
-        worker.announce(Asking(index, ""))
-        tolerance = task.settings.tolerance
-        structure = worker.structure(failure.group, failure.source, failure.backend, tolerance, alive)
-        context = FailureContext(failure, task.settings, converter, worker.backend, exports, structure, model, oracle)
-        dead = task.barred | {witness for i, witness in task.dead if i == index}
-
-        def announce(witness: str, index: int = index, sends: bool = failure.source is not None) -> None:
-            worker.announce(Asking(index, witness))
-            if sends:
-                # A witness of a model may take long; it is waited for from here on.
-                worker.send(Asking(index, witness))
-
-        decision = examine(context, dead, announce)
-        worker.send(Blamed(index, decision))

@@ -17,29 +17,23 @@ the result's dtype is wider than an input's: a graph that computes PyTorch's flo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
 from harness.blame.failure_context import FailureContext
-from harness.blame.testimony import Failure
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import ROUNDINGS
-from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
-from harness.core.route import Route
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.definition import widen_attributes
 from harness.pipeline.nodes.kernel_fault import node_facts_of_step
 from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, split_steps
 from harness.pipeline.stages import emitted_opset
-from harness.pipeline.task import Settings
-from harness.pipeline.worker import WorkerProcess
 
 _RUNS = 6
 #: The most of chance: see `harness.pipeline.rounding_oracle`.
@@ -56,54 +50,11 @@ _EXACT = frozenset(
 )
 
 
-@dataclass(frozen=True)
-class InaccuracyTask:
-    """A request to check whether formulas explain failures."""
-
-    handler: ClassVar[str] = "harness.blame.inaccuracy:carry_out"
-
-    failures: tuple[Failure, ...]
-    settings: Settings
-    serial: int
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A failure is explained by the formula of a node.
-    Attributes:
-        index: Index of the failure.
-        node: The node whose formula explains most, with the facts of `harness.pipeline.nodes.kernel_fault.node_facts`.
-    """
-
-    index: int
-    node: Mapping[str, Any]
-
-
 class _NotExplained(Exception):
     """A graph cannot be evaluated with roundings, or jumps."""
 
 
-def carry_out(task: InaccuracyTask, worker: WorkerProcess) -> None:
-    """Check each failure in a worker, and send those that are explained."""
-
-    for failure in task.failures:
-
-        def converter(name: str, route: Route = failure.route) -> Converter:
-            return worker.converter(replace(route, converter=name))[0]
-
-        try:
-            model, oracle = worker.kept.find(task.serial, failure.result.case)
-            structure = worker.structure(failure.group, failure.source, failure.backend, task.settings.tolerance)
-            context = FailureContext(failure, task.settings, converter, worker.backend, {}, structure, model, oracle)
-            node = explaining_node(context)
-        except Exception:
-            # The failure is examined as any other.
-            continue
-        if node is not None:
-            worker.send(Explained(failure.index, node))
-
-
-def explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
+def find_explaining_node(context: FailureContext) -> Mapping[str, Any] | None:
     """Return the node whose formula explains most of a wrong result; None if formulas do not explain it.
 
     Raises:
@@ -220,8 +171,3 @@ def _wide(array: Array) -> Array:
 
 def _has_formula(graph: SteppedGraph, step: NodeStep) -> bool:
     return step.is_single and has_body(step.node, emitted_opset(graph.model) or 1)
-
-
-def explained_failures(messages: Iterator[Any]) -> dict[int, Mapping[str, Any]]:
-    """Index → node of the failures that a worker found explained; a worker that dies leaves the rest unexplained."""
-    return {message.index: message.node for message in messages if isinstance(message, Explained)}

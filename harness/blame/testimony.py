@@ -1,8 +1,9 @@
-"""Messages between the supervisor and the witnesses: plain values."""
+"""The failures of a task, and the messages with which a worker diagnoses them: plain values."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from harness.compare.diagnosis import Diagnosis
@@ -11,7 +12,7 @@ from harness.core.case_group import CaseGroup
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_task import ModelSource
-from harness.pipeline.task import Settings
+from harness.pipeline.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,26 +61,31 @@ class Failure:
 
 @dataclass(frozen=True)
 class BlameTask:
-    """Failures to hear witnesses about.
+    """The failures of a task, which the worker that ran it diagnoses.
+
+    A worker that dies is replaced, and the next one gets what is known by then. The choice of the failures to examine
+    depends on the diagnoses alone, so it goes on where the other stopped.
 
     Attributes:
-        serial: The number of the task that the failures are of.
-        dead: Failure index → witnesses that did not survive being asked about it.
+        task: The task.
+        results: Its failures.
+        known: Index of a problem → its diagnosis by the witnesses, as far as they have been heard.
+        dead: Pairs of a problem's index and a witness that did not survive being asked about it.
         barred: Witnesses that are not to be asked about any.
     """
 
-    handler: ClassVar[str] = "harness.blame.examine:carry_out"
+    handler: ClassVar[str] = "harness.blame.examiner:carry_out"
 
-    failures: tuple[Failure, ...]
-    settings: Settings
-    serial: int = 0
-    dead: tuple[tuple[int, str], ...] = ()
+    task: Task
+    results: tuple[CaseRun, ...]
+    known: Mapping[int, Diagnosis] = field(default_factory=dict)
+    dead: frozenset[tuple[int, str]] = frozenset()
     barred: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Asking:
-    """The witness that is about to be asked about a failure."""
+    """The witness that is about to be asked about a failure; "" before the first."""
 
     index: int
     witness: str
@@ -87,7 +93,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Blamed:
-    """A failure's diagnosis."""
+    """A problem's diagnosis by the witnesses."""
 
     index: int
     diagnosis: Diagnosis

@@ -42,9 +42,8 @@ from harness.pipeline.stages import (
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
-from harness.pipeline.traced import ModelFailures, explain_by_tracing
 from harness.pipeline.worker import WorkerProcess
-from harness.run.artefact import CALLABLE, ONNX, AnyModel, Artefact, output_names
+from harness.run.artefact import CALLABLE, ONNX, Artefact, output_names
 from harness.run.backend import (
     REFERENCE,
     BackendFailure,
@@ -147,8 +146,6 @@ class BatchRunner:
         self._is_whole_model = any(structure.is_whole_model for structure in self._structures)
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
-        #: All results of a model, for the explanation by tracing.
-        self._sent: list[CaseRun] = []
         changes: list[Change] = []
         self._notes_passes = not self._is_whole_model and any(is_program(group.exported) for group in task.groups)
         if self._notes_passes and isinstance(converter, HasExporterPasses):
@@ -170,16 +167,12 @@ class BatchRunner:
         find_converter(self._route.converter)
         members = map(self._ask_oracles, self._task.groups, self._structures)
         accepted = [member for member in members if member.oracles]
-        exported: AnyModel | None = None
         for found in self._exports.export(accepted):
-            exported = found.model if isinstance(found, Converted) else None
             for name in self._backends:
                 if isinstance(found, NotConverted):
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
-        if accepted and self._settings.blame:
-            self._explain_by_tracing(accepted[0], exported)
 
     def _begin(self, step: Step) -> None:
         """Announce the next step.
@@ -191,8 +184,6 @@ class BatchRunner:
         self._worker.begin(step, send=bool(self._task.shortened_timeouts) or self._is_whole_model)
 
     def _send(self, results: list[CaseRun]) -> None:
-        if self._is_whole_model:
-            self._sent += results
         self._worker.send(results)
 
     def _say_alive(self) -> None:
@@ -389,20 +380,6 @@ class BatchRunner:
                 result = self._unless_as_its_calls(right, wrong, oracle, got, member.group.exported)
             results.append(self._add_model_run(result, oracle, got) if self._is_whole_model else result)
         self._send(results)
-
-    def _explain_by_tracing(self, member: Member, exported: AnyModel | None) -> None:
-        """Send the failures of a model that tracing causes once more, with the explanation."""
-        model = member.structure.model
-        if model is None:
-            return
-        # Every verdict has been sent, since the explanation may kill the worker.
-        self._begin(Step(Stage.COMPARE, None, ()))
-        cases = dict(member.group.cases)
-        failures = ModelFailures(
-            model, self._route, self._exports.converter, self._backends, cases, member.oracles, self._sent
-        )
-        for result in explain_by_tracing(failures, exported):
-            self._send([result])
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:
         """Add to a result what only runs of models and files have.

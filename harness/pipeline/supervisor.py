@@ -74,7 +74,7 @@ class Supervisor:
             load, one run.
         memory_limit: Bytes of resident memory that the worker may reach.
         recycle_after: Tasks after which the worker is replaced, to bound the leaks of exporters and
-            runtimes leak. Forking a new one costs some tens of milliseconds.
+            runtimes. Forking a new one costs some tens of milliseconds.
     """
 
     def __init__(self, *, timeout: float = 120.0, memory_limit: int = 4 * 2**30, recycle_after: int = 50) -> None:
@@ -113,6 +113,9 @@ class Supervisor:
     def run(self, task: Task) -> Iterator[list[CaseRun]]:
         """Run `task`, and yield one `CaseRun` per case and backend, in lists as they come."""
         self.serial += 1
+        if self._worker.served >= self._recycle_after:
+            # Not later: the failures of a task are diagnosed where they happened.
+            self._worker.stop()
         stack = [replace(task, serial=self.serial)]
         #: Groups during which the process died with others in the batch → description of the death.
         accused: dict[int, str] = {}
@@ -194,8 +197,6 @@ class Supervisor:
         Raises:
             WorkerFailed: no worker can be started.
         """
-        if self._worker.served >= self._recycle_after:
-            self._worker.stop()
         self._board.clear()
         try:
             self._worker.send(task)

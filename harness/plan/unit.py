@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from harness.blame.examined_failures import assign_blame, not_examined
+from harness.blame.request import request_blame
+from harness.blame.unexamined import not_examined
 from harness.compare.case_problems import problems_text
 from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
@@ -327,7 +328,7 @@ def run_part(
     if not held:
         return
     try:
-        blamed = assign_blame(list(held.values()), task, supervisor)
+        blamed = request_blame(list(held.values()), task, supervisor)
     except Exception:
         yield [verdict(unexamined(r)) for r in held.values()]
         raise

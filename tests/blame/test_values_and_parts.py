@@ -11,7 +11,7 @@ from onnx import helper
 
 from harness.blame.decide import decide
 from harness.blame.examine import examine
-from harness.blame.examined_failures import assign_blame
+from harness.blame.request import request_blame
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.core.case_group import CaseGroup
@@ -90,7 +90,7 @@ def test_a_meta_kernel_that_raises_is_pytorchs(converter: str, backend: str, sta
     task = Task((CaseGroup.of(reduced(-3)),), Route(converter=converter), (backend,))
     with Supervisor() as supervisor:
         results = [result for part in supervisor.run(task) for result in part]
-        (blamed,) = assign_blame(results, task, supervisor)
+        (blamed,) = request_blame(results, task, supervisor)
     assert (blamed.stage, blamed.outcome, blamed.blame) == (stage, Outcome.ERROR, "pytorch")
     assert blamed.diagnosis is not None
     assert blamed.diagnosis.rule == "raises-without-values"
