@@ -14,8 +14,10 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
 from harness.core.case_group import CaseGroup
-from harness.pipeline.chain import CallRun, CallRunner, is_chain, run_calls
+from harness.pipeline.chain import CallRun, is_chain, run_calls
+from harness.pipeline.program import CallRunner
 from harness.pipeline.reference import run_reference
+from harness.pipeline.run_case import run_case
 from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import REFERENCE
 
@@ -46,7 +48,8 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     backends = [context.accused]
     if is_mismatch and context.is_onnx:
         backends.append(context.backend(REFERENCE))
-    caller = CallRunner(context.converter(failure.converter), backends, context.route, failure.group.index)
+    converter = context.converter(failure.converter)
+    caller = CallRunner(run_case, converter, backends, context.route, failure.group.index)
     exported = failure.group.exported if context.route.dynamic else None
     calls: list[CallRun | None] = []
     failing: FailureContext | None = None
@@ -100,7 +103,7 @@ def departing_call_alone(context: FailureContext, divergence: Divergence) -> Fai
     belong together, which does not explain the failure.
     """
     route = replace(context.route, dynamic=False)
-    caller = CallRunner(context.converter(context.failure.converter), [context.accused], route)
+    caller = CallRunner(run_case, context.converter(context.failure.converter), [context.accused], route)
     for call in divergence.failing_calls:
         try:
             reference = run_reference(call)

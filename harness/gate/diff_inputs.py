@@ -33,7 +33,7 @@ class ReportedDifference:
         what: A description.
         why: Possible causes, such as a rule or versions; "" if nothing relevant is known to differ.
         case_id: A case that shows it; "" if none is known.
-        failure: The failure, as `harness.gate.baseline.cells.Failure.kind`; empty if nothing fails.
+        failure: The failure, as `harness.gate.baseline.cells.FailingCases.kind`; empty if nothing fails.
     """
 
     finding: BaselineFinding

@@ -6,10 +6,10 @@ This file needs no PyTorch, since goldens are cases, too.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from harness.compare.comparison import compare
 from harness.compare.judge import Judge
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     import torch
 
     from harness.convert.converter import ExportRequest
+    from harness.pipeline.case_run import CaseRun
     from harness.pipeline.model_loading import LoadedModel
     from harness.pipeline.started_route import StartedRoute
+
+#: Takes a case along a route.
+RunCase: TypeAlias = "Callable[[Case, StartedRoute], CaseRun]"
 
 
 @dataclass(frozen=True)
@@ -199,6 +203,18 @@ class Structure(Protocol):
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return the sizes that a dynamic artefact will run with; the first case's are typical."""
 
+    def is_right_by_calls(
+        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
+    ) -> bool:
+        """Whether outputs that are wrong as a whole are those of its calls one by one, each of which is right.
+
+        Args:
+            oracle: The case's oracle.
+            outputs: A backend's outputs.
+            started: Their route.
+            run: Runs a case by itself: `harness.pipeline.run_case.run_case`.
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -210,6 +226,7 @@ class Case:
         judge: The rules for comparing outputs; None means the oracle's.
         runs: Maximum number of runs of a case that draws at random, until one is wrong.
         artefact: The artefact that the structure has been exported to; None exports it.
+        asks_calls: Gets the end of a wrong case before its calls are run one by one, and returns whether to run them.
     """
 
     structure: Structure
@@ -217,6 +234,7 @@ class Case:
     judge: Judge | None = None
     runs: int = 1
     artefact: AnyModel | None = None
+    asks_calls: Callable[[CaseRun], bool] = lambda wrong: True
 
     def export(self, started: StartedRoute) -> AnyModel | StageFailure:
         """Return the artefact."""

@@ -9,8 +9,8 @@ an overflow on its way to a mean.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -18,23 +18,16 @@ import torch
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import CLOSE, Mask
 from harness.compare.nearness import tolerance_of
-from harness.compare.verdict import BEFORE_BACKEND, Outcome
-from harness.convert.converter import Converter
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
 from harness.core.program import Program, map_arguments, parts_of, unshare_inputs
-from harness.core.route import Route
 from harness.core.size_operators import is_size_operator
 from harness.core.tensors import ProgramSteps, bind, build_tensors, draws_at_random, weight_tensor
 from harness.core.torch_arrays import to_numpy
-from harness.pipeline.case import Case, CaseOracle
+from harness.pipeline.case import CaseOracle
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.program import CallStructure
 from harness.pipeline.reference import run_reference
-from harness.pipeline.run_case import run_case
-from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.torch_call import CallRejected, quiet_call
-from harness.run.backend import Backend
 
 #: Elements of a value above which a call is not run by itself: its values are written out.
 MOST = 2**14
@@ -57,41 +50,15 @@ class CallRun:
     run: CaseRun
 
 
-@dataclass(frozen=True)
-class CallRunner:
-    """Runs calls by themselves.
-
-    Attributes:
-        converter: Exports the calls.
-        backends: Backends in order; each runs the calls for which those before lack a kernel, as an optimiser may do.
-        route: The route of the program.
-        index: The index of the case's group, for names.
-    """
-
-    converter: Converter
-    backends: Sequence[Backend]
-    route: Route
-    index: int = 0
+class RunsCalls(Protocol):
+    """Runs calls by themselves: a `harness.pipeline.program.CallRunner`."""
 
     def run_call(self, exported: Invocation, reference: CaseOracle) -> CallRun:
         """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
-        call = reference.invocation
-        structure = CallStructure(exported, (call,), outputs=len(reference.expected), index=self.index)
-        route = replace(self.route, dynamic=any(structure.dynamic_dims))
-        case = Case(structure, reference)
-        found: list[CallRun] = []
-        for backend in self.backends:
-            if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
-                run = run_case(case, StartedRoute(route, self.converter, backend))
-                found.append(CallRun(exported, reference, backend.name, run))
-                if run.stage in BEFORE_BACKEND:
-                    break
-                case = replace(case, artefact=run.artefact)
-        return next((alone for alone in found if alone.run.outputs), found[0])
 
 
 def run_calls(
-    caller: CallRunner, invocation: Invocation, exported: Invocation | None = None, *, hands_on_wrong: bool = False
+    caller: RunsCalls, invocation: Invocation, exported: Invocation | None = None, *, hands_on_wrong: bool = False
 ) -> Iterator[CallRun | None]:
     """Run each call of a program by itself, in order; yield None for a call that cannot be run.
 
@@ -170,7 +137,7 @@ def _valued(call: Invocation, results: Sequence[Values]) -> Invocation:
 
 
 def is_chain_of_right_calls(
-    caller: CallRunner, reference: CaseOracle, got: Sequence[Array], exported: Invocation | None = None
+    caller: RunsCalls, reference: CaseOracle, got: Sequence[Array], exported: Invocation | None = None
 ) -> bool:
     """Whether what a backend gives for a program is what its calls give one by one, each of which is right."""
     program = Program.of(reference.invocation)

@@ -11,7 +11,7 @@ import onnx
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.pipeline.case import CaseOracle
+from harness.pipeline.case import CaseOracle, RunCase
 from harness.pipeline.stages import named_feeds
 from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import ShapeRange
@@ -114,3 +114,9 @@ class GraphStructure:
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return no ranges, since a graph is run as a static export is."""
         return {}
+
+    def is_right_by_calls(
+        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
+    ) -> bool:
+        """Return false: a graph has no calls."""
+        return False

@@ -10,8 +10,8 @@ from typing import Self, cast
 import onnx
 import torch
 
-from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator
+from harness.compare.verdict import BEFORE_BACKEND, Outcome, Stage
+from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
 from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
@@ -19,12 +19,14 @@ from harness.core.invocation import Invocation, Weight
 from harness.core.program import Program, is_program, open_named_weights
 from harness.core.route import Route
 from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape, weight_tensor
-from harness.pipeline.case import Case, Structure
+from harness.pipeline.case import Case, CaseOracle, RunCase, Structure
+from harness.pipeline.chain import CallRun, is_chain_of_right_calls
 from harness.pipeline.reference import CallOracle, ProgramOracle, run_reference
 from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
+from harness.pipeline.start import start_backend
 from harness.pipeline.started_route import StartedRoute
-from harness.run.artefact import AnyModel
-from harness.run.backend import ShapeRange
+from harness.run.artefact import ONNX, AnyModel
+from harness.run.backend import REFERENCE, Backend, ShapeRange
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +129,53 @@ class CallStructure:
         """Return the sizes that a dynamic export will run with; the first case's are typical."""
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
+
+    def is_right_by_calls(
+        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
+    ) -> bool:
+        """Whether a program's outputs are those of its calls one by one, each of which is right."""
+        if not is_program(self.exported) or started.converter is None or started.backend is None:
+            return False
+        backends = [started.backend]
+        if find_converter(started.route.converter).makes == ONNX:
+            backends.append(start_backend(REFERENCE))
+        caller = CallRunner(run, started.converter, backends, started.route)
+        return is_chain_of_right_calls(caller, oracle, outputs, self.exported if started.route.dynamic else None)
+
+
+@dataclass(frozen=True)
+class CallRunner:
+    """Runs calls of a program by themselves.
+
+    Attributes:
+        run: Runs a case by itself: `harness.pipeline.run_case.run_case`.
+        converter: Exports the calls.
+        backends: Backends in order; each runs the calls for which those before lack a kernel, as an optimiser may do.
+        route: The route of the program.
+        index: The index of the case's group, for names.
+    """
+
+    run: RunCase
+    converter: Converter
+    backends: Sequence[Backend]
+    route: Route
+    index: int = 0
+
+    def run_call(self, exported: Invocation, reference: CaseOracle) -> CallRun:
+        """Run one call, by an export of the same call that leaves sizes open in which the two differ."""
+        call = reference.invocation
+        structure = CallStructure(exported, (call,), outputs=len(reference.expected), index=self.index)
+        route = replace(self.route, dynamic=any(structure.dynamic_dims))
+        case = Case(structure, reference)
+        found: list[CallRun] = []
+        for backend in self.backends:
+            if not found or found[-1].run.outcome is Outcome.UNSUPPORTED:
+                run = self.run(case, StartedRoute(route, self.converter, backend))
+                found.append(CallRun(exported, reference, backend.name, run))
+                if run.stage in BEFORE_BACKEND:
+                    break
+                case = replace(case, artefact=run.artefact)
+        return next((alone for alone in found if alone.run.outputs), found[0])
 
 
 def call_case(invocation: Invocation, exported: Invocation | None = None, *, runs: int = 1) -> Case:

@@ -27,7 +27,6 @@ from harness.core.text import describe_error
 from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
 from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.chain import CallRunner, is_chain_of_right_calls
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.placement import placements
@@ -43,9 +42,8 @@ from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
 from harness.pipeline.worker import WorkerProcess
-from harness.run.artefact import CALLABLE, ONNX, Artefact, output_names
+from harness.run.artefact import CALLABLE, Artefact, output_names
 from harness.run.backend import (
-    REFERENCE,
     BackendFailure,
     BackendSession,
     HasPassLog,
@@ -363,23 +361,41 @@ class BatchRunner:
             index = member.group.index
             if index not in now:
                 continue
+            result_of = partial(self._compared, name, converted, member, now[index], times)
             case = self._case(member, now[index])
+            if converted.is_shared:
+                # The case is converted and run by itself first.
+                case = replace(case, asks_calls=lambda wrong: False)
+            elif is_program(case.oracle.invocation):
+                case = replace(case, asks_calls=partial(self._begin_calls, result_of))
             places = [place_of[output] for output in member.structure.outputs_in(converted.model)]
             run = finish(case, self._started(name), converted.model, part(places), feeds)
             if run.outcome is Outcome.MISMATCH and converted.is_shared:
                 self._doubted.setdefault((name, index), []).append(now[index])
                 continue
-            key, got, oracle = (index, now[index]), run.outputs or (), case.oracle
-            ends = {"message": run.message, "comparison": run.comparison}
-            result = self._result(key, name, run.stage, run.outcome, converted, **ends, **times)
-            if run.outcome is Outcome.MISMATCH and run.comparison is not None:
-                right = replace(result, outcome=Outcome.PASS, message="")
-                kept = replace(right, graph_kind=self._kept_kind(converted, member))
-                first, *further = wrong_results(kept, run.comparison, oracle.expected, got)
-                wrong = replace(first, comparison=run.comparison, further=tuple(further))
-                result = self._unless_as_its_calls(right, wrong, oracle, got, member.group.exported)
-            results.append(self._add_model_run(result, oracle, got) if self._is_whole_model else result)
+            result = result_of(run)
+            if self._is_whole_model:
+                result = self._add_model_run(result, case.oracle, run.outputs or ())
+            results.append(result)
         self._send(results)
+
+    def _begin_calls(self, result_of: Callable[[CaseRun], CaseRun], wrong: CaseRun) -> bool:
+        """Announce that the calls of a wrong program are run one by one; its result stands if that kills the worker."""
+        known = result_of(wrong)
+        self._begin(Step(Stage.RUN, known.backend, (known.case,), (known,)))
+        return True
+
+    def _compared(
+        self, name: str, converted: Converted, member: Member, case: int, times: Mapping[str, float], run: CaseRun
+    ) -> CaseRun:
+        """Return the result of a case after the comparison, each problem of its outputs apart."""
+        ends = {"message": run.message, "comparison": run.comparison}
+        result = self._result((member.group.index, case), name, run.stage, run.outcome, converted, **ends, **times)
+        if run.outcome is not Outcome.MISMATCH or run.comparison is None:
+            return result
+        kept = replace(result, outcome=Outcome.PASS, message="", graph_kind=self._kept_kind(converted, member))
+        first, *further = wrong_results(kept, run.comparison, member.oracles[case].expected, run.outputs or ())
+        return replace(first, comparison=run.comparison, further=tuple(further))
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:
         """Add to a result what only runs of models and files have.
@@ -398,22 +414,6 @@ class BatchRunner:
             return result
         self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
         return replace(result, model_run=replace(facts, growth=oracle.error_growth(got)))
-
-    def _unless_as_its_calls(
-        self, right: CaseRun, wrong: CaseRun, oracle: CaseOracle, got: Sequence[Array], exported: Invocation
-    ) -> CaseRun:
-        """Return `wrong`, or `right` for a program whose result is that of its calls, all of them right."""
-        if not is_program(oracle.invocation):
-            return wrong
-        assert wrong.comparison is not None
-        self._begin(Step(Stage.RUN, wrong.backend, (wrong.case,), (wrong,)))
-        backends = [self._backends[wrong.backend]]
-        if find_converter(self._route.converter).makes == ONNX:
-            backends.append(self._worker.backend(REFERENCE))
-        caller = CallRunner(self._exports.converter, backends, self._route)
-        if not is_chain_of_right_calls(caller, oracle, got, exported if self._route.dynamic else None):
-            return wrong
-        return replace(right, comparison=wrong.comparison.excused_as("a chain of right calls"))
 
     # Helpers
 

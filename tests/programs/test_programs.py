@@ -38,9 +38,10 @@ from harness.gate.baseline.file import baseline_of_run, read_baseline, write_bas
 from harness.generate.case_library import load_cases
 from harness.generate.program_draws import draw_program, other_values
 from harness.generate.programs import ProgramDraw, load_patterns, pattern
-from harness.pipeline.chain import CallRunner, is_chain_of_right_calls, run_calls
-from harness.pipeline.program import CallStructure
+from harness.pipeline.chain import is_chain_of_right_calls, run_calls
+from harness.pipeline.program import CallRunner, CallStructure
 from harness.pipeline.reference import run_reference
+from harness.pipeline.run_case import run_case
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import find_groups, run_part
 from harness.present.call_text import torch_call
@@ -65,7 +66,7 @@ def program(*calls: tuple[str, dict[str, Any]], returns: tuple[Returned, ...] = 
     return Program("test", made, returns or (Result(len(made) - 1),)).invocation
 
 
-DYNAMO_TO_ORT = CallRunner(converter_called("dynamo"), [start("ort-cpu")], Route(converter="dynamo"))
+DYNAMO_TO_ORT = CallRunner(run_case, converter_called("dynamo"), [start("ort-cpu")], Route(converter="dynamo"))
 
 NORMALISED = program(
     ("aten.conv2d.default", {"input": tensor((1, 2, 4, 4)), "weight": Weight(tensor((3, 2, 2, 2), 2))}),

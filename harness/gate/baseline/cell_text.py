@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import PROGRAM
-from harness.gate.baseline.cells import FLAKY, BaselineCell, Failure
+from harness.gate.baseline.cells import FLAKY, BaselineCell, FailingCases
 from harness.gate.baseline.error_bounds import ROUNDED, Ulps, format_bound
 
 _LEGEND = (
@@ -141,7 +141,7 @@ def _cell(line: str, overload: str, family: str) -> BaselineCell:
     )
 
 
-def _failure(line: str, cell: BaselineCell) -> Failure:
+def _failure(line: str, cell: BaselineCell) -> FailingCases:
     outcome, stage, counts, *rest = line.split(" ")
     cases, structures = _counts(counts)
     codes: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ def _failure(line: str, cell: BaselineCell) -> Failure:
         codes = tuple(rest.pop(0)[1:].split(","))
     # Baselines of early versions have one hash for all cases of a failure.
     codes = codes if len(codes) == cases else ()
-    return Failure(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, codes)
+    return FailingCases(str(Outcome(outcome)), str(Stage(stage)), " ".join(rest), cases, structures, codes)
 
 
 def _complete(cell: BaselineCell) -> BaselineCell:

@@ -18,7 +18,7 @@ FLAKY = "flaky"
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailingCases:
     """Cases of a cell that fail in the same way.
 
     Attributes:
@@ -76,7 +76,7 @@ class BaselineCell:
     passed: int
     ulps: Ulps = ()
     failing: int = 0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailingCases, ...] = ()
     other: tuple[tuple[str, int], ...] = ()
     rule: str = ""
 
@@ -112,7 +112,7 @@ def key_of(verdict: Verdict) -> CellKey:
 
 
 def kind_of(verdict: Verdict) -> tuple[str, str, str] | None:
-    """Return `Failure.kind` of a verdict; None if it does not fail or a specification leaves its result undefined."""
+    """Return `FailingCases.kind` of a verdict; None if it does not fail or its result is left open."""
     if not verdict.outcome.is_failure or verdict.is_open:
         return None
     return str(verdict.outcome), str(verdict.stage), " ".join(verdict.signature.split())
@@ -125,7 +125,7 @@ def passes(verdict: Verdict) -> bool:
 
 def merge_cells(cells: Sequence[BaselineCell]) -> BaselineCell:
     """Merge the cells of one operator over its dtypes."""
-    failures: defaultdict[tuple[str, str, str], list[Failure]] = defaultdict(list)
+    failures: defaultdict[tuple[str, str, str], list[FailingCases]] = defaultdict(list)
     other: Counter[str] = Counter()
     errors: Counter[float] = Counter()
     for cell in cells:
@@ -143,7 +143,7 @@ def merge_cells(cells: Sequence[BaselineCell]) -> BaselineCell:
         ulps=tuple(sorted(errors.items())),
         failing=sum(cell.failing for cell in cells),
         failures=tuple(
-            Failure(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), ())
+            FailingCases(*kind, sum(f.cases for f in alike), sum(f.structures for f in alike), ())
             for kind, alike in sorted(failures.items())
         ),
         other=tuple(sorted(other.items())),

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from harness.compare.verdict import SPEC, CaseKey, Outcome, Verdict
-from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure
+from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, FailingCases
 from harness.gate.baseline.error_bounds import bound
 from harness.gate.case_changes import KEY_COLUMNS
 from harness.record.parquet import to_table
@@ -31,7 +31,7 @@ def cells_of(verdicts: Iterable[Verdict], flaky: Collection[CaseKey] = ()) -> li
 
 
 def code_of(verdict: Verdict) -> str:
-    """Return the code in `Failure.codes` of a verdict's case."""
+    """Return the code in `FailingCases.codes` of a verdict's case."""
     return hashlib.sha256(f"{verdict.case_id} {verdict.exported_invocation}".encode()).hexdigest()[:_CODE]
 
 
@@ -114,7 +114,7 @@ def cells_in(rows: pa.Table, flaky: Collection[CaseKey] = ()) -> list[BaselineCe
         for error, count in errors[key]:
             ulps[bound(error)] += count
         alike = [
-            Failure(outcome, stage, signature, cases, structures, () if cases == fields["cases"] else tuple(codes))
+            FailingCases(outcome, stage, signature, cases, structures, () if cases == fields["cases"] else tuple(codes))
             for outcome, stage, signature, cases, structures, codes in failures[key]
         ]
         cell = BaselineCell(

@@ -24,7 +24,7 @@ from harness.compare.problem_kinds import FLUSHED, VALUES
 from harness.compare.verdict import Outcome
 from harness.core.dtypes import PRECISION
 from harness.core.route import route_label
-from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, Failure, merge_cells, scope
+from harness.gate.baseline.cells import FLAKY, BaselineCell, CellKey, FailingCases, merge_cells, scope
 from harness.gate.baseline.error_bounds import format_bound, growths, max_bound
 from harness.gate.baseline.file import DRAWING, Baseline
 from harness.gate.case_changes import DRIFT
@@ -83,7 +83,7 @@ class CellDifference:
     finding: BaselineFinding
     cell: BaselineCell
     keys: tuple[CellKey, ...]
-    failure: Failure | None
+    failure: FailingCases | None
     what: str
     bound: float | None = None
     rules: tuple[str, str] | None = None
@@ -171,14 +171,14 @@ def _attribute_to_kernels(difference: CellDifference, before: Baseline) -> CellD
     return difference
 
 
-def _were_inexact(difference: CellDifference, failure: Failure, before: Baseline) -> bool:
+def _were_inexact(difference: CellDifference, failure: FailingCases, before: Baseline) -> bool:
     """Whether the baseline already has wrong numbers in the same cell, of a dtype whose numbers are rounded."""
     known = (f.kind for key in difference.keys if key in before.cells for f in before.cells[key].failures)
     inexact = failure.outcome == Outcome.MISMATCH and failure.signature == VALUES
     return inexact and difference.cell.dtype in PRECISION and failure.kind in known
 
 
-def _are_others(expected: Failure, failure: Failure) -> bool:
+def _are_others(expected: FailingCases, failure: FailingCases) -> bool:
     """Whether equally many but, as far as known, other cases fail in the same way."""
     return bool(expected.codes) and expected.codes != failure.codes
 
@@ -187,7 +187,7 @@ def _compare_exactly(before: BaselineCell, now: BaselineCell) -> Iterator[CellDi
     """Compare two cells with the same cases."""
 
     def difference(
-        finding: BaselineFinding, failure: Failure | None, words: str, bound: float | None = None
+        finding: BaselineFinding, failure: FailingCases | None, words: str, bound: float | None = None
     ) -> CellDifference:
         return CellDifference(finding, now, (now.key,), failure, words, bound, _rules(before, now))
 
@@ -236,7 +236,7 @@ def _compare_statistically(
     """Compare the merged cells of an operator that have different cases."""
 
     def difference(
-        finding: BaselineFinding, failure: Failure | None, words: str, bound: float | None = None
+        finding: BaselineFinding, failure: FailingCases | None, words: str, bound: float | None = None
     ) -> CellDifference:
         if finding is not BaselineFinding.WITHIN_CHANCE and drawn is Draws.SAME:
             words += "; other cases are drawn than were for the baseline"
@@ -299,7 +299,7 @@ def _rules(before: BaselineCell, now: BaselineCell) -> tuple[str, str] | None:
     return None if before.rule == now.rule else (before.rule, now.rule)
 
 
-def _kind(failure: Failure) -> str:
+def _kind(failure: FailingCases) -> str:
     return f"{failure.outcome} at {failure.stage}" + (f" ({failure.signature})" if failure.signature else "")
 
 
