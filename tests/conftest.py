@@ -1,9 +1,12 @@
-"""What is run, and in which order.
+"""Choose the tests to run and their order.
 
-The longest files first: `--dist loadfile` hands out whole files; one that takes minutes and comes last leaves
-the other worker idle. ``pytestmark = pytest.mark.slowest(3)`` makes a file the third. A test with the mark
-``thorough`` takes long and is nearly covered by others: it runs with ``--thorough`` only. A test that hangs
-fails after `LIMIT` seconds with the stacks of its threads.
+The longest files come first: `--dist loadfile` hands out whole files; one that takes minutes and comes last leaves
+the other worker idle. ``pytestmark = pytest.mark.slowest(3)`` makes a file the third.
+
+By default the tests run that take a few minutes in all. A test with the mark ``slow`` takes seconds, and others nearly
+cover it: ``-m slow`` runs these, as CI does next. A test with the mark ``thorough`` takes longer: ``--thorough`` runs
+everything, as the nightly run does, with larger samples. A test that hangs fails after `LIMIT` seconds with the stacks
+of its threads.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ LIMIT = 900.0
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--thorough``."""
-    parser.addoption("--thorough", action="store_true", help="also what takes long and is nearly covered")
+    parser.addoption("--thorough", action="store_true", help="all tests, with larger samples")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if getattr(config.option, "maxworkerrestart", "") is None:
         # With `--dist loadfile` pytest-xdist gives it to each new worker, eight times and more.
         config.option.maxworkerrestart = "1"
+    config.addinivalue_line("markers", "slow: takes seconds and is nearly covered by quick tests")
     config.addinivalue_line("markers", "thorough: takes long and is nearly covered by other tests")
     config.addinivalue_line("markers", "gpu: needs a GPU and a runtime for it, and is skipped without them")
     config.addinivalue_line("markers", "slowest(place): of a file that takes long, its place among those")
@@ -45,16 +49,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             item.add_marker(pytest.mark.timeout(LIMIT), append=False)
     # Who names a test wants to see it.
-    named = any("::" in str(argument) for argument in config.args)
-    if config.getoption("--thorough") or named:
+    is_named = any("::" in str(argument) for argument in config.args)
+    if config.getoption("--thorough") or is_named:
         return
-    left_out = [item for item in items if item.get_closest_marker("thorough")]
+    rare = ("thorough",) if config.getoption("markexpr") else ("slow", "thorough")
+    left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in rare)]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
 
 def _place(item: pytest.Item) -> float:
-    """Where the item's file stands; those without a mark come last."""
+    """Return the place of the item's file; files without a mark come last."""
     mark = item.get_closest_marker("slowest")
     return mark.args[0] if mark else float("inf")
 

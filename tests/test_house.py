@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,12 +33,13 @@ READING = (
 )
 
 
-def code(*packages: str) -> Iterator[tuple[Path, ast.Module]]:
-    """The files of some packages; not pytest's entry point, which is a package of its own once installed."""
-    for package in packages:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            if "entry_point" not in file.parts:
-                yield file, ast.parse(file.read_text(encoding="utf-8"))
+@cache
+def code(*packages: str) -> tuple[tuple[Path, ast.Module], ...]:
+    """Return the files of some packages; not pytest's entry point, which is a package of its own once installed."""
+    files = [file for package in packages for file in sorted((ROOT / package).rglob("*.py"))]
+    return tuple(
+        (file, ast.parse(file.read_text(encoding="utf-8"))) for file in files if "entry_point" not in file.parts
+    )
 
 
 def test_every_room_is_a_layer() -> None:
@@ -55,7 +56,7 @@ def test_nothing_else_is_tracked_at_the_top() -> None:
         pytest.skip("this is not a clone")
     top = {line.partition("/")[0] for line in found.stdout.splitlines()}
     assert {name for name in top if not name.startswith(".")} == {
-        *("LICENSE", "README.md", "pyproject.toml"),
+        *("CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "pyproject.toml"),
         *("cases", "ci", "golden", "harness", "tests"),
     }
 
@@ -124,9 +125,9 @@ def test_a_stage_is_called_on_the_way_of_a_case_alone(stage: str) -> None:
 ARCHITECTURE = (HOUSE / "README.md").read_text(encoding="utf-8")
 #: The types on the way of a failing call, in order.
 ON_THE_WAY = re.findall(r"^\| `(\w+)` \|", ARCHITECTURE.partition("These types flow")[2].partition("\n\n| ")[2], re.M)
-#: What their fields lead to besides: how a case ends early, what only a model, an artefact of another kind or an
+#: Further types of their fields: early ends of a case, facts that only a model, an artefact of another kind or an
 #: optimiser has, parts of a diagnosis, and messages between processes.
-BESIDE = {
+FURTHER = {
     *("NotConverted", "StageFailure", "Literal", "Enumerated", "Weight", "Result", "Input"),
     *("ModelSource", "Variant", "Axis", "ModelRun", "ErrorGrowth", "OutputError", "Traced", "FixedSize"),
     *("NodesJudged", "UnjudgedNode", "Artefact", "Placement", "Change", "Detail", "Difference", "Allowance"),
@@ -161,14 +162,14 @@ def test_the_types_on_the_way_of_a_failing_call_are_those_of_the_list() -> None:
     assert 20 < len(ON_THE_WAY) <= 25
     assert {*ON_THE_WAY} <= {*classes}
     reached: set[str] = set()
-    for name in (*ON_THE_WAY, *BESIDE):
+    for name in (*ON_THE_WAY, *FURTHER):
         fields = [f.annotation for f in classes[name].body if isinstance(f, ast.AnnAssign)]
         names = {named for annotation in fields for named in named_types(annotation)}
         while further := {inner for alias in names & {*aliases} for inner in aliases[alias]} - names:
             names |= further
         reached |= names & values
-    assert reached <= {*ON_THE_WAY, *BESIDE}
-    assert reached | {"Step", "NotConverted", "BlameTask", "Blamed", "Converted"} >= BESIDE
+    assert reached <= {*ON_THE_WAY, *FURTHER}
+    assert reached | {"Step", "NotConverted", "BlameTask", "Blamed", "Converted"} >= FURTHER
 
 
 def test_the_walk_of_a_reader_names_each_file_once() -> None:

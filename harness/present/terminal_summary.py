@@ -153,9 +153,9 @@ def _ending(results_dir: Path, minutes: float | None) -> Iterator[Text]:
         return
     if minutes is not None and len(there.parts) == 1:
         done = len(there.operators) - len(there.unfinished)
-        yield Text(
-            f"Ended after {minutes:g} minutes, as asked: {done:,} of {len(there.operators):,} operators are done."
-        )
+        noun = "minute" if minutes == 1 else "minutes"
+        operators = f"{done:,} of {len(there.operators):,} operators"
+        yield Text(f"Ended after {minutes:g} {noun}, as asked: {operators} are done.")
         return
     yield Text(f"Incomplete: {plain(there.summary)}", style="bold yellow")
 

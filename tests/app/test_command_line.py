@@ -202,6 +202,7 @@ def test_a_dynamic_export_runs_at_sizes_that_it_was_not_exported_with(wide: Run)
     assert all(not row["exported_invocation"] for row in wide.rows() if row["shape_mode"] == "static")
 
 
+@pytest.mark.slow
 def test_several_opsets_are_run_and_compared(tmp_path: Path) -> None:
     words = ("--op", "aten.group_norm", "--op", "aten.relu", "--examples", "24", "--dtype", "float32", "-n", "2")
     run = Run(tmp_path / "run", *words, "--opset", "18", "--opset", "23", "--record-only")
@@ -238,7 +239,7 @@ def test_an_operator_with_another_conversion_at_a_later_opset_is_run_there_too(t
 
 
 def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
-    """What the opsets of a run share, cases, answers and captured programs, changes nothing."""
+    """The cases, answers and captured programs that the opsets of a run share change nothing."""
     operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero")
     words = (*(word for name in operators for word in ("--op", name)), "--examples", "24", "--record-only")
     together = Run(tmp_path / "together", *words, "--opset", "20", "--opset", "23")
@@ -265,7 +266,7 @@ def test_the_opset_asked_for_is_emitted_or_an_error(tmp_path: Path) -> None:
     )
     assert endings["aten.relu.default", "dynamo", 15, "compare", "pass"] == 8
     assert endings["aten.relu.default", "torchscript", 15, "compare", "pass"] == 8
-    # Below 16 there is no GridSample: dynamo silently stays at 18, TorchScript says so.
+    # Opsets below 16 have no GridSample: dynamo silently stays at 18, TorchScript raises.
     assert endings["aten.grid_sampler.default", "dynamo", 18, "check", "error"] == 8
     assert endings["aten.grid_sampler.default", "torchscript", None, "convert", "unsupported"] == 8
     assert all(opset in (15, None) or outcome == "error" for _, _, opset, _, outcome in endings)
@@ -369,6 +370,7 @@ print(json.dumps(runs))
 """
 
 
+@pytest.mark.slow
 def test_workers_import_while_the_session_does_and_only_where_there_will_be_workers() -> None:
     refused = ("--op", "celluu")
     sessions = [("--help",), ("--co", *refused), ("-n", "2", *refused), refused]
@@ -404,6 +406,7 @@ def test_a_directory_that_holds_a_run_is_left_as_it_is(tmp_path: Path) -> None:
     assert contents(directory) == before
 
 
+@pytest.mark.slow
 def test_a_directory_that_holds_a_run_is_refused_at_once(tmp_path: Path) -> None:
     directory = record_of(tmp_path / "run", [unary("aten.relu.default", [1.0])])
     words = ["harness", "--op", "relu", "-p", "no:cacheprovider", f"--results-dir={directory}"]

@@ -1,4 +1,4 @@
-"""How a run ends that cannot go on: a full disk, a rule that leaves, a session that is interrupted while it loads."""
+"""A run that cannot go on ends well: a full disk, a rule that exits, an interruption while it loads."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ def test_a_rule_that_exits_is_said_to_have_done_so(tmp_path: Path) -> None:
         book.functions()["aten.celu.default"](None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_a_full_disk_ends_the_run_in_a_line_with_its_own_status(processes: str, tmp_path: Path) -> None:
     place = tmp_path / "small"

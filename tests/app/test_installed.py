@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from harness_runs import ROOT, output, rows
 
-pytestmark = pytest.mark.slowest(7)
+pytestmark = [pytest.mark.slowest(7), pytest.mark.slow]
 
 POOL = (
     *("--op", "avg_pool2d", "--dtype", "float32", "--examples", "8", "--source", "generated"),
@@ -63,7 +63,7 @@ class Installed:
         return self.run([self.bin / "conformance", *words], cwd, status)
 
     def pytest(self, *words: str | Path, cwd: Path, status: int = 0, shadow: bool = False) -> str:
-        """As ``pytest``; or as ``python -m pytest``, which lets the current directory `shadow` packages."""
+        """Run ``pytest``, or ``python -m pytest``, which lets the current directory `shadow` packages."""
         alone = () if shadow else ("-P",)
         return self.run([self.bin / "python", *alone, "-m", "pytest", *words], cwd, status)
 
@@ -94,7 +94,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     subprocess.run([*pip, *map(str, build)], check=True, timeout=600)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(work / "venv")], check=True, timeout=600)
     python = work / "venv" / "bin" / "python"
-    # A line of a .pth file makes packages importable without what .pth files beside them do: an editable
+    # A line of a .pth file makes packages importable without running their own .pth files: an editable
     # installation of this project stays out.
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     home = subprocess.run(

@@ -25,7 +25,6 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from harness_runs import ROOT, environment, row_of, rows, unary
-from warm_starts import WarmPopen
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
@@ -45,8 +44,9 @@ SHARDS = 3
 KILLED = 1
 
 
-def nightly(*words: str | Path, **more: str) -> WarmPopen:
-    return WarmPopen(
+def nightly(*words: str | Path, **more: str) -> subprocess.Popen[str]:
+    """Start `ci/nightly`."""
+    return subprocess.Popen(
         [sys.executable, str(SCRIPT), *map(str, words)],
         cwd=ROOT,
         env={**environment(), "GITHUB_STEP_SUMMARY": "", "CONFORMANCE_WEBHOOK": "", **more},
@@ -66,7 +66,7 @@ def test_a_baseline_that_is_not_there_ends_the_night_at_once(tmp_path: Path) -> 
 
 @dataclass(frozen=True)
 class Night:
-    """What a night came to."""
+    """The results of a night."""
 
     out: Path
     dataset: Path
@@ -109,6 +109,7 @@ def _kill_half_way(process: subprocess.Popen[str], shard: Path) -> None:
     killpg(sweep.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_killed_shard_makes_the_night_red(night: Night) -> None:
     assert night.status == 1, night.said
     assert f"FAILED shard {KILLED}/{SHARDS}: was killed (SIGKILL)" in night.said
@@ -117,6 +118,7 @@ def test_a_killed_shard_makes_the_night_red(night: Night) -> None:
     assert failed == [f"shard {KILLED}/{SHARDS}", "merge", "gate"], night.said
 
 
+@pytest.mark.slow
 def test_the_merged_run_names_what_is_missing_and_has_the_rest(night: Night) -> None:
     there = completeness(night.out / "run")
     assert [part.state for part in there.parts] == [
@@ -131,6 +133,7 @@ def test_the_merged_run_names_what_is_missing_and_has_the_rest(night: Night) -> 
     assert sum(shard.num_rows for shard in shards) == drawn.total()
 
 
+@pytest.mark.slow
 def test_the_summary_the_chat_and_the_gate_say_so(night: Night) -> None:
     page = (night.out / "summary.md").read_text()
     assert page.startswith("## Conformance is red: ")
@@ -150,12 +153,14 @@ def test_the_summary_the_chat_and_the_gate_say_so(night: Night) -> None:
     assert f"{lacking} missing" in message
 
 
+@pytest.mark.slow
 def test_the_site_says_so(night: Night) -> None:
     said = json.loads((night.out / "site" / "summary.json").read_text())["run"]
     assert said["state"] == "partial"
     assert f"Shard {KILLED} of {SHARDS} is unfinished" in " ".join(said["notes"])
 
 
+@pytest.mark.slow
 def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
     done = CliRunner().invoke(conformance, ["dataset", "list", str(night.dataset), "--json"])
     listed = json.loads(done.stdout)
@@ -164,6 +169,7 @@ def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
     assert listed["set_aside"] == listed["damaged"] == []
 
 
+@pytest.mark.slow
 def test_the_next_night_draws_programs_and_tries_known_cases_again(night: Night, tmp_path: Path) -> None:
     before = rows(night.out / "run", "overload", "case_id", "outcome")
     failed = {(row["overload"], row["case_id"]) for row in before if Outcome(row["outcome"]).is_failure}

@@ -18,7 +18,6 @@ from dashboard_sites import chromium, visiting
 from harness_runs import output, run_harness
 from harness_sessions import Program, Sessions
 from playwright.sync_api import expect
-from warm_starts import run
 
 from harness.pipeline.run_case import run_case
 from harness.present.evidence import RULES
@@ -111,6 +110,7 @@ def walked(extended: Extended) -> Path:
     return extended.copy / "run"
 
 
+@pytest.mark.slow
 def test_an_operator_a_backend_a_converter_a_transform_and_a_witness_are_one_file_each(walked: Path) -> None:
     verdicts = list(store.verdicts(walked))
     took_part = {(v.overload, v.converter, v.backend) for v in verdicts}
@@ -137,6 +137,7 @@ def test_the_way_of_a_case_is_listed_as_it_is() -> None:
     assert len(listed.splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_a_column_is_two_files(walked: Path) -> None:
     assert LINES.keys() == {"harness/compare/verdict.py", "harness/plan/unit.py"}
     record = pq.read_table(walked / "verdicts.parquet")
@@ -146,6 +147,7 @@ def test_a_column_is_two_files(walked: Path) -> None:
     assert {tensors for overload, tensors in found if overload == CELU} == {1}
 
 
+@pytest.mark.slow
 def test_a_wording_is_one_file(walked: Path, extended: Extended) -> None:
     ((file, table, rule, words),) = re.findall(r'# (\S+\.py), in (\w+)\n    "(\S+)": "(.*)",\n', HOUSE)
     assert (table, rule in RULES) == ("RULES", True)
@@ -161,6 +163,7 @@ def test_a_wording_is_one_file(walked: Path, extended: Extended) -> None:
     assert words.format(converter=failed.converter) in shown.stdout, output(shown)
 
 
+@pytest.mark.slow
 def test_a_view_is_one_file(walked: Path, extended: Extended) -> None:
     extended.run("conformance", "dashboard", "run", "--out", "site")
     with chromium() as browser, visiting(browser, extended.copy / "site") as visit:
@@ -173,11 +176,12 @@ def test_a_view_is_one_file(walked: Path, extended: Extended) -> None:
         assert tabs[-1] == "Families"
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(tmp_path: Path) -> None:
     (example,) = re.findall(r"```python\n(import harness\n.*?)```", README, re.DOTALL)
     script = tmp_path / "example.py"
     script.write_text(example.replace("examples=40", "examples=4"), encoding="utf-8")
-    done = run([sys.executable, script], cwd=ROOT)
+    done = subprocess.run([sys.executable, script], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "compare pass" in done.stdout
 
@@ -192,6 +196,7 @@ def test_the_query_of_the_readme_runs(tmp_path: Path) -> None:
     assert {row[0] for row in rows} == {"aten.abs.default"}
 
 
+@pytest.mark.slow
 def test_the_rules_are_tried(extended: Extended, tmp_path: Path) -> None:
     extended.run(
         *("pytest", "harness", "--rules", "my_rules.py", "--examples", "16", "--record-only"),
@@ -201,6 +206,7 @@ def test_the_rules_are_tried(extended: Extended, tmp_path: Path) -> None:
     assert rules == {"", "my_rules.py:fmax", "my_rules.py:celu"}
 
 
+@pytest.mark.slow
 def test_an_item_that_raises_says_what_and_where(extended: Extended) -> None:
     said = extended.run(
         *("pytest", "harness", "--op", "unflatten_dense_tensors", "--converter", "dynamo"),

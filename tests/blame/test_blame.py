@@ -1,4 +1,4 @@
-"""Whose defect a failure is: planted defects, failures of real software, witnesses that die.
+"""A failure is blamed on the component that causes it, also if witnesses die.
 
 Wrong conversions are in `test_planted_defects`, which draws them anyway.
 """
@@ -78,6 +78,7 @@ def assert_blamed(found: dict[str, list[dict[str, Any]]], blame: str, expected: 
     assert [row for row in verdicts if row["blame"] != blame] == []
 
 
+@pytest.mark.slow
 def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
     operators = [operator for defects in BACKENDS.values() for operator in defects]
     assert len(operators) == 21
@@ -95,6 +96,7 @@ def test_wrong_backends_are_blamed(tmp_path: Path) -> None:
     assert all(row["blame_rule"] == "graph-optimisation" for row in optimised)
 
 
+@pytest.mark.slow
 def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
     operators = [f"aten.{name}" if "." in name else f"aten.{name}.default" for name in KERNELS]
     assert len(operators) == 19
@@ -204,7 +206,7 @@ def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None
 
 
 def test_a_wrong_dtype_is_the_graphs_where_onnx_itself_says_so() -> None:
-    # Nobody else runs this model: onnx-reference fails on it.
+    # No other runtime runs this model: onnx-reference fails on it.
     data = tensor((1, 1), [1], "int64")
     call = Invocation("aten.diagonal.default", (("self", data),))
     (verdict,) = verdicts_of(call, converter="torchscript")

@@ -22,7 +22,7 @@ OTHER = (R.RUNTIME, F.OTHER)
 
 MISMATCHES: list[tuple[str, list[tuple[Role, Finding]]]] = [
     ("unknown", []),
-    # The same nodes give another result beside others.
+    # The same nodes give another result next to others.
     ("backend", [(R.ALONE, F.RIGHT)]),
     ("pytorch", [(R.ALONE, F.RIGHT), (R.PYTORCH, F.CONTRADICTS)]),
     ("pytorch", [SAME, (R.PYTORCH, F.CONTRADICTS), (R.SPECIFICATION, F.OPEN)]),
@@ -181,7 +181,7 @@ ENTRIES = [(question, operator) for question in OPEN_QUESTIONS for operator in s
 
 
 def texts(operator: str, opset: int) -> list[str]:
-    """All that ONNX says of an operator, each part by itself."""
+    """Return the texts that ONNX has on an operator, part by part."""
     schema = onnx.defs.get_schema(operator, opset)
     parts: list[Any] = [*schema.attributes.values(), *schema.inputs, *schema.outputs]
     return [" ".join(text.split()) for text in (schema.doc, *(part.description for part in parts))]

@@ -1,4 +1,4 @@
-"""When PyTorch's decomposition of an operator has a part in a failure."""
+"""PyTorch's decomposition of an operator is blamed for its part in a failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blame does not do twice."""
+"""Blame does nothing twice."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translate
 
 
 def average_of(size: int, kernel: int = 2) -> Invocation:
-    """As `AVERAGE`, of so many rows and columns."""
+    """Return `AVERAGE` with an image of `size` rows and columns."""
     values = Literal(tuple(float(i) for i in range(size * size)))
     image = TensorSpec((1, 1, size, size), "float32", (size * size, size * size, size, 1), 0, values)
     arguments = (("self", image), ("kernel_size", (kernel, kernel)), ("divisor_override", 3))

@@ -49,7 +49,7 @@ def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) ->
     return Definition(graph, graph.steps[0], feeds, EVALUATOR)
 
 
-def by_evaluator(definition: Definition) -> list[Array]:
+def run_evaluator(definition: Definition) -> list[Array]:
     return list(EVALUATOR.load(definition.model, None).run(definition.fed))
 
 
@@ -126,7 +126,7 @@ def test_where_the_evaluator_departs_from_the_text_a_formula_does_not(operator: 
         assert found.dtype == right.dtype
         np.testing.assert_allclose(found, right, rtol=1e-14 if right.dtype == np.float64 else 1e-6)
     try:
-        theirs = by_evaluator(definition)
+        theirs = run_evaluator(definition)
     except Exception:
         return
     assert not all(np.allclose(a, b, rtol=1e-14, atol=0) for a, b in zip(theirs, expected(), strict=True))
@@ -236,7 +236,7 @@ def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> N
     graph = graph_of(nodes, feeds, ["y"])
     definition = Definition(graph, graph.steps[0], {**feeds, **graph.constant_values}, EVALUATOR)
     with pytest.raises(ValueError, match="arange"):
-        by_evaluator(definition)
+        run_evaluator(definition)
     (found,) = right_results(definition)
     assert found.shape == (2, 0, 3, 2)
 
@@ -256,7 +256,7 @@ def test_a_copy_that_loses_the_sign_of_a_zero_is_wrong() -> None:
     definition = defined("Identity", np.array([-0.0, 1.0], F32))
     (mask,) = not_as_defined(definition, [np.array([0.0, 1.0], F32)]) or ()
     assert mask.tolist() == [True, False]
-    # Which of two zeros is the larger nobody says.
+    # No text tells which of two zeros is larger.
     either = defined("Max", np.array([-0.0], F32), np.array([0.0], F32))
     assert not_as_defined(either, [np.array([-0.0], F32)]) is None
 

@@ -23,7 +23,7 @@ def test_a_wrong_product_is_found_and_blamed_on_the_converter(tmp_path: Path) ->
     assert {row["dtype"] for row in wrong} >= {"complex64", "complex128"}
     right = {row["case_id"]: row for row in _run(tmp_path / "right", "--op", "mul.Tensor")}
     found = [row for row in wrong if (row["outcome"], right[row["case_id"]]["outcome"]) == ("mismatch", "pass")]
-    # Of a few only what infinities make of the other part differs, which is not a defect.
+    # A few differ only by infinities in the other part, which is not a defect.
     settled = [row for row in found if row["blame"] != "spec"]
     assert len(settled) > len(wrong) / 4
     assert {(row["blame"], row["stage"]) for row in settled} == {("converter", "compare")}

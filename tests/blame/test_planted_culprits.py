@@ -59,7 +59,7 @@ ALL, THIRD = 30, 10
 
 @cache
 def _facts(decision: Diagnosis, statement: str) -> Mapping[str, Any]:
-    """What the first testimony with a statement names."""
+    """Return the facts of the first testimony with a statement."""
     return next(t.facts for t in decision.testimony if t.statement == statement)
 
 
@@ -86,7 +86,7 @@ class Honest:
         return CallStructure(self.call, outputs=len(run_reference(self.call).expected))
 
     def outcome(self, runtime: Backend, model: onnx.ModelProto) -> Outcome:
-        """What becomes of the case with another model or runtime."""
+        """Return the outcome of the case with another model or runtime."""
         reference = run_reference(self.call)
         try:
             got = runtime.load(model, None).run(self.structure.feeds(model, reference.feeds))
@@ -98,12 +98,12 @@ class Honest:
         return compare(judge_of(self.call), run_reference(self.call), got).problem is not None
 
     def decomposed(self, definition: Callable[..., Any]) -> list[Array]:
-        """What PyTorch makes of the call by another definition."""
+        """Return PyTorch's results of the call by another definition."""
         call = self.structure.call.with_target(definition)
         return [to_numpy(t) for t in output_tensors(call(build_tensors(self.call)))]
 
     def captured(self, table: Mapping[Any, Callable[..., Any]]) -> list[Array]:
-        """What PyTorch makes of the call that it captures and decomposes by a table."""
+        """Return PyTorch's results of the call, captured and decomposed by a table."""
         request = self.structure.request(Route(converter="dynamo"))
         module = request.model_call.captured().run_decompositions(dict(table)).module()
         return [to_numpy(t) for t in module(*(t.clone() for t in build_tensors(self.call)))]
@@ -113,7 +113,7 @@ class Honest:
         return self.outcome(runtime, model) is Outcome.MISMATCH
 
     def blamed(self, model: onnx.ModelProto, runtime: Backend | None = None, exporter: Any = None) -> Diagnosis:
-        """What blame makes of the failure."""
+        """Return the diagnosis of the failure."""
         result = CaseRun(
             case=(0, 0),
             backend="ort-cpu",
@@ -177,7 +177,7 @@ def operators(case: Honest) -> list[str]:
 
 @pytest.fixture(scope="module")
 def plants(request: pytest.FixtureRequest) -> int:
-    """How many are planted."""
+    """Return the number of planted defects."""
     return ALL if request.config.getoption("--thorough") else THIRD
 
 
@@ -253,6 +253,7 @@ def test_wrong_conversions_are_named(names: list[str], plants: int) -> None:
     assert len(found.missed) <= plants // ALL, str(found)
 
 
+@pytest.mark.slow
 def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypatch: pytest.MonkeyPatch) -> None:
     defined = [name for name in names if decomposition(overload(name)) is not None]
     chance = random.Random(3)

@@ -12,10 +12,9 @@ from typing import Any
 
 import onnx
 import pytest
-from harness_runs import PLUGINS, ROOT, environment, output, rows, run_harness, shared
+from harness_runs import ROOT, environment, output, rows, run_harness, shared
 from onnx import parser
 
-METADATA = PLUGINS / "metadata_transforms"
 #: Transform → stage and outcome of what it breaks.
 WRONG = {
     "wrong_sign": ("compare", "mismatch"),
@@ -33,7 +32,7 @@ pytestmark = pytest.mark.slowest(60)
 
 def conformance(*words: str | Path, status: int = 0) -> str:
     """Run a command in a process that has the transforms, and return what it prints."""
-    done = shared(METADATA).run("conformance", list(map(str, words)), ROOT, 300)
+    done = shared().run("conformance", list(map(str, words)), ROOT, 300)
     assert done.returncode == status, output(done)
     return done.stdout
 
@@ -46,8 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run_harness(
         *(word for name in OPERATORS for word in ("--op", name)),
         *(word for export in exports for word in ("--converter", export)),
-        *("--dtype", "float32", "--dtype", "float16", "--examples", "16", "--record-only", "--results-dir", directory),
-        metadata=METADATA,
+        *("--dtype", "float32", "--dtype", "float16", "--examples", "8", "--record-only", "--results-dir", directory),
     )
     assert done.returncode == 0, output(done)
     return directory
@@ -76,6 +74,7 @@ def test_a_right_transform_is_never_blamed(name: str, run: Path) -> None:
     assert "transform" not in {blame for blame, _, _ in blames(found)}
 
 
+@pytest.mark.slow
 def test_case_script_issue_and_replay_name_it_and_apply_it(run: Path, tmp_path: Path) -> None:
     row = next(r for r in rows(run) if r["converter"] == "dynamo+wrong_sign" and r["outcome"] == "mismatch")
     case, export = row["case_id"], ("--converter", "dynamo+wrong_sign")
@@ -84,24 +83,22 @@ def test_case_script_issue_and_replay_name_it_and_apply_it(run: Path, tmp_path: 
     assert (verdict["component"], verdict["place"]) == ("transform", "wrong_sign")
     script = tmp_path / "script.py"
     conformance("repro", case, "--run", run, *export, "--out", script)
-    done = subprocess.run([sys.executable, script], env=environment(METADATA), capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script], env=environment(), capture_output=True, text=True)
     assert done.returncode == 1, output(done)
     assert "from planted.transforms import wrong_sign" in script.read_text()
     issue = conformance("repro", case, "--run", run, *export, "--issue", "--out", "-")
     assert "wrong_sign" in issue
     replayed = tmp_path / "replayed"
-    done = run_harness(
-        *("--replay", run, "--case", case, *export, "--record-only", "--results-dir", replayed), metadata=METADATA
-    )
+    done = run_harness(*("--replay", run, "--case", case, *export, "--record-only", "--results-dir", replayed))
     assert done.returncode == 0, output(done)
     assert blames(rows(replayed)) == {("transform", "transform", "wrong_sign")}
 
 
+@pytest.mark.slow
 def test_programs_and_models_are_broken_by_it(tmp_path: Path) -> None:
     done = run_harness(
         *("--pattern", "conv-bn", "--examples", "8", "--shapes", "static", "--converter", "dynamo+wrong_sign"),
         *("--record-only", "--results-dir", tmp_path / "run"),
-        metadata=METADATA,
     )
     assert done.returncode == 0, output(done)
     assert ("transform", "transform", "wrong_sign") in blames(rows(tmp_path / "run"))

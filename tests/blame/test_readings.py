@@ -1,4 +1,4 @@
-"""Where ONNX is silent on NaN, a result is excused only if some reading of the text gives it."""
+"""A result with NaN, on which ONNX is silent, is excused only if some reading of the text gives it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def single(
     return Definition(steps, steps.steps[0], {**steps.constant_values, **fed}, start("onnx-reference"))
 
 
-def in_runtime(definition: Definition) -> tuple[Array, ...] | None:
+def run_in_runtime(definition: Definition) -> tuple[Array, ...] | None:
     backend: Any = start("ort-cpu")
     return run_graph(backend.plain(), definition.model, definition.fed).outputs
 
@@ -67,9 +67,9 @@ def test_a_result_fits_a_reading_wherever_a_nan_lies(name: str) -> None:
     arrays = [np.array(values, np.float32) for values in inputs]
     outputs = {"TopK": 2, "Unique": 4}.get(operator, 1)
     definition = single(operator, arrays, *constants, outputs=outputs, **attributes)
-    got = in_runtime(definition)
+    got = run_in_runtime(definition)
     assert got is not None
-    assert fits_a_reading(definition, got, in_runtime) is fits
+    assert fits_a_reading(definition, got, run_in_runtime) is fits
 
 
 @pytest.mark.parametrize("values", [(1.0, NAN, 2.0), (2.0, 1.0, NAN)])

@@ -1,4 +1,4 @@
-"""What the specification settles, and what a graph assumes instead."""
+"""A graph that assumes something other than the specification says is to blame."""
 
 from __future__ import annotations
 

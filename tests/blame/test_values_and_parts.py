@@ -1,4 +1,4 @@
-"""What the text of an operator says of values, and which part of PyTorch an export fails in."""
+"""Blame knows an operator's text on values, and the part of PyTorch that fails in an export."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single witnesses, in this process: in which order they are asked, and what they make of a case."""
+"""Single witnesses, in this process: their order, and their testimony about a case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which failures count as one defect, and which defects are known."""
+"""Failures with one cause count as one defect, and known defects are recognised."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_what_a_rule_does_is_never_one_with_what_the_converter_does() -> None:
 
 @pytest.mark.parametrize("changes", [{"dtype": "float16"}, {"blame": "backend"}])
 def test_a_minimal_case_that_is_another_groups_is_not_shown(changes: dict[str, str]) -> None:
-    # The minimal case is a float32 one, nobody's as yet.
+    # The minimal case is a float32 one without blame.
     row = failure(1, size=3, **changes)
     small = failure(2)
     minimal = Minimal(
@@ -378,7 +378,7 @@ def test_an_issue_is_not_attached_to_another_components_defect(
     (known,) = known_issues(tmp_path, f'[[issue]]\nlink = "{link}"\nnote = "n"\noverload = "aten.celu"\n')
     rows = {blame: asdict(failure(1, blame=blame)) for blame in ("converter", "backend", "pytorch", "unknown", "spec")}
     matched = {blame for blame, row in rows.items() if known.matches(row)}
-    # What is nobody's, or not known, may be anybody's.
+    # A failure that is left open or unknown may have any culprit.
     assert matched == blames | {"unknown", "spec"}
 
 

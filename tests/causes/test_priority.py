@@ -1,4 +1,4 @@
-"""What comes first: failures that models meet, silently, in ordinary use."""
+"""Failures that models meet, silently, in ordinary use come first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many root causes there are, by those that several runs found."""
+"""The number of root causes is estimated from those that several runs found."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ NAN = "NaN positions: output 0: expected nan, got 1.0"
 
 
 def wrong_node(operator: str, fault: str, **attributes: str) -> Testimony:
-    """As the witness of nodes says it."""
+    """Return the testimony of the witness of nodes about a wrong node."""
     node = {"operator": operator, "index": 0, "dtypes": ["float32"], "attributes": attributes}
     facts = {"backend": "ort-cpu", "node": node, "inputs": [], "right": "1", "got": "2", "kernel_fault": fault}
     return Testimony(Role.NODES, Finding.WRONG, "wrong-node", facts)

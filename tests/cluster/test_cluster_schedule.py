@@ -1,4 +1,4 @@
-"""What a run on a cluster starts, tries again and gives up: decided without processes and clocks."""
+"""The schedule of a cluster decides what starts, what is tried again and what is given up."""
 
 from __future__ import annotations
 

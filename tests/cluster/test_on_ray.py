@@ -22,7 +22,6 @@ import psutil
 import pytest
 from click.testing import CliRunner
 from harness_runs import environment, record_of, rows, run_harness, unary
-from warm_starts import WarmPopen
 
 from harness.app.cli._group import conformance
 from harness.record.progress import completeness
@@ -86,10 +85,10 @@ class Nodes:
 
     @property
     def client_address(self) -> str:
-        """For those who are not part of the cluster."""
+        """The address for clients outside the cluster."""
         return f"ray://127.0.0.1:{self.cluster.head_node._ray_params.ray_client_server_port}"
 
-    def run(self, *words: str | Path, path: Path | None = None, on: str = "ray") -> WarmPopen:
+    def run(self, *words: str | Path, path: Path | None = None, on: str = "ray") -> subprocess.Popen[str]:
         """A driver in a process of its own; it imports from `path`, too."""
         options = ["--on", on, "--shard-seconds", "0.01", *map(str, words)]
         imports = os.pathsep.join([*([str(path)] if path else []), os.environ["PYTHONPATH"]])
@@ -97,7 +96,7 @@ class Nodes:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with tempfile.NamedTemporaryFile("w", dir=self.logs, delete=False) as log:
-                driver = WarmPopen(
+                driver = subprocess.Popen(
                     [sys.executable, "-m", "harness.app.cli", "run", *options],
                     env={**os.environ, "RAY_ADDRESS": self.cluster.address, "PYTHONPATH": imports},
                     stdout=log,
@@ -109,8 +108,8 @@ class Nodes:
         self.said[driver.pid] = Path(log.name)
         return driver
 
-    def said_by(self, driver: WarmPopen, *, wait: bool = True) -> str:
-        """What a driver printed, in the end or up to now."""
+    def said_by(self, driver: subprocess.Popen[str], *, wait: bool = True) -> str:
+        """Return the output of a driver, complete or up to now."""
         if wait:
             driver.wait(400)
         return self.said[driver.pid].read_text()
@@ -161,7 +160,7 @@ def comparable(run: Path) -> list[dict[str, Any]]:
 
 
 def wait_for(what: Callable[[], Any], seconds: float = 240) -> Any:
-    """What it gives once that is true."""
+    """Return the first true result of a function."""
     until = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < until, "it never came"
@@ -170,7 +169,7 @@ def wait_for(what: Callable[[], Any], seconds: float = 240) -> Any:
 
 
 def recorded(out: Path, name: str) -> int:
-    """How many shards of a run under way are recorded."""
+    """Return the number of recorded shards of a run that is under way."""
     return len(list((out / "running" / name).glob("*/run.json")))
 
 
@@ -183,7 +182,7 @@ def shard_processes() -> list[psutil.Process]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether it runs; one that has ended may stay for ever where nobody asks for its status."""
+    """Whether a process runs; one that has ended stays until its parent asks for its status."""
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -191,7 +190,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def workers_with_a_shard(node: Any) -> list[psutil.Process]:
-    """Those of a node, each with the process of its shard."""
+    """Return a node's workers that have started the process of a shard."""
     raylet = node.all_processes["raylet"][0].process.pid
     parents = [parent for process in shard_processes() if (parent := process.parent())]
     return [parent for parent in parents if parent.ppid() == raylet]
@@ -251,6 +250,7 @@ def test_a_driver_that_is_no_part_of_the_cluster(
     assert completeness(tmp_path / "out").complete
 
 
+@pytest.mark.slow
 def test_a_default_run_on_this_machine_has_the_rows_of_one_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

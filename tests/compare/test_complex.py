@@ -1,4 +1,4 @@
-"""Which results of complex arithmetic are right, with PyTorch as the oracle."""
+"""Results of complex arithmetic are judged with PyTorch as the oracle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.pipeline.reference import run_reference
 from harness.pipeline.torch_call import CallRejected
 
 INF, NAN = float("inf"), float("nan")
-#: Near the axis, so that the real part of its square is small beside the modulus.
+#: Near the axis, so that the real part of its square is small next to the modulus.
 DIAGONAL = 1.0 + 1.0000001j
 
 
@@ -25,7 +25,7 @@ def vector(*values: complex, dtype: str = "complex64") -> TensorSpec:
 
 
 def judged(overload: str, got: list[list[float]], **arguments: Argument) -> OutputComparison:
-    """What is found of one result, in pairs of real and imaginary part."""
+    """Return the comparison of one result, given in pairs of real and imaginary part."""
     load_cases()
     case = Invocation(overload, tuple(arguments.items()))
     reference = run_reference(case)
@@ -70,7 +70,7 @@ def test_where_an_infinity_makes_a_part_nan_is_nobodys_defect() -> None:
     found = judged("aten.mul.Tensor", [[INF, INF], [6.0, 0.0]], **factors)
     assert found.problem
     assert found.unsettled
-    # A wrong finite element beside it is somebody's.
+    # A wrong finite element next to it is a defect.
     found = judged("aten.mul.Tensor", [[INF, INF], [6.0, 1.0]], **factors)
     assert found.problem == "values"
     assert not found.unsettled

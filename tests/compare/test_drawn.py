@@ -1,4 +1,4 @@
-"""What is said of numbers that are drawn at random, and which runs a failure is looked for in."""
+"""Numbers drawn at random are compared by form, and a failure is searched for in several runs."""
 
 from __future__ import annotations
 

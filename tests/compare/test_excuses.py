@@ -1,4 +1,4 @@
-"""What a rule excuses is counted, and none excuses what a text decides."""
+"""Excused elements are counted by rule, and no rule excuses what a text decides."""
 
 from __future__ import annotations
 

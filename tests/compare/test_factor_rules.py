@@ -47,7 +47,7 @@ def copies(made: CaseOracle) -> list[Array]:
 
 
 def flipped(arrays: list[Array], *places: tuple[int, int]) -> list[Array]:
-    """With the sign of the last row (axis −2) or column (axis −1) of some outputs turned."""
+    """Return arrays with the sign of the last row (axis −2) or column (axis −1) of some outputs flipped."""
     for output, axis in places:
         np.moveaxis(arrays[output], axis, 0)[-1] *= -1
     return arrays

@@ -181,7 +181,7 @@ def test_asking_for_the_truth_changes_nothing() -> None:
 
 
 def test_a_trapezoid_over_abscissae_is_held_to_its_terms() -> None:
-    """Where a sum of terms of both signs leaves the range halfway in PyTorch, and little is left of it."""
+    """A sum of terms of both signs overflows halfway in PyTorch, although its result is small."""
     load_cases()
     calls = [label.invocation for label in read_labels() if label.culprit == "false_alarm"]
     call = next(call for call in calls if call.overload == "aten.trapz.x")

@@ -1,4 +1,4 @@
-"""A PyTorch with other private parts: a slower run that says so, with the verdicts of the public call."""
+"""With other private parts of PyTorch a run is slower, notes it, and has the verdicts of the public call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 import torch
 from harness_runs import METADATA, PLUGINS, ROOT, command, environment, output, rows, shared
 from harness_sessions import Sessions
-from warm_starts import PlainPopen
 
 from harness.convert.converter import ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
@@ -21,7 +20,7 @@ from harness.core.isolation import IsolatedCalls
 from harness.core.tensors import TENSOR_PLACE, BoundCall
 from harness.record.run_info import read_run_info
 
-pytestmark = pytest.mark.slowest(9)
+pytestmark = [pytest.mark.slowest(9), pytest.mark.slow]
 
 CHANGED = PLUGINS / "changed_pytorch"
 #: One operator that is converted as it is, one that is decomposed, and one that has no conversion.
@@ -42,7 +41,7 @@ def verdicts(directory: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What the plain public call of the PyTorch that is installed gives."""
+    """Return the rows of the plain public call with the installed PyTorch."""
     directory = tmp_path_factory.mktemp("public") / "run"
     done = run(shared(), directory, "--public-api")
     assert "differs from what the harness knows" not in done.stdout, output(done)
@@ -61,15 +60,9 @@ SAID = {
 }
 
 
-#: The way from each change to its note is much the same.
-ALIKE = {"other signature", "renamed error"}
-
-
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.thorough if name in ALIKE else ()) for name in SAID]
-)
+@pytest.fixture(scope="module", params=SAID)
 def change(request: pytest.FixtureRequest) -> str:
-    """What `sitecustomize.CHANGES` does to PyTorch."""
+    """Return the name of a change of `sitecustomize.CHANGES` to PyTorch."""
     found: str = request.param
     return found
 
@@ -79,7 +72,7 @@ def changed(change: str) -> Iterator[Sessions]:
     """A process with a PyTorch that is changed in this way."""
     variables = environment(METADATA, CHANGED_PYTORCH=change)
     variables["PYTHONPATH"] = f"{CHANGED}:{variables['PYTHONPATH']}"
-    process = Sessions(variables, start=PlainPopen)
+    process = Sessions(variables)
     yield process
     process.close()
 

@@ -20,7 +20,7 @@ from harness.convert.torch_private import part
 
 
 def python(code: str, path: Path) -> str:
-    """What a fresh interpreter prints for `code` with `path` importable beside the harness."""
+    """Return the output of `code` in a fresh interpreter that can import the harness and `path`."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(path),

@@ -91,7 +91,7 @@ def publicly(converter: str) -> Route:
 
 @dataclass(frozen=True)
 class Alone:
-    """What the plain public call of PyTorch's exporters makes of each case.
+    """The results of the plain public call of PyTorch's exporters for each case.
 
     Attributes:
         models: Index of the group → its graph, where it was kept.
@@ -143,7 +143,9 @@ def _group(request: ExportRequest) -> int:
     return index
 
 
-@pytest.mark.parametrize("converter", CASES)
+@pytest.mark.parametrize(
+    "converter", [pytest.param(name, marks=pytest.mark.slow if name == "dynamo" else ()) for name in CASES]
+)
 def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter: str) -> None:
     batched = results_of(Route(converter=converter), Settings())
     one_by_one = alone(converter).results
@@ -179,6 +181,7 @@ def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> N
     assert all(by_overload[overload][:2] == (Stage.COMPARE, Outcome.PASS) for overload in free)
 
 
+@pytest.mark.slow
 def test_an_operator_that_only_torchscript_has_is_left_to_pytorch() -> None:
     # kron asks for sizes by TorchScript's aten::size, of which the dispatcher knows nothing.
     def spec(*shape: int) -> TensorSpec:
@@ -205,7 +208,7 @@ BY_CHANCE = {"drawn at random", "uninitialised or not asked for"}
 
 
 def ending(result: CaseRun) -> tuple[object, ...]:
-    """What the verdict is made of; of an error's words what groups it with others, since they may name
+    """Return the facts of a verdict; of an error's words those that group it with others, since they may name
     values of the batch."""
     comparison = result.comparison
     if comparison is not None:
@@ -240,7 +243,9 @@ def exportable(index: int, invocation: Invocation) -> CallStructure:
     return CallStructure(invocation, outputs=len(run_reference(invocation).expected), index=index)
 
 
-@pytest.mark.parametrize(("converter", "count"), [("dynamo", 20), ("torchscript", 60)])
+@pytest.mark.parametrize(
+    ("converter", "count"), [pytest.param("dynamo", 20, marks=pytest.mark.slow), ("torchscript", 60)]
+)
 def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_alone(
     converter: str, count: int
 ) -> None:
@@ -250,7 +255,7 @@ def test_the_graph_of_a_case_in_a_batch_is_the_one_that_the_public_api_gives_it_
         exportable(group.index, group.exported)
         for group in groups
         # One case that cannot be exported takes its batch with it, which the test above is about. TorchScript makes a
-        # constant of memory that nobody has written.
+        # constant of uninitialised memory.
         if "empty" not in group.exported.overload
         and result[group.index, 0].stage in (Stage.LOAD, Stage.RUN, Stage.COMPARE)
     ][:count]
@@ -278,6 +283,7 @@ DECOMPOSED = (
 )
 
 
+@pytest.mark.slow
 def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
     drawn = [
         structure.invocations[0]
@@ -300,6 +306,7 @@ def test_what_is_taken_apart_is_the_same_graph_in_a_batch_and_alone() -> None:
 SIZED_BY_VALUES = ("aten.unique_dim.default", "aten.repeat_interleave.self_Tensor", "aten.where.default")
 
 
+@pytest.mark.slow
 def test_results_whose_sizes_values_decide_end_as_they_do_alone() -> None:
     drawn = [
         structure.invocations[0]
@@ -334,6 +341,7 @@ def request_of(call: Invocation) -> ExportRequest:
     return export_request([exportable(0, call)], Route(converter="dynamo"))
 
 
+@pytest.mark.slow
 def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_one() -> None:
     # A transform of odd length fails without values: "Expected input.size(2) == n_fft, got 4 != 5".
     calls = [
@@ -405,7 +413,7 @@ def test_a_call_that_no_code_can_be_written_of_fails_as_it_does_alone() -> None:
 
 
 def cut_models(converter: Converter, members: Sequence[CallStructure]) -> dict[int, onnx.ModelProto]:
-    """By their indices the graphs of members that are exported together, as the harness does it."""
+    """Return index → graph of members that are exported together, as the harness does it."""
     request = export_request(members, Route(converter="dynamo"))
     persistent = supports_partial(converter)
     parts = persistent.convert_parts(request, lambda calls: None) if persistent else None

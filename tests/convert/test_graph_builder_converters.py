@@ -36,7 +36,7 @@ def celu(g, sts, outputs, x, alpha=1.0, name="celu"):
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:
-    """Of an exporter that is importable here."""
+    """Return the name of an exporter that is importable here."""
     wanted: str = request.param
     problem = find_converter(wanted).probe()
     if problem is not None:

@@ -103,7 +103,7 @@ def endings(converter: Converter) -> dict[int, object]:
 
 @pytest.fixture(scope="module")
 def public() -> dict[int, object]:
-    """What the plain public call gives, and what the self-test compares with."""
+    """Return the graphs of the plain public call, with which the self-test compares."""
     exporter_check.public_lines()
     found = endings(find_converter("dynamo").create(True))
     assert len(found) == len(accepted())
@@ -111,7 +111,7 @@ def public() -> dict[int, object]:
 
 
 def removed(value: object) -> object:
-    raise AttributeError("there is no such attribute")
+    raise AttributeError("no such attribute")
 
 
 def changed(value: object) -> object:
@@ -202,6 +202,11 @@ def changed_endings(
         return found, [*check.exporter_notes(), *converter.trust.notes]
 
 
+def rarely(place: int) -> Any:
+    """Return the mark of the name with a place in the list."""
+    return () if place % 40 == 0 else pytest.mark.slow if place % 4 == 0 else pytest.mark.thorough
+
+
 def _change_part(name: str, altered: Callable[[object], object]) -> None:
     original, replaceable = torch_private.part, torch_private.replaceable
 
@@ -218,11 +223,10 @@ def _change_part(name: str, altered: Callable[[object], object]) -> None:
     vars(torch_private).update(part=part, replaceable=patch_of)
 
 
-#: The path that leads to each name is much the same: all but every fourth are for ``--thorough``, and for
-#: `ci/next_versions`, after whose new releases it matters.
+#: The path that leads to each name is much the same: every fortieth is tried by default, and all with ``--thorough``
+#: and by `ci/next_versions`, after whose new releases it matters.
 NAMES = [
-    pytest.param(name, marks=pytest.mark.thorough if place % 4 and len(TRIED) == 1 else ())
-    for place, name in enumerate([*PARTS, *FIELDS])
+    pytest.param(name, marks=rarely(place) if len(TRIED) == 1 else ()) for place, name in enumerate([*PARTS, *FIELDS])
 ]
 
 
@@ -232,12 +236,19 @@ def test_verdicts_stay_those_of_the_public_export(name: str, change: str, public
     with IsolatedCalls(timeout=300, fork=True) as process:
         found, notes = process.call(changed_endings, name, change, exporter_check.public_lines())
     assert found == public
-    # None where these calls do without the name.
+    # None if these calls do not use the name.
     assert len(notes) <= 1
 
 
 @pytest.mark.parametrize(
-    "name", ["fake_mode", "split_table", "decompose", "from_torchlib", "._has_symbolic_sizes_strides"]
+    "name",
+    [
+        "split_table",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("fake_mode", "decompose", "from_torchlib", "._has_symbolic_sizes_strides")
+        ),
+    ],
 )
 def test_one_line_says_that_the_fast_lane_failed(name: str, public: dict[int, object]) -> None:
     with IsolatedCalls(timeout=300, fork=True) as process:

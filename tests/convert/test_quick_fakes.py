@@ -1,4 +1,4 @@
-"""What operators return for tensors without values, the short way and PyTorch's own."""
+"""The quick way to compute the form of results agrees with PyTorch's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS: dict[str, Callable[..., torch.Tensor]] = {
     "clamp": lambda a, b: torch.clamp(a, 0, a.shape[-1] if a.dim() else 1),
     "cast": lambda a, b: a.to(b.dtype) if a.dtype != b.dtype else a.to(torch.float64),
     "transposed": lambda a, b: a.mT * 2 if a.dim() > 1 else a * 2,
-    "beside": lambda a, b: a.mT + b.mT if min(a.dim(), b.dim()) > 1 else a + b,
+    "adjacent": lambda a, b: a.mT + b.mT if min(a.dim(), b.dim()) > 1 else a + b,
 }
 
 

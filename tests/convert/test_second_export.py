@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from harness.convert.converter import ExportRequest, ModelCall
@@ -31,6 +32,7 @@ def request(module: torch.nn.Module) -> ExportRequest:
     return ExportRequest(program=module, inputs=inputs, input_names=("x",), output_names=("y",), call=call)
 
 
+@pytest.mark.slow
 def test_an_export_does_not_depend_on_earlier_ones() -> None:
     converter = DynamoConverter(public_api=True)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""In a TorchScript export of many calls each ends as it does alone."""
+"""A call ends in a TorchScript export of many calls as it does alone."""
 
 from __future__ import annotations
 

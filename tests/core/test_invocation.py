@@ -137,7 +137,7 @@ def test_values_alone_leave_the_structure_the_same() -> None:
 
 
 def digest(tensor: torch.Tensor) -> str:
-    """Of the tensor's bytes, in row-major order."""
+    """Return a hash of the tensor's bytes, in row-major order."""
     # A single element counts as contiguous whatever its stride.
     raw = tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)
     return hashlib.sha256(bytes(raw.tolist())).hexdigest()[:16]

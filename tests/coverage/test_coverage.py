@@ -1,4 +1,4 @@
-"""The target set, the operator cases beside it, and `pytest harness --coverage`."""
+"""`pytest harness --coverage` lists the target operators and their operator cases."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class _Sample:
 
 
 class _Info:
-    """As an OpInfo is used: a function with samples."""
+    """A stand-in for an OpInfo: a function with samples."""
 
     name = "nn.functional.made_up"
 

@@ -38,6 +38,7 @@ def planted(overload: str, **changes: object) -> OperatorCase:
     return replace(load_cases()[overload], **changes)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_every_operator_case_draws_every_point_that_pytorch_takes(asker: Asker, pytestconfig: pytest.Config) -> None:
     """Survey every tenth operator; with --thorough all of them, and that no excuse is idle."""
     whole = pytestconfig.getoption("--thorough")
@@ -147,6 +148,7 @@ def test_an_operator_whose_sizes_cannot_change_says_so(asker: Asker) -> None:
     assert free.hit["dynamic"] == [DYNAMIC]
 
 
+@pytest.mark.slow
 def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> None:
     done = run_harness("--generator-report", "120", "--op", "celu", "--op", "aten.amax", "-n", "2")
     assert done.returncode == 0, output(done)
@@ -158,6 +160,7 @@ def test_the_command_prints_each_operator_and_fails_for_none_that_is_good() -> N
     assert "2 have no defect" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_command_refuses_what_it_cannot_do() -> None:
     done = run_harness("--generator-report", "0", "--op", "celu")
     assert done.returncode == 4

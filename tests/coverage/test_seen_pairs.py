@@ -1,4 +1,4 @@
-"""What the cases of a record have together, and what became of it."""
+"""The pairs of conditions in a record's cases are counted, with their outcomes."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def upsample() -> Any:
 
 
 def pairs(found: Any, overload: int = 0) -> dict[str, dict[str, Any]]:
-    """By ATen argument, and by ONNX name where no argument stands for it."""
+    """Return the pairs by ATen argument, or by ONNX name if no argument matches."""
     lines = found["overloads"][overload]["pairs"]
     return {
         pair["aten"].split("=")[0].rpartition(" ")[2] if pair["aten"] else f"-{pair['onnx']}": pair for pair in lines
@@ -158,6 +158,7 @@ def test_celu(celu: Any) -> None:
     assert sum(outcomes["dynamo"].values()) == sum(outcomes["torchscript"].values()) == 6
 
 
+@pytest.mark.slow
 def test_elu(elu: Any) -> None:
     assert (elu["onnx"]["name"], elu["onnx"]["first_opset"]) == ("Elu", 1)
     assert [v["opset"] for v in elu["onnx"]["versions"]] == [1, 6, 22]
@@ -199,7 +200,7 @@ def test_upsample_bilinear2d(upsample: Any) -> None:
 
 
 def resize(x: torch.Tensor, size: list[int], mode: str) -> np.ndarray[Any, Any]:
-    """As the specification's own implementation does."""
+    """Resize as the specification's implementation does."""
     node = onnx.helper.make_node(
         "Resize", ["x", "", "", "s"], ["y"], mode="linear", coordinate_transformation_mode=mode
     )
@@ -232,6 +233,7 @@ def test_the_other_half_pixel_differs_for_an_output_of_size_one() -> None:
     assert resize(x, [1, 1], "pytorch_half_pixel").item() == 0.0
 
 
+@pytest.mark.slow
 def test_max_unpool2d(max_unpool2d: Any) -> None:
     assert (max_unpool2d["onnx"]["name"], max_unpool2d["onnx"]["first_opset"]) == ("MaxUnpool", 9)
     # torchlib has no function for it, but for all that PyTorch takes it apart into.

@@ -22,7 +22,7 @@ APPROXIMATED = ("aten.gelu.default", "aten.exp.default")
 @pytest.mark.parametrize(
     "setting",
     [
-        pytest.param({}, id="this processor"),
+        pytest.param({}, id="this processor", marks=pytest.mark.slow),
         pytest.param({"ATEN_CPU_CAPABILITY": "default"}, id="no vector instructions", marks=pytest.mark.thorough),
         pytest.param({"ONEDNN_MAX_CPU_ISA": "SSE41"}, id="SSE 4.1", marks=pytest.mark.thorough),
     ],

@@ -1,4 +1,4 @@
-"""What counts as a difference from a baseline, with the same cases, with others, and with more of them."""
+"""Differences from a baseline are told, with the same cases, with others, and with more of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER_SEED, OTHER_BUDGET = {**OPTIONS, "seed": 1}, {**OPTIONS, "examples": 400}
 
 
 def rows(seed: int, count: int = 16, fails: int = 0, dtype: str = "float32", **more: Any) -> list[Verdict]:
-    """As many structures with a case each, of which some fail alike; other ones for another seed."""
+    """Return rows of `count` structures with a case each, of which `fails` fail alike; a seed has cases of its own."""
     found = []
     for i in range(count):
         invocation = unary("aten.relu.default", [float(seed)] * (1 + i + 100 * seed), dtype)
@@ -128,7 +128,7 @@ def test_flaky_cases_are_neither_worse_nor_better() -> None:
     before, now = rows(0), rows(0, fails=2)
     flaky = frozenset(v.case_key for v in now[:2])
     assert findings(before, now, flaky=flaky) == [BaselineFinding.FLAKY]
-    # Beside it, what fails every time is a regression still.
+    # A case that fails every time is still a regression.
     assert findings(before, rows(0, fails=8), flaky=flaky) == [
         BaselineFinding.REGRESSION,
         BaselineFinding.FLAKY,

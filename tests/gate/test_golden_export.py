@@ -106,6 +106,7 @@ def test_an_exported_test_can_fail(exported: Path, tmp_path: Path) -> None:
     assert result.failures
 
 
+@pytest.mark.slow
 def test_openvino_runs_the_exported_tests(exported: Path) -> None:
     pytest.importorskip("openvino")
     passed, wrong = 0, []

@@ -1,4 +1,4 @@
-"""Which runs are of one kind: the one that is shown first, and the one that it is compared with."""
+"""A run is compared with an earlier run of the same kind."""
 
 from __future__ import annotations
 

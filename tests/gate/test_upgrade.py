@@ -107,6 +107,7 @@ def test_what_differs_without_an_upgrade_is_the_machines(tmp_path: Path) -> None
     assert attribute_to_machine(unknown, tmp_path / "baseline", tmp_path / "run", tmp_path / "releases").worse == 1
 
 
+@pytest.mark.slow
 def test_what_the_earlier_release_does_here_too_is_the_machines(tmp_path: Path) -> None:
     """A baseline that expects passes of float64, for which ONNX Runtime has no kernel."""
     base = tmp_path / "baseline"

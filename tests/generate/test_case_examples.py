@@ -19,7 +19,7 @@ from harness.pipeline.reference import run_reference
 
 
 def declared(code: str, monkeypatch: pytest.MonkeyPatch, **names: Any) -> dict[str, operator_case.OperatorCase]:
-    """What `code` declares, in an empty registry."""
+    """Return the operator cases that `code` declares in an empty registry."""
     registry: dict[str, operator_case.OperatorCase] = {}
     monkeypatch.setattr(operator_case, "OPERATOR_CASES", registry)
     exec(compile(code, "example", "exec", dont_inherit=True), names)
@@ -45,8 +45,8 @@ def test_the_example_of_the_module_runs(monkeypatch: pytest.MonkeyPatch) -> None
     assert set(registry) == {"aten.abs.default", "aten.neg.default", "aten.mv.default"}
 
 
-def test_the_readme_names_every_file_beside_it() -> None:
+def test_the_readme_names_every_file_of_its_folder() -> None:
     text = (cases_directory() / "README.md").read_text(encoding="utf-8")
-    beside = [file for file in cases_directory().iterdir() if file.suffix in (".toml", ".txt")]
+    listed = [file for file in cases_directory().iterdir() if file.suffix in (".toml", ".txt")]
     rules = [file for file in (cases_directory() / "rules").glob("*.py") if file.name != "__init__.py"]
-    assert all(f"`{Path(file).name}`" in text for file in (*beside, *rules))
+    assert all(f"`{Path(file).name}`" in text for file in (*listed, *rules))

@@ -1,4 +1,4 @@
-"""What a run draws of operators that models call."""
+"""A run draws more, and more ordinary, calls of operators that models call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often each dtype is drawn."""
+"""Each dtype gets its share of the draws."""
 
 from __future__ import annotations
 

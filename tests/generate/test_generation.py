@@ -1,4 +1,4 @@
-"""What is drawn: the same everywhere, of every family, and rich in what breaks exporters."""
+"""Draws are the same everywhere, cover every family, and are rich in what breaks exporters."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_more_values_share_the_structure_and_differ() -> None:
 
 
 def fingerprint(seed: int, overloads: Sequence[str]) -> str:
-    """Of the cases that `seed` gives."""
+    """Return a hash of the cases that `seed` gives."""
     ids = [
         invocation.case_id
         for overload in overloads
@@ -376,6 +376,7 @@ def _refused(asked: Sequence[Invocation]) -> dict[str, list[tuple[Invocation, st
     return refused
 
 
+@pytest.mark.slow
 def test_pytorch_takes_nine_in_ten_draws_of_every_operator() -> None:
     refused = _refused([invocation for found in drawn().values() for invocation in found])
     # One of twelve says nothing yet; of those with more, enough are drawn to tell.

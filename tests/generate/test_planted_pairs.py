@@ -46,7 +46,7 @@ def test_every_pair_has_a_call_that_pytorch_takes(pairs: list[PlantedPair]) -> N
 
 
 def _sampled(pairs: list[PlantedPair]) -> dict[str, list[PlantedPair]]:
-    """Those whose conditions meet in several of these cases."""
+    """Return the pairs whose conditions meet in several cases, by operator."""
     sampled: defaultdict[str, list[PlantedPair]] = defaultdict(list)
     for pair in pairs:
         some = sampled[pair.wrong]
@@ -55,6 +55,7 @@ def _sampled(pairs: list[PlantedPair]) -> dict[str, list[PlantedPair]]:
     return sampled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [DYNAMO, RUNTIME, TORCHSCRIPT])
 def test_sessions_find_what_meets_and_passes(wrong: str, pairs: list[PlantedPair], tmp_path: Path) -> None:
     sampled = {pair.conjunction.overload: pair.conjunction for pair in _sampled(pairs)[wrong]}

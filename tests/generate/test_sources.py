@@ -1,4 +1,4 @@
-"""Where cases come from, by real runs in a directory of their own."""
+"""A run takes its cases from the draws, a corpus, records, models, or use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Place:
         return done
 
     def rows(self, run: int | None = None) -> list[dict[str, Any]]:
-        """Of a session, by its number from 1; the last by default; without what is committed."""
+        """Return the rows of a session by its number from 1, by default the last, without committed cases."""
         committed = {entry.invocation.case_id for entry in COMMITTED.read(FAILING).entries}
         found = [r for r in rows(self.directory / f"run{run or self.runs}") if r["case_id"] not in committed]
         return [row | {"case": (row["case_id"], row["exported_invocation"])} for row in found]

@@ -136,7 +136,7 @@ def test_a_call_like_a_recorded_one_is_used_in_half_precision_and_at_other_sizes
     made = next(u.invocation for u in model_calls("aten.linear.default") if u.invocation.dtype == "float32")
     assert is_used(made)
     assert is_used(cast_call(made, "bfloat16"))
-    larger = made.map_tensors(lambda spec: _with_sizes(spec, {n: n + 50 for n in _sizes(made) if n > 1}))
+    larger = made.map_tensors(lambda spec: _change_sizes(spec, {n: n + 50 for n in _sizes(made) if n > 1}))
     assert is_used(larger)
     # Other relations: what was equal in two tensors is not.
     broken = replace(made, arguments=(made.arguments[0], *larger.arguments[1:]))
@@ -145,12 +145,12 @@ def test_a_call_like_a_recorded_one_is_used_in_half_precision_and_at_other_sizes
 
 def test_a_call_with_special_values_or_other_attributes_is_not_used() -> None:
     made = next(u.invocation for u in model_calls("aten.softmax.int") if u.invocation.dtype == "float32")
-    special = made.map_tensors(_with_special_values)
+    special = made.map_tensors(_add_special_values)
     assert not is_used(special)
     assert not is_used(replace(made, arguments=(*made.arguments[:1], ("dim", 7), *made.arguments[2:])))
 
 
-def _with_special_values(spec: TensorSpec) -> TensorSpec:
+def _add_special_values(spec: TensorSpec) -> TensorSpec:
     assert isinstance(spec.values, Recipe)
     return replace(spec, values=replace(spec.values, style="special"))
 
@@ -159,6 +159,6 @@ def _sizes(call: Invocation) -> set[int]:
     return {size for spec in call.tensors() for size in spec.shape}
 
 
-def _with_sizes(spec: TensorSpec, sizes: dict[int, int]) -> TensorSpec:
+def _change_sizes(spec: TensorSpec, sizes: dict[int, int]) -> TensorSpec:
     shape = tuple(sizes.get(size, size) for size in spec.shape)
     return replace(spec, shape=shape, strides=contiguous_strides(shape))

@@ -1,4 +1,4 @@
-"""Which values the further draws of a structure hold: classes that speak of the whole call."""
+"""The further draws of a structure hold classes of values of the whole call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from harness.plan.options import Options
 
 @cache
 def default_draws(overload: str, seed: int = 0) -> tuple[Invocation, ...]:
-    """What a plain `pytest harness` draws of an operator."""
+    """Return the draws of an operator in a plain `pytest harness`."""
     found = draw_examples(load_cases()[overload], seed=seed, examples=Options().examples)
     return tuple(invocation for drawn in found for invocation in drawn.invocations)
 
@@ -40,7 +40,7 @@ def is_empty(call: Invocation) -> bool:
 
 
 def classes(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Where a floating tensor holds which special value."""
+    """Return special value → mask of the elements of a floating tensor that have it."""
     info = torch.finfo(tensor.dtype)
     size = tensor.abs()
     return {

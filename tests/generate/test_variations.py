@@ -1,4 +1,4 @@
-"""What is drawn beyond the operator cases: arguments that never meet in them, and smallest shapes."""
+"""Arguments that never meet in operator cases, and the smallest shapes, are drawn, too."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def firsts(case: OperatorCase) -> list[Invocation]:
 
 
 def test_an_argument_of_one_branch_comes_in_the_other_branch() -> None:
-    def in_one_branch(d: Draw) -> Arguments:
+    def scaled_in_one_branch(d: Draw) -> Arguments:
         other, scaled = d.tensor((2, 3)), d.boolean()
         # Only a promoted operand has a scale.
         return {
@@ -34,7 +34,7 @@ def test_an_argument_of_one_branch_comes_in_the_other_branch() -> None:
             "alpha": d.choose(2, 0.5) if scaled else OMIT,
         }
 
-    case = OperatorCase(overload="aten.add.Tensor", family="t", dtypes=("float32",), arguments=in_one_branch)
+    case = OperatorCase(overload="aten.add.Tensor", family="t", dtypes=("float32",), arguments=scaled_in_one_branch)
     met = {
         (call_shape(call), "alpha" in dict(call.arguments), dict(call.arguments).get("alpha")) for call in firsts(case)
     }

@@ -1,4 +1,4 @@
-"""The lines of a converter that emit nodes, and those that a failure comes of."""
+"""The lines of a converter that emit nodes, and those that cause a failure, are found."""
 
 from __future__ import annotations
 

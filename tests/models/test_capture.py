@@ -87,7 +87,7 @@ def test_a_model_gives_the_calls_that_exporters_meet() -> None:
     found = capture_calls(load_model(SMALL))
     by_name = {call.invocation.overload: call for call in found.calls}
     assert {"aten.conv2d.default", "aten.linear.default"} <= by_name.keys()
-    # What a composite is made of is no call of the model's.
+    # The calls within a composite are not calls of the model.
     assert not {"aten.convolution.default", "aten.addmm.default"} & by_name.keys()
     # A call that writes into its argument is kept as exporters see it.
     assert by_name["aten.relu.default"].calls == 2

@@ -238,6 +238,7 @@ def test_a_quantised_model_may_be_off_by_steps(models: Path) -> None:
     assert reference.compare([right.astype(np.float64)]).problem == "dtype"
 
 
+@pytest.mark.slow
 def test_the_call_with_the_models_own_error_is_named_among_those_that_are_refused(models: Path) -> None:
     (way,) = checked(f"{models}:refused", status=1)["ways"]
     (run,) = {run["message"] for run in way["runs"]}
@@ -265,6 +266,7 @@ def test_without_onnx_the_model_is_lowered_as_its_calls_are(models: Path) -> Non
     ]
 
 
+@pytest.mark.slow
 def test_a_call_that_another_frontend_does_not_take_is_named(models: Path) -> None:
     if (problem := find_converter("openvino-torch").probe()) is not None:
         pytest.skip(problem.reason)
@@ -277,6 +279,7 @@ def test_a_call_that_another_frontend_does_not_take_is_named(models: Path) -> No
     assert calls["aten.avg_pool2d.default"] == ("convert", "converter")
 
 
+@pytest.mark.slow
 def test_a_page_says_the_same(models: Path, tmp_path: Path) -> None:
     page = tmp_path / "check.html"
     checked(f"{models}:pooled", "--page", page, status=1)
@@ -294,6 +297,7 @@ def test_the_same_function_in_two_files_makes_two_models(models: Path, tmp_path:
     assert len(names) == 2
 
 
+@pytest.mark.slow
 def test_a_call_that_is_right_at_the_examples_sizes_only_is_named(models: Path) -> None:
     static, dynamic = checked(f"{models}:adaptive", status=1)["ways"]
     assert static["survives"]
@@ -301,6 +305,7 @@ def test_a_call_that_is_right_at_the_examples_sizes_only_is_named(models: Path) 
     assert [call["call"].split("(")[0] for call in dynamic["calls"]] == ["aten.adaptive_avg_pool2d.default"]
 
 
+@pytest.mark.slow
 def test_arithmetic_on_sizes_is_not_put_down_to_the_call_that_takes_its_result(models: Path) -> None:
     _, dynamic = checked(f"{models}:half", status=1)["ways"]
     assert not dynamic["calls"]
@@ -318,18 +323,21 @@ def test_state_is_named_where_a_second_call_gives_the_same(models: Path) -> None
     assert found["state"] == {"changed": ["kept"], "inputs_written": [], "second_call_differs": False}
 
 
+@pytest.mark.slow
 def test_sizes_that_are_declared_to_be_one_stay_one(models: Path) -> None:
     static, dynamic = checked(f"{models}:attentive", status=0)["ways"]
     assert {run["change"] for run in dynamic["runs"]} >= {"length 2", "length 7"}
     assert {run["outcome"] for way in (static, dynamic) for run in way["runs"]} == {"pass"}
 
 
+@pytest.mark.slow
 def test_the_pass_of_an_exporter_is_named(models: Path) -> None:
     (way,) = checked(f"{models}:guarded", status=1)["ways"]
     assert not way["calls"]
     assert way["optimiser"] == {"owner": "exporter", "passes": ["identity of Add"]}
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_wrong_per_the_definitions_is_the_converters(models: Path) -> None:
     # https://github.com/pytorch/pytorch/issues/159295: the runtime only meets what the trace has fixed.
     (way,) = checked(f"{models}:assigned", "--converter", "torchscript", status=1)["ways"]
@@ -338,6 +346,7 @@ def test_a_graph_that_is_wrong_per_the_definitions_is_the_converters(models: Pat
     assert {r["value"] for r in way["remedies"] if r["helps"]} == {"dynamo"}
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_captured_is_pytorchs(models: Path) -> None:
     # https://github.com/pytorch/pytorch/issues/112044
     (way,) = checked(f"{models}:packed", status=1)["ways"]
@@ -345,6 +354,7 @@ def test_a_model_that_cannot_be_captured_is_pytorchs(models: Path) -> None:
     assert {r["value"] for r in way["remedies"] if r["helps"]} == {"torchscript"}
 
 
+@pytest.mark.slow
 def test_an_open_size_that_the_export_fixes_is_named(models: Path) -> None:
     static, dynamic = checked(f"{models}:spaced", status=1)["ways"]
     assert static["survives"]
@@ -353,6 +363,7 @@ def test_an_open_size_that_the_export_fixes_is_named(models: Path) -> None:
     assert any(note.startswith("steps of aten.linspace.default depends on sizes") for note in dynamic["notes"])
 
 
+@pytest.mark.slow
 def test_a_second_export_that_fixes_an_open_size_is_noted(models: Path) -> None:
     data = checked(f"{models}:recurrent", status=0)
     assert data["survives"]
@@ -361,6 +372,7 @@ def test_a_second_export_that_fixes_an_open_size_is_noted(models: Path) -> None:
     assert "dimension 1 of x at 7" in note
 
 
+@pytest.mark.slow
 def test_other_dtypes_and_open_sizes(models: Path) -> None:
     found = checked(f"{models}:rms", "--also", "float16", "--axis", "x:0=1..3", status=0)
     kinds = [(way["shapes"], way["dtype"]) for way in found["ways"]]
@@ -477,6 +489,7 @@ def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: 
     assert "Pad" in out.read_text()
 
 
+@pytest.mark.slow
 def test_what_helps_is_tried_and_how_much_is_said(tmp_path: Path) -> None:
     file = tmp_path / "elu.py"
     file.write_text(
@@ -512,6 +525,7 @@ def test_what_a_model_prints_is_not_in_the_json(tmp_path: Path) -> None:
     assert checked(f"{file}:make", status=0)["survives"]
 
 
+@pytest.mark.slow
 def test_a_rule_for_an_operator_that_the_model_defines(tmp_path: Path) -> None:
     file, rules = tmp_path / "own.py", tmp_path / "rules.py"
     file.write_text(

@@ -64,6 +64,7 @@ def search(
     return found, backend.asked
 
 
+@pytest.mark.slow
 def test_a_defect_in_the_middle_of_resnet_is_found(rules: tuple[str, ...]) -> None:
     found, asked = search("resnet18", "dynamo", rules)
     assert found.kind == "operator"
@@ -105,6 +106,7 @@ def test_a_defect_that_is_folded_into_what_reads_it_is_named_itself(tmp_path: Pa
     assert found.to_data()["operator"] == "aten.cos.default"
 
 
+@pytest.mark.slow
 def test_a_dynamic_export_is_looked_into_at_other_sizes(rules: tuple[str, ...]) -> None:
     found, _ = search("llama-decoder", "dynamo", rules, case=1, dynamic=True)
     assert found.operators == ("aten.silu.default",)

@@ -90,7 +90,7 @@ def write_optimised(path: Path) -> None:
 
 
 def write_with_external_data(path: Path) -> None:
-    """Keep the weights in a file beside the model."""
+    """Keep the weights in a file next to the model."""
     model = onnx.load(exported(path, 17))
     onnx.save_model(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
 

@@ -36,16 +36,18 @@ def checked(word: str, supervisor: Supervisor, converter: str = "dynamo", blame:
     return check_model(units, facts, supervisor, lambda step: None)
 
 
-#: Every second way is for ``--thorough``, but for those that were answered wrongly once.
+def rarely(place: int) -> Any:
+    """Return the mark of the way with a place in the list."""
+    return () if place % 12 == 0 else pytest.mark.slow if place % 2 == 0 else pytest.mark.thorough
+
+
+#: Ways that were answered wrongly once, which are always tried. Of the others every twelfth is tried by default.
 ONCE_WRONG = {"shared_open_size", "cache_of_open_length", "fourier_transform"}
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.thorough if place % 2 and name not in ONCE_WRONG else ())
-        for place, name in enumerate(WAYS)
-    ],
+    [pytest.param(name, marks=() if name in ONCE_WRONG else rarely(place)) for place, name in enumerate(WAYS)],
 )
 def test_ordinary_ways_to_give_a_model(name: str, supervisor: Supervisor) -> None:
     found = checked(f"{FILE}:{name}", supervisor)
@@ -80,7 +82,7 @@ def program(name: str) -> torch.export.ExportedProgram:
     return torch.export.export(made[0].eval(), *given, dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("converter", ["dynamo", pytest.param("torchscript", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", sorted({*SIZES, *NAMED}))
 def test_exported_programs(name: str, converter: str, supervisor: Supervisor, tmp_path: Path) -> None:
     torch.export.save(program(name), tmp_path / f"{name}.pt2")
@@ -164,6 +166,7 @@ def test_a_function_that_ends_the_process_is_a_sentence(name: str, nothing: Path
         model_facts(f"{nothing}:{name}", Variant(), supervisor)
 
 
+@pytest.mark.slow
 def test_an_example_of_one_is_named_with_the_remedy(tmp_path: Path, supervisor: Supervisor) -> None:
     file = tmp_path / "one.py"
     file.write_text(

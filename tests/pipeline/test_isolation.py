@@ -1,4 +1,4 @@
-"""What kills, hangs or starves a process costs its own case and nothing else."""
+"""A case that kills, hangs or starves a process costs its own verdict and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ from harness_runs import (
 from planted._guilty import SIZE, VALUE
 from planted.announcing import Announcer
 from planted.chatty import Chatter
-from warm_starts import WarmPopen
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core import isolation
@@ -136,14 +135,14 @@ def test_a_backend_that_dies_while_loading_costs_the_guilty_structure_alone() ->
     assert failures(verdicts) == [(guilty.case_id, backend, Stage.LOAD, Outcome.CRASH, "backend")]
 
 
-#: Of one structure and of another: a backend hangs on each.
+#: Three cases of one structure and one of another: a backend hangs on each.
 HANGING = [unary("aten.neg.default", [VALUE, *rest]) for rest in ([0.0], [1.0], [2.0], [])]
 HANG = "onnx-api:planted.hang"
 
 
 @pytest.fixture(scope="module")
 def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
-    """A run of `HANGING`. It waits for nearly all of its time, so it goes on beside other tests."""
+    """Start a run of `HANGING`, which mostly waits, while other tests run."""
     directory = tmp_path_factory.mktemp("hung")
     replay = record_of(directory / "record", HANGING)
 
@@ -241,6 +240,7 @@ def criminal_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record_of(tmp_path_factory.mktemp("record") / "run", [*calls, *more, *innocent])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [pytest.param("0", marks=pytest.mark.thorough), "2"])
 def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
     workers: str, criminal_record: Path, tmp_path: Path
@@ -276,6 +276,7 @@ def test_with_and_without_xdist_every_crash_is_recorded_and_nothing_else_lost(
     } == expected
 
 
+@pytest.mark.slow
 def test_an_overload_that_hangs_is_waited_for_to_the_limit_once(hung: Future[Path]) -> None:
     verdicts = list(store.verdicts(hung.result()))
     assert_complete(verdicts, HANGING, HANG)
@@ -300,13 +301,14 @@ def wait_until(condition: Any, seconds: float) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_a_killed_session_keeps_what_it_flushed_and_leaves_no_process(tmp_path: Path) -> None:
     # One operator is through before the other hangs.
     through = [unary("aten.abs.default", [float(n)] * n) for n in range(1, 9)]
     hanging = [unary("aten.neg.default", [VALUE])]
     replay = record_of(tmp_path / "record", [*through, *hanging])
     results = tmp_path / "run"
-    session = WarmPopen(
+    session = subprocess.Popen(
         command(
             *("--replay", replay, "--results-dir", results),
             *("--backend", "onnx-api:planted.hang", "--timeout", "600"),
@@ -367,6 +369,7 @@ def test_a_fault_of_the_harness_is_nobody_elses() -> None:
     assert next_.outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_a_worker_that_never_stops_talking_is_held_to_the_memory_limit() -> None:
     with Supervisor(memory_limit=2**30) as supervisor:
         *said, death = supervisor.serve(Chatter(mebibytes=1500))
@@ -387,6 +390,7 @@ def test_an_announcement_counts_as_an_answer_and_outlives_the_worker() -> None:
         assert death.announced is None
 
 
+@pytest.mark.slow
 def test_a_task_may_have_a_share_of_the_time_limit_but_five_seconds() -> None:
     with Supervisor(timeout=25) as supervisor:
         (death,) = supervisor.serve(Announcer(numbers=1, pause=20), patience=0.1)

@@ -149,6 +149,7 @@ def test_sizes_that_tracing_bakes_in_are_named(supervisor: Supervisor) -> None:
     assert "A static export at these sizes passes" in found["height 48"].model_run
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BACKENDS.find("trt-rtx")[0].probe("") is not None, reason="TensorRT-RTX is not here")
 def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
     found = run(supervisor, "resnet18", "dynamic", "trt-rtx")
@@ -157,7 +158,10 @@ def test_an_engine_is_built_of_a_model(supervisor: Supervisor) -> None:
     assert {(o.outcome, o.stage) for o in refused} == {(Outcome.UNSUPPORTED, Stage.LOAD)}
 
 
-@pytest.mark.parametrize(("name", "ending"), [("aborts", Outcome.CRASH), ("hangs", Outcome.TIMEOUT)])
+@pytest.mark.parametrize(
+    ("name", "ending"),
+    [("aborts", Outcome.CRASH), pytest.param("hangs", Outcome.TIMEOUT, marks=pytest.mark.slow)],
+)
 def test_a_model_that_kills_or_holds_up_its_process_loses_nothing(name: str, ending: Outcome) -> None:
     with Supervisor(timeout=8.0) as impatient:
         found = {ModelRun.from_text(o.model_run).change: o for o in run(impatient, f"{PLANTED}:{name}", "dynamic")}

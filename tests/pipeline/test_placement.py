@@ -1,4 +1,4 @@
-"""What a runtime leaves to the CPU although another device was asked for: told per case, shown everywhere."""
+"""Nodes that a runtime leaves to the CPU although another device was asked for are recorded and shown."""
 
 from __future__ import annotations
 
@@ -165,6 +165,7 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_backend_that_does_not_start_is_named_with_its_reason(tmp_path: Path) -> None:
     done = run_harness(
         *("--op", "aten::celu", "--backend", "planted-ort:none", "--examples", "2", "--converter", "dynamo"),
@@ -175,6 +176,7 @@ def test_a_backend_that_does_not_start_is_named_with_its_reason(tmp_path: Path) 
     assert f"\nthe worker process ended before it began: {why}\n" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = run_harness(

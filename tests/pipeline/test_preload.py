@@ -1,4 +1,4 @@
-"""What is imported before processes are forked, seen in a process of its own."""
+"""The modules that a worker needs are imported before it is forked."""
 
 from __future__ import annotations
 

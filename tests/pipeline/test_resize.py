@@ -85,6 +85,7 @@ def test_sizes_of_nothing_and_one_keep_their_meaning() -> None:
     assert all(shape[0] == 1 for (shape,) in found_shapes(call("aten.neg.default", (1, 4))))
 
 
+@pytest.mark.slow
 def test_a_conversion_that_is_wrong_at_some_sizes_is_found(tmp_path: Path) -> None:
     file = tmp_path / "rules.py"
     file.write_text(RULES)

@@ -1,10 +1,11 @@
-"""What was found stays found: blame that fails, a session that is killed, an error of the harness itself."""
+"""Recorded results survive a blame that fails, a killed session, and an error of the harness itself."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ import psutil
 import pytest
 from harness_runs import ROOT, command, environment, literal_unit, record_of, row_of, rows, unary
 from planted._guilty import VALUE
-from warm_starts import WarmPopen
 
 from harness.app.session import Session
 from harness.blame.testimony import BlameTask
@@ -80,12 +80,13 @@ def _replayed(run: Path) -> Iterator[Any]:
         yield Replayed(Invocation.from_json(row["invocation"]), None)
 
 
+@pytest.mark.slow
 @pytest.mark.slowest(20)
 @pytest.mark.parametrize("victim", ["session", "worker"])
 def test_killing_a_process_in_blame_loses_no_row(tmp_path: Path, victim: str) -> None:
     replay = record_of(tmp_path / "cases", [*GOOD, *BAD])
     results = tmp_path / "run"
-    session = WarmPopen(
+    session = subprocess.Popen(
         command(
             *("--replay", replay, "--results-dir", results),
             *("--backend", "onnx-api:planted.fails_then_hangs", "--timeout", "600"),

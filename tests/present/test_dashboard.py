@@ -1,4 +1,4 @@
-"""What `conformance dashboard` builds of records, looked at without a browser."""
+"""`conformance dashboard` builds a site of records; it is read without a browser here."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_what_a_run_was_not_asked_for_is_neither_new_nor_gone(tmp_path: Path, as
 
 
 def test_the_files_of_a_comparison_say_how_every_case_ended(tmp_path: Path) -> None:
-    """What `changes.js` reads, unpacked: chunks, run lengths and errors."""
+    """The chunks, run lengths and errors that `changes.js` reads are unpacked."""
     runs = [recorded(tmp_path / n, drawn(i), started=f"2026-01-0{i + 1}") for i, n in enumerate("abc")]
     site = tmp_path / "site"
     write_site(runs, site)
@@ -302,7 +302,7 @@ def test_what_a_lost_shard_held_is_missing_and_never_passes(tmp_path: Path) -> N
     for standings in run["standings"]:
         assert standings[index["standings"].index("missing")] == 2
         assert sum(standings[:5]) == len(OPERATORS)
-    # Of what is missing it is not known whether it is gone.
+    # Whether a missing one is gone is not known.
     assert site.summary["moved"]["gone"] == 0
     assert site.summary["moved"]["regressed"] == 0
     assert "partial" in (tmp_path / "site" / site.summary["columns"][0]["badge"]).read_text()

@@ -36,7 +36,7 @@ from harness.record.json_lines import read_graphs, read_scripts
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
-pytestmark = pytest.mark.slowest(5)
+pytestmark = [pytest.mark.slowest(5), pytest.mark.slow]
 
 PHONE = {"width": 390, "height": 844}
 VIEWS = (

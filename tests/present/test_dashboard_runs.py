@@ -1,4 +1,4 @@
-"""What the page says of runs of several kinds, in a headless Chromium: of a killed, a small, an older one."""
+"""The page describes killed, small and older runs, in a headless Chromium."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.record import store
 from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
-pytestmark = pytest.mark.slowest(8)
+pytestmark = [pytest.mark.slowest(8), pytest.mark.slow]
 
 OPERATORS = ("abs", "celu", "cos", "erf", "sin", "tanh")
 #: An operator that is planned and that no run has got to.
@@ -241,7 +241,7 @@ def test_an_operator_has_the_evidence_of_the_chosen_run_where_it_ended_otherwise
         page = visit.open("#/operator/aten.celu.default?run=first")
         expect(page.locator("details.card[id^=case-]").first).to_contain_text("mismatch")
         assert page.locator(".notice").count() == 0
-    # Of a run that differs in most of its cases there are no pages, and the page says so.
+    # A run that differs in most of its cases has no pages of cases, and the page tells that.
     other = Recorded(1, {(name, c): (CASES, "backend") for name in OPERATORS for c in CONVERTERS})
     second = sites.all.parent / "second"
     write_site([other.write(tmp_path / "other"), second], tmp_path / "site")

@@ -1,4 +1,4 @@
-"""What rules excused, and everything that is wrong with a case, as commands print it."""
+"""Commands print what rules excused, and every problem of a case."""
 
 from __future__ import annotations
 

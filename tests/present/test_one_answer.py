@@ -1,4 +1,4 @@
-"""Whose fault, where, what, on which case and how to see it again: every view gives one answer."""
+"""Every view gives the same component, place, fault, case and command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,11 @@ CALLS = {
 }
 
 
-@pytest.fixture(scope="module", params=CALLS)
+#: The views of other components' failures are made in the same way.
+ALIKE = {"rule", "converter"}
+
+
+@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow if n in ALIKE else ()) for n in CALLS])
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Verdict]:
     """A run of one failing call, and its verdict."""
     directory = tmp_path_factory.mktemp(request.param)

@@ -1,4 +1,4 @@
-"""What the page of an operator says of when it fails."""
+"""The page of an operator tells the conditions under which it fails."""
 
 from __future__ import annotations
 

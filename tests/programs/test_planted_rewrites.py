@@ -13,6 +13,7 @@ from harness.compare.diagnosis import COMPOSED, Diagnosis
 pytestmark = pytest.mark.slowest(61)
 
 
+@pytest.mark.slow
 def test_planted_rewrites_are_found_and_named(tmp_path: Path) -> None:
     names = "planted-rewrites"
     planted = {"SwappedMatMulTranspose": "optimiser", "DroppedSoftmaxAxis": "graph optimisation"}

@@ -449,6 +449,7 @@ def test_steps_of_shrinking_are_sound_and_plainer() -> None:
     assert min(len(Program.of(step).calls) for step in steps) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.slowest(60)
 def test_a_run_of_programs_is_recorded_shrunk_and_written_as_a_script(tmp_path: Path) -> None:
     run = tmp_path / "run"
@@ -490,6 +491,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, words: list[str], line: str) 
     assert line in output(done)
 
 
+@pytest.mark.slow
 def test_a_run_of_programs_records_the_passes_that_change_them(tmp_path: Path) -> None:
     words = ("--pattern", "conv-bn", "--pattern", "gelu", "--examples", "24", "--shapes", "static", "--record-only")
     run_harness(*words, "--no-blame", "--results-dir", tmp_path / "run")
@@ -500,6 +502,7 @@ def test_a_run_of_programs_records_the_passes_that_change_them(tmp_path: Path) -
     assert fused == {"program.gelu"}
 
 
+@pytest.mark.slow
 def test_programs_that_passes_change_are_drawn_again(tmp_path: Path) -> None:
     words = ("--pattern", "conv-bn", "--examples", "24", "--shapes", "static", "--record-only", "--no-blame")
     run_harness(*words, "--results-dir", tmp_path / "run")

@@ -1,4 +1,4 @@
-"""What a terminal obeys is nowhere in a record, and is not shown of an old one."""
+"""Escape sequences are not recorded, and those of old records are not shown."""
 
 from __future__ import annotations
 

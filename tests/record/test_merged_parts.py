@@ -63,7 +63,7 @@ def writing(results: Path) -> Iterator[Writing]:
             found.kill()
 
 
-@pytest.mark.parametrize("moment", range(4))
+@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.slow if n else ()) for n in range(4)])
 def test_every_row_is_there_once_whenever_it_is_read_and_whenever_the_run_is_killed(
     tmp_path: Path, moment: int
 ) -> None:
@@ -86,6 +86,7 @@ def test_every_row_is_there_once_whenever_it_is_read_and_whenever_the_run_is_kil
     assert sorted(path.name for path in results.iterdir()) == ["run.json", "verdicts.parquet"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_of_thousands_of_parts_is_a_few_files(tmp_path: Path) -> None:
     for worker in ("gw0", "gw1"):
         with RunWriter(tmp_path, INFO, worker) as writer:

@@ -313,6 +313,7 @@ def test_the_newest_run_is_the_one_that_began_last(tmp_path: Path) -> None:
     assert newest(tmp_path / "results") == tmp_path / "results" / "ant"
 
 
+@pytest.mark.slow
 def test_memory_stays_modest_over_many_rows(tmp_path: Path, info: RunInfo) -> None:
     invocation = json.dumps({"overload": "aten.celu.default", "filling": "x" * 1000})
     with RunWriter(tmp_path, info) as writer:

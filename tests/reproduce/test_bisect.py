@@ -101,6 +101,7 @@ def test_a_release_that_does_not_go_with_the_others_has_no_verdict() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_release_that_runs_not_even_the_control_has_no_verdict(tmp_path: Path) -> None:
     # Stands before the installed package, and cannot be imported.
     broken = tmp_path / "onnxruntime-0.0.1"
@@ -114,6 +115,7 @@ def test_a_release_that_runs_not_even_the_control_has_no_verdict(tmp_path: Path)
     assert found.missing
 
 
+@pytest.mark.slow
 def test_models_and_files_are_checked(tmp_path: Path) -> None:
     (tmp_path / "mods.py").write_text(
         "import torch\n\n\nclass Pooled(torch.nn.Module):\n    def forward(self, x):\n"

@@ -34,6 +34,7 @@ def make():
 CALLS = ["aten.clone.default", "aten.select.int", "aten.add_.Tensor", "aten.select.int", "aten.mul_.Tensor"]
 
 
+@pytest.mark.slow
 def test_a_write_through_a_view_that_an_exporter_loses_is_five_calls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ FUSED = [
 BOUNDS = {"low": np.float64(0), "high": np.float64(6)}
 
 
+@pytest.mark.slow
 def test_a_call_that_fails_alone_is_shrunk_and_written(here: Path) -> None:
     found = printed("repro", "mods.py:pooled")
     assert found["reproduces"]
@@ -121,6 +122,7 @@ def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> No
     assert "The defect is there." in done.stdout
 
 
+@pytest.mark.slow
 def test_the_fewest_nodes_that_the_exporters_optimiser_breaks_are_written(here: Path) -> None:
     found = printed("repro", "mods.py:guarded", "--issue")
     assert found["reproduces"]
@@ -132,6 +134,7 @@ def test_the_fewest_nodes_that_the_exporters_optimiser_breaks_are_written(here: 
     assert "the same graph gives as it is" in report
 
 
+@pytest.mark.slow
 def test_of_a_model_whose_calls_pass_alone_a_part_of_the_graph_is_written(here: Path) -> None:
     found = printed("repro", "mods.py:emptied")
     assert found["reproduces"]

@@ -194,7 +194,13 @@ def failure_of(run: Path, name: str) -> ReproducibleFailure:
     return find_failure(run, invocation.case_id, converter=converter, backend=backend)
 
 
-@pytest.mark.parametrize("name", EVERY)
+#: Failures at each stage, whose scripts run by default.
+RUN_BY_DEFAULT = {"a dropped argument", "no conversion", "no kernel", "a runtime's wrong values", "a dead process"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in EVERY]
+)
 def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
     failure = failure_of(run, name)
     assert (failure.verdict.stage, failure.verdict.outcome) == EVERY[name][3:], failure.verdict.message
@@ -221,7 +227,7 @@ GONE: dict[str, Invocation] = {
 }
 
 
-@pytest.mark.parametrize("name", GONE)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in GONE])
 def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_path: Path) -> None:
     fixed = replace(failure_of(run, name), invocation=GONE[name], exported=GONE[name])
     done = run_script(tmp_path, write_script(fixed))
@@ -237,6 +243,7 @@ def test_a_script_ends_well_once_the_conversion_is_right(run: Path, tmp_path: Pa
     assert done.returncode == 0, ended(done)
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_is_ended(run: Path, tmp_path: Path) -> None:
     dead = failure_of(run, "a dead process")
     failure = replace(
@@ -285,6 +292,7 @@ def test_a_dynamic_export_runs_at_other_sizes(tmp_path: Path) -> None:
     assert done.returncode == 0, ended(done)
 
 
+@pytest.mark.slow
 def test_what_is_drawn_is_compared_as_a_distribution(tmp_path: Path) -> None:
     def failing(overload: str, p: float) -> ReproducibleFailure:
         call = Invocation(overload, (("self", vector([1.0] * 6)), ("p", p)))
@@ -426,7 +434,9 @@ RUNTIME = {
 }
 
 
-@pytest.mark.parametrize("name", RUNTIME)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in RUNTIME]
+)
 def test_a_runtimes_maintainers_get_a_script_without_pytorch(
     name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -465,7 +475,7 @@ def test_a_report_for_pytorch_can_be_filed_as_it_stands(run: Path, monkeypatch: 
     assert verdict.case_id not in text
     assert "The graph that `torch.onnx.export(dynamo=True)` emits" in text
     assert "ONNX Runtime is right." in text
-    # The numbers are told apart, and how near they had to be.
+    # The numbers are printed, and how near they had to be.
     (expected,) = re.findall(r"^expected (\[.*)$", text, re.MULTILINE)
     (got,) = re.findall(r"^got +(\[.*)$", text, re.MULTILINE)
     assert expected != got

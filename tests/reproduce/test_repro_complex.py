@@ -49,7 +49,9 @@ def failure(
     )
 
 
-@pytest.mark.parametrize("backend", ["ort-cpu", "onnx-reference", "openvino"])
+@pytest.mark.parametrize(
+    "backend", ["ort-cpu", *(pytest.param(name, marks=pytest.mark.slow) for name in ("onnx-reference", "openvino"))]
+)
 def test_a_wrong_sum_is_there_until_its_scale_is_real(backend: str, tmp_path: Path) -> None:
     # torchlib takes the real part of a complex alpha.
     script = write_script(failure(sum_of(0.5 - 2j), backend=backend))
@@ -62,6 +64,7 @@ def test_a_wrong_sum_is_there_until_its_scale_is_real(backend: str, tmp_path: Pa
     assert gone.returncode == 0, ended(gone)
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_take_pairs_fails_as_recorded(tmp_path: Path) -> None:
     def transform(*dims: int) -> Invocation:
         given: dict[str, Any] = {"self": MATRIX, "s": None, "dim": dims, "norm": None}
@@ -76,6 +79,7 @@ def test_a_model_that_does_not_take_pairs_fails_as_recorded(tmp_path: Path) -> N
     assert whole.returncode == 0, ended(whole)
 
 
+@pytest.mark.slow
 def test_a_child_is_fed_pairs(tmp_path: Path) -> None:
     script = write_script(failure(sum_of(1.0), Stage.RUN, Outcome.CRASH))
     done = run_script(tmp_path, script)
@@ -92,7 +96,7 @@ def test_a_child_is_fed_pairs(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("signature", ["values", "dtype"])
+@pytest.mark.parametrize("signature", ["values", pytest.param("dtype", marks=pytest.mark.slow)])
 def test_a_right_result_is_right(call: Invocation, signature: str, tmp_path: Path) -> None:
     done = run_script(tmp_path, write_script(failure(call, signature=signature)))
     assert done.returncode == 0, ended(done)

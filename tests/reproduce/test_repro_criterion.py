@@ -1,4 +1,4 @@
-"""What a script accepts by its plain rule, the rule of the harness accepts too."""
+"""The rule of the harness accepts every result that the plain rule of a script accepts."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def test_a_script_accepts_what_the_harness_accepts(judge: Judge, dtype: str) -> 
     numbers = (torch.from_numpy(a) for a in (got, expected, truth, terms if judge.accumulates else truth))
     theirs = scope["near"](*numbers, tolerance.rtol, tolerance.atol).numpy()
     assert not (theirs & ~ours).any()
-    # It is stricter only about what overflows, and about infinities beside PyTorch's own.
+    # It is stricter only about overflow, and about infinities other than PyTorch's own.
     assert not (ours & ~theirs & np.isfinite(got) & np.isfinite(expected)).any()
     assert 0 < theirs.sum() < theirs.size

@@ -78,6 +78,7 @@ def repro(tried: Path, converter: str, out: Path, *more: str | Path) -> Any:
     return CliRunner().invoke(conformance, [str(word) for word in words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("converter", "function"), [("dynamo", "celu"), ("torchscript", "celu_symbolic")])
 def test_the_script_has_the_rule_in_it(tried: Path, tmp_path: Path, converter: str, function: str) -> None:
     done = repro(tried, converter, tmp_path / "shown.py")

@@ -1,4 +1,4 @@
-"""Artefacts that are no ONNX models, through the real tools; without one of these its tests are skipped."""
+"""Artefacts other than ONNX models run in the real tools; a tool that is missing skips its tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ RUN_BY = {
     "executorch-xnnpack": ("executorch",),
     "litert": ("litert",),
 }
-PAIRS = [(converter, backend) for converter, backends in RUN_BY.items() for backend in backends]
+#: Inductor compiles each call with a C++ compiler.
+PAIRS = [
+    pytest.param(converter, backend, marks=pytest.mark.slow if backend == "inductor" else ())
+    for converter, backends in RUN_BY.items()
+    for backend in backends
+]
 FEW = ("--op", "aten.mul.Tensor", "--op", "aten.relu.default", "--examples", "12", "--record-only")
 
 
@@ -61,8 +66,9 @@ def test_sizes_stay_open_where_they_should(tmp_path: Path) -> None:
     assert any(row["exported_invocation"] != row["invocation"] for row in found)
 
 
+@pytest.mark.slow
 def test_a_batch_does_not_change_a_verdict(tmp_path: Path) -> None:
-    """What fails is found in company, although the artefact cannot be cut down."""
+    """The failing case of a batch is found, although the artefact cannot be cut down."""
     verdicts = []
     for size in ("1", "64"):
         words = ("--op", "aten.celu", "--op", "aten.cumprod", "--examples", "40", "--batch-size", size, "--record-only")
@@ -75,6 +81,7 @@ def test_a_batch_does_not_change_a_verdict(tmp_path: Path) -> None:
     assert {outcome for _, outcome, _ in verdicts[0].values()} >= {"pass", "mismatch", "unsupported"}
 
 
+@pytest.mark.slow
 def test_openvinos_frontend_is_judged_and_its_script_reproduces(tmp_path: Path) -> None:
     """OpenVINO 2026.4 gives 0 for the celu of NaN."""
     _require("openvino-torch", "openvino")

@@ -1,4 +1,4 @@
-"""What the real runtimes refuse, and how each refusal is reported: kind, nodes, silence."""
+"""A runtime's refusal is reported with its kind and its nodes."""
 
 from __future__ import annotations
 

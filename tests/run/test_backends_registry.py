@@ -105,7 +105,7 @@ def test_unknown_names_give_one_line(name: str, near: str) -> None:
 
 
 def python(code: str, *paths: Path) -> str:
-    """What a fresh interpreter prints for `code` with `paths` importable beside the harness."""
+    """Return the output of `code` in a fresh interpreter that can import the harness and `paths`."""
     path = os.pathsep.join(str(part) for part in (ROOT, *paths))
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run(

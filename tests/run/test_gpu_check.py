@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from backend_models import needs_no_gpu
 from harness_runs import ROOT, environment, row_of, unary
-from warm_starts import run
 
 from harness.record import store
 from harness.record.run_info import RunInfo
@@ -31,9 +30,11 @@ NAME = "ort-cuda"
 
 
 def gpu_check(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return run([sys.executable, SCRIPT, *words], env=environment())
+    words = sys.executable, SCRIPT, *words
+    return subprocess.run(words, env=environment(), capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @needs_no_gpu
 def test_without_a_gpu_all_that_needs_none_is_run(tmp_path: Path) -> None:
     pytest.importorskip("tensorrt_rtx_bindings")

@@ -86,6 +86,7 @@ def test_what_is_wrong_is_one_line(word: str, line: str, tmp_path: Path) -> None
     assert line in output(done)
 
 
+@pytest.mark.slow
 def test_a_run_names_the_adapter(webgpu: Backend, tmp_path: Path) -> None:
     words = ("--backend", "ort-webgpu", "--backend", "ort-cpu", "--op", "tan", "--dtype", "float32", "--examples", "8")
     done = run_harness(*words, "--record-only", "--results-dir", tmp_path / "run", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""What other processes are asked to do; kept apart, because a process that starts imports little for it."""
+"""Functions for other processes, in a file that needs few imports."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class _Skipping:
 
 
 def start_to_run(name: str) -> Backend:
-    """As `start`; a test is skipped where the backend of a GPU is not there, or only builds."""
+    """Start a backend; skip the test if the backend needs a missing GPU, or only builds."""
     if name not in GPU_BACKENDS:
         return start(name)
     entry, argument = BACKENDS.find(name)

@@ -67,7 +67,7 @@ def failed(
 
 
 def _problem(message: str, dtype: str) -> OutputProblem:
-    """What `compare` says so of."""
+    """Return the problem that `compare` describes with a message."""
     kind, output, *texts = _PROBLEM.fullmatch(message).groups()  # type: ignore[union-attr]
     expected, got = (_value(kind, text) for text in texts)
     if any(len(re.sub(r"\D", "", text)) > 13 for text in texts):
@@ -86,10 +86,10 @@ def _value(kind: str, text: str) -> Any:
 
 
 def groups(*rows: Verdict) -> list[FailureGroup]:
-    """As reports group them."""
+    """Return the groups of rows in a report."""
     return failure_groups(to_table([replace(row) for row in rows], "run"))
 
 
 def places(*rows: Verdict) -> set[tuple[str, str]]:
-    """Where the defects are, and what is wrong there, in words."""
+    """Return the places of the defects, and their faults in words."""
     return {(group_place(group), fault_text(group.cause)) for group in groups(*rows)}

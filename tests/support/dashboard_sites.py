@@ -51,7 +51,7 @@ HOSTILE = SCRIPT + "'\"`\u2028\u2029\\\x00\x1b[31m${{window.hacked='{0}'}}" + "W
 
 @dataclass
 class Sites:
-    """What the tests of the page open.
+    """The sites that the tests of the page open.
 
     Attributes:
         before: A run without, and

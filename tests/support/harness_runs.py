@@ -31,8 +31,8 @@ from harness.record import store
 ROOT = Path(__file__).parents[2]
 #: Where the package `planted` is.
 PLUGINS = Path(__file__).parents[1] / "plugins"
-#: Its metadata, as an installed package has them beside it: they announce its converters and backends. Kept
-#: apart, so that a process has the planted ones only if it asks for them.
+#: Its metadata, as an installed package has them: they announce its converters and backends. They have a folder of
+#: their own, so that a process has the planted ones only if it asks for them.
 METADATA = PLUGINS / "metadata"
 
 if str(PLUGINS) not in sys.path:
@@ -40,14 +40,14 @@ if str(PLUGINS) not in sys.path:
     sys.path.append(str(PLUGINS))
 
 
-#: The same of its replacements for PyTorch's kernels.
+#: The metadata of its replacements for PyTorch's kernels.
 KERNELS_METADATA = PLUGINS / "metadata_kernels"
-#: The same of what is wrong where two conditions meet.
+#: The metadata of defects that need two conditions at once.
 PAIRS_METADATA = PLUGINS / "metadata_pairs"
 
 
 @cache
-def _without_pandas() -> tempfile.TemporaryDirectory[str]:
+def _pandas_hider() -> tempfile.TemporaryDirectory[str]:
     """A folder that hides pandas, as most users have none.
 
     Arrow imports it where it is installed, which takes a small process a tenth of its time.
@@ -58,8 +58,8 @@ def _without_pandas() -> tempfile.TemporaryDirectory[str]:
 
 
 def environment(metadata: Path = METADATA, **more: str) -> dict[str, str]:
-    """Of a process that finds the harness and the plug-ins that `metadata` announces."""
-    places = (_without_pandas().name, ROOT, PLUGINS, metadata, os.environ.get("PYTHONPATH", ""))
+    """Return the variables of a process that finds the harness and the plug-ins that `metadata` announces."""
+    places = (_pandas_hider().name, ROOT, PLUGINS, metadata, os.environ.get("PYTHONPATH", ""))
     path = os.pathsep.join(map(str, places))
     ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "160"}
     # Compiled modules are kept between processes, as they are for users.
@@ -101,7 +101,7 @@ def shared(metadata: Path = METADATA) -> Sessions:
 
 
 def output(done: subprocess.CompletedProcess[str]) -> str:
-    """For the message of an assertion."""
+    """Describe how a process ended, for the message of an assertion."""
     return f"exit status {done.returncode}\n{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
 
 

@@ -1,4 +1,4 @@
-"""Sessions of `pytest harness`, commands of `conformance` and scripts, for which PyTorch is imported once.
+"""Sessions of `pytest harness` and commands of `conformance`, for which PyTorch is imported once.
 
 Most of a small run's time is its start, which has tests of its own.
 """
@@ -7,21 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import selectors
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from warm_starts import WarmPopen
-
-#: Which entry point is called; a script is called by its path.
-Program = Literal["pytest", "conformance", "script"]
+#: The entry point that is called.
+Program = Literal["pytest", "conformance"]
 
 #: Reads entry points and words of command lines from its input, and writes exit statuses to what was its
 #: output; the output of each call goes to the files that are named with its words.
@@ -53,55 +49,15 @@ for line in sys.stdin:
     print(int(status), file=statuses, flush=True)
 """
 
-#: The same for scripts, each in a process that is forked for it.
-_FORKED = """
-import gc, json, os, runpy, sys
-import onnx, onnxscript, torch
-
-sys.path.insert(0, os.environ.pop("SUPPORT"))
-from exporter_sources import read_once
-from quick_end import run_to_the_end
-
-del sys.path[0]
-reading = read_once()
-reading.__enter__()
-# What the first export imports. ONNX Runtime would start a thread, which no forked process has.
-torch.onnx.export(torch.nn.ReLU(), (torch.zeros(1),), dynamo=True, verbose=False)
-gc.freeze()
-statuses = os.fdopen(os.dup(1), "w")
-for line in sys.stdin:
-    _, words, directory, *files = json.loads(line)
-    child = os.fork()
-    if not child:
-        break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=statuses, flush=True)
-else:
-    sys.exit()
-for descriptor, file in enumerate(files, 1):
-    os.dup2(os.open(file, os.O_WRONLY | os.O_APPEND), descriptor)
-os.chdir(directory)
-# As Python does it for a process that starts here with this path.
-os.environ["PYTHONPATH"] = sys.path[0] = directory
-sys.argv[:] = words
-runpy.run_path("sitecustomize.py")
-run_to_the_end(lambda: runpy.run_path(words[0], run_name="__main__"))
-"""
-
-#: How many processes are kept, each with a fork server and a worker.
+#: The number of processes that are kept, each with a fork server and a worker.
 _KEPT = 2
 
 
 class Sessions:
-    """A process that runs sessions and commands; it starts with the first, and again where one ends it."""
+    """A process that runs sessions and commands; it starts with the first, and again after one that ends it."""
 
-    def __init__(
-        self,
-        environment: dict[str, str],
-        program: str = _IN_TURN,
-        start: type[WarmPopen] = WarmPopen,
-    ) -> None:
-        self._environment, self._program = _without_test(environment), program
-        self._start = start
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = _strip_test(environment)
         self._process: subprocess.Popen[str] | None = None
         self._in_turn = threading.Lock()
 
@@ -120,8 +76,8 @@ class Sessions:
         self, program: Program, words: Sequence[str], cwd: Path, timeout: float
     ) -> subprocess.CompletedProcess[str]:
         if self._process is None:
-            self._process = self._start(
-                [sys.executable, "-c", self._program],
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _IN_TURN],
                 env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -143,10 +99,10 @@ class Sessions:
                 process.kill()
                 self.close()
                 raise subprocess.TimeoutExpired(words, timeout, files[0].read_text())
-            said = process.stdout.readline()
-            if not said:
+            line = process.stdout.readline()
+            if not line:
                 self.close()
-            status = int(said) if said else process.returncode
+            status = int(line) if line else process.returncode
             return subprocess.CompletedProcess(words, status, *(file.read_text() for file in files))
 
     def close(self) -> None:
@@ -157,18 +113,18 @@ class Sessions:
             self._process = None
 
 
-def _without_test(environment: dict[str, str]) -> dict[str, str]:
-    """Without what names the test that runs now."""
+def _strip_test(environment: dict[str, str]) -> dict[str, str]:
+    """Return the variables except those that name the test that runs now."""
     return {name: word for name, word in environment.items() if not name.startswith("PYTEST_")}
 
 
-#: The one that was used last comes last.
+#: Variables of an environment → its process; the process that was used last comes last.
 _SESSIONS: dict[str, Sessions] = {}
 
 
 def sessions(environment: dict[str, str]) -> Sessions:
-    """Those of this environment, one process for all tests that this one runs."""
-    key = json.dumps(sorted(_without_test(environment).items()))
+    """Return the process of an environment, which all tests of this process share."""
+    key = json.dumps(sorted(_strip_test(environment).items()))
     found = _SESSIONS.pop(key, None)
     if found is None:
         while len(_SESSIONS) >= _KEPT:
@@ -178,27 +134,7 @@ def sessions(environment: dict[str, str]) -> Sessions:
     return found
 
 
-class Scripts(Sessions):
-    """A process that has imported what exporters need, and is forked for each script.
-
-    A folder with a script has a ``sitecustomize.py``, which is run before it.
-    """
-
-    def __init__(self) -> None:
-        # Neither the harness nor its plug-ins are on the path.
-        ours = {"PYTHONPATH": "", "OMP_NUM_THREADS": "1", "SUPPORT": str(Path(__file__).parent)}
-        super().__init__({**os.environ, **ours}, _FORKED)
-
-
-@cache
-def scripts() -> Scripts:
-    """One process for all tests that this one runs."""
-    return Scripts()
-
-
 def close_all() -> None:
-    """End all processes of sessions and scripts."""
+    """End all processes of sessions."""
     while _SESSIONS:
         _SESSIONS.popitem()[1].close()
-    if scripts.cache_info().currsize:
-        scripts().close()

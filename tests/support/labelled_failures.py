@@ -68,7 +68,7 @@ class Label:
 
 
 def read_labels() -> list[Label]:
-    """All of them, in the file's order."""
+    """Return all labels, in the file's order."""
     return [_label(json.loads(line)) for line in FILE.read_text(encoding="utf-8").splitlines()]
 
 

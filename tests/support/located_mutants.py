@@ -46,7 +46,7 @@ Located: TypeAlias = "Sequence[tuple[Statement, Suspect]]"
 
 @dataclass(frozen=True)
 class Found:
-    """What became of one mutation that makes a case fail.
+    """The search for the line of one mutation that makes a case fail.
 
     Attributes:
         place: Of its statement among the suspects, 1 for the first; 0 for none.
@@ -76,7 +76,7 @@ def drawn_calls(operator: str, converter: str, seed: int) -> list[Invocation]:
 
 
 def locate_mutation(mutation: Mutation, calls: Sequence[Invocation]) -> tuple[Located, SourceCode] | None:
-    """The suspects where a mutation makes cases fail at check or compare; None where it does not."""
+    """Return the suspects if a mutation makes cases fail at check or compare; else None."""
     file = str(source_file(mutation.module))
     with applied(mutation):
         own = runner(mutation.converter)
@@ -109,7 +109,7 @@ def shows(own: GraphRunner, call: Invocation) -> bool:
 
 
 def operators_and_converters(seed: int) -> list[tuple[str, str]]:
-    """All of them, in an order that the seed gives."""
+    """Return all pairs of an operator and a converter, in an order that the seed gives."""
     pairs = [(name, converter) for name in sorted(OPERATOR_CASES) for converter in ("dynamo", "torchscript")]
     random.Random(seed).shuffle(pairs)
     return pairs
@@ -175,7 +175,7 @@ def main(count: int, seed: int, out: Path | None) -> None:
 
 
 def _answer(process: multiprocessing.process.BaseProcess, results: multiprocessing.Queue) -> Found | None:  # type: ignore[type-arg]
-    """What a process sends; None where it finds nothing, or dies."""
+    """Return what a process sends; None if it finds nothing, or dies."""
     while True:
         try:
             one: Found | None = results.get(timeout=1)

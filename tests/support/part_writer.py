@@ -1,4 +1,4 @@
-"""A process that writes a run, part by part, and says so, until it is killed.
+"""A process that writes a run, part by part, and reports each part, until it is killed.
 
 python tests/support/part_writer.py RUN ROWS
 """
@@ -18,7 +18,7 @@ from harness.record.writer import RunWriter
 
 
 def rows_of_part(part: int, rows: int) -> Iterator[Verdict]:
-    """So many rows, whose ids count on from those of the parts before."""
+    """Yield rows whose ids count on from those of the parts before."""
     celu = Invocation("aten.celu.default", ())
     return (row_of(celu, case_id=f"{part * rows + row:012x}") for row in range(rows))
 

@@ -121,7 +121,7 @@ def rounded(model: onnx.ModelProto, index: int) -> bool:
 
 
 def one_more(model: onnx.ModelProto, index: int) -> bool:
-    """Whole numbers that are off by one, if nobody takes them for indices or sizes."""
+    """Add one to whole numbers, unless they are indices or sizes."""
     if any(model.graph.node[index].output[0] in node.input for node in model.graph.node):
         return False
     return _behind(model, index, INTS, lambda made, kind, name: [("Add", [made, _number(name, 1, kind)])])
@@ -133,7 +133,7 @@ def negated(model: onnx.ModelProto, index: int) -> bool:
 
 
 def clipped(model: onnx.ModelProto, index: int) -> bool:
-    """Nothing above one half."""
+    """Clip values at one half."""
     return _behind(model, index, FLOATS, lambda made, kind, name: [("Min", [made, _number(name, 0.5, kind)])])
 
 
@@ -215,7 +215,7 @@ def _behind(
 
 
 def slipped(model: onnx.ModelProto, operator: str, slip: Slip) -> onnx.ModelProto | None:
-    """The model with a slip in every node of one type; None where none of them can have it."""
+    """Return the model with a slip in every node of one type; None if no node can have it."""
     changed = onnx.ModelProto()
     changed.CopyFrom(model)
     done = False

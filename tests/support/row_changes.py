@@ -1,4 +1,4 @@
-"""What became of cases, row by row: the comparison on numbers is checked against it."""
+"""Changes between two runs, row by row: the comparison on numbers is checked against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Key = tuple[str, str, str, str]
 
 def row_changes(before: pa.Table, after: pa.Table, flaky: Collection[Key] = ()) -> dict[Key, ChangeKind]:
     """Every case of either table, by its key and in the order of the keys."""
-    old, new = _by_key(before), _by_key(after)
+    old, new = _index_rows(before), _index_rows(after)
     found = {}
     for key in sorted({*old, *new}):
         a, b = old.get(key), new.get(key)
@@ -25,7 +25,7 @@ def row_changes(before: pa.Table, after: pa.Table, flaky: Collection[Key] = ()) 
     return found
 
 
-def _by_key(table: pa.Table) -> dict[Key, Row]:
+def _index_rows(table: pa.Table) -> dict[Key, Row]:
     names = ("case_id", "exported_invocation", "converter", "backend")
     return {tuple(row[name] for name in names): row for row in table.to_pylist()}
 

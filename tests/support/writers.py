@@ -1,4 +1,4 @@
-"""What processes write at the same time; kept apart, because a process that starts imports little for it."""
+"""Functions with which processes write at the same time, in a file that needs few imports."""
 
 from __future__ import annotations
 

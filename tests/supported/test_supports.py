@@ -37,6 +37,7 @@ def test_an_operator_is_run_and_the_condition_of_its_failure_named() -> None:
     assert harness.is_supported("relu", dtype=torch.float32)
 
 
+@pytest.mark.slow
 def test_a_script_from_standard_input_gets_an_answer(tmp_path: Path) -> None:
     script = 'import harness\nprint(harness.is_supported("relu", dtype="float32"))'
     done = subprocess.run(

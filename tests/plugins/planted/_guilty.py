@@ -16,7 +16,7 @@ SIZE = 29
 
 
 class Prepared:
-    """What `prepare` gives."""
+    """A prepared model of the ONNX Backend API."""
 
     def __init__(self, model: onnx.ModelProto, crime: Callable[[], Any]) -> None:
         options = onnxruntime.SessionOptions()

@@ -25,5 +25,5 @@ class _Talkative(_guilty.Prepared):
 
 
 def prepare(model: onnx.ModelProto, device: str) -> _Talkative:
-    """As the ONNX Backend API wants it."""
+    """Prepare a model; the entry point of the ONNX Backend API."""
     return _Talkative(model, _crime)

@@ -43,7 +43,7 @@ _signature = cache(_schemas.op_signature_from_function)
 
 
 class _Translating(DynamoConverter):
-    """Has conversions of its own, as a user's rules are."""
+    """A dynamo converter with other conversions, as a user's rules are."""
 
     slipped: bool
 
@@ -86,7 +86,7 @@ def _conjugating(self: Any, other: Any) -> Any:
 
 
 class WrongProducts(DynamoConverter):
-    """Has the sign of one imaginary part wrong in products of complex numbers."""
+    """A dynamo converter with a wrong sign of one imaginary part in products of complex numbers."""
 
     name = "planted-complex"
 
@@ -96,7 +96,7 @@ class WrongProducts(DynamoConverter):
 
 
 class _Symbolic(TorchScriptConverter):
-    """Has symbolic functions of its own."""
+    """A TorchScript converter with other symbolic functions."""
 
     slipped: bool
     #: One is ignored unless it is registered for the opset of the export.

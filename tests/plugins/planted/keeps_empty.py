@@ -23,7 +23,7 @@ class ReduceSum(OpRun):
 
 
 class Prepared:
-    """What `prepare` gives."""
+    """A prepared model of the ONNX Backend API."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self._names = [value.name for value in model.graph.input]
@@ -36,5 +36,5 @@ class Prepared:
 
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **more: Any) -> Prepared:
-    """Of the ONNX Backend API."""
+    """Prepare a model; the entry point of the ONNX Backend API."""
     return Prepared(model)

@@ -36,7 +36,7 @@ def relu_reads_the_storage(x: torch.Tensor) -> torch.Tensor:
 
 
 def ceil_is_wrong_in_the_tail(x: torch.Tensor) -> torch.Tensor:
-    """As a vector kernel that handles the last, incomplete vector wrongly."""
+    """Return the ceiling as a vector kernel does that handles the last, incomplete vector wrongly."""
     right = torch.floor(x * -1) * -1
     if x.numel() < 2:
         return right

@@ -1,4 +1,4 @@
-"""What a call may do, each by itself; a planted defect needs two of these at once.
+"""Conditions that a call may meet; a planted defect needs two of them at once.
 
 A condition is a word about one argument. Structural ones are known when a call is exported, the others only
 when it is run.
@@ -71,7 +71,7 @@ def weight_tensor(tensor: torch.Tensor) -> Held:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a call does.
+    """A condition that a call may meet.
 
     Attributes:
         argument: Of its schema.
@@ -105,7 +105,7 @@ class Condition:
         return any(self._of_tensor(held, call) for held in _held(given))
 
     def elements(self, call: Seen) -> Array | None:
-        """Which elements do it; None where the argument is not a tensor."""
+        """Return a mask of the elements that meet it; None if the argument is not a tensor."""
         given = call.get(self.argument, _OMITTED)
         return _ELEMENTS[self.word](given) if isinstance(given, Held) else None
 
@@ -166,7 +166,7 @@ class Conjunction:
             return False
 
     def __str__(self) -> str:
-        """For a person."""
+        """Describe it for a person."""
         joint = "facing" if self.facing else "and"
         return (
             f"{self.overload}: {self.first.argument} {self.first.word} {joint} "

@@ -95,7 +95,7 @@ def _spoiled(model: onnx.ModelProto, names: Iterable[str]) -> None:
         )
 
 
-def _with_spoiled(model: onnx.ModelProto, request: ExportRequest, wrong: str) -> onnx.ModelProto:
+def _spoil(model: onnx.ModelProto, request: ExportRequest, wrong: str) -> onnx.ModelProto:
     made = {value.name for value in model.graph.output}
     for call in _calls(request):
         if made.issuperset(call.outputs) and call.does(wrong):
@@ -120,7 +120,7 @@ class _Telling:
     def _noticed(self, model: onnx.ModelProto, request: ExportRequest) -> onnx.ModelProto:
         for call in _calls(request):
             _exported.update(dict.fromkeys(call.outputs, call))
-        return _with_spoiled(model, request, self.wrong)
+        return _spoil(model, request, self.wrong)
 
 
 class Dynamo(_Telling, DynamoConverter):

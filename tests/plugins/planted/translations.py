@@ -23,12 +23,12 @@ DEFECTS: tuple[Defect, ...] = tuple(ALL_DEFECTS)
 
 
 def translations(slipped: bool) -> dict[Conversion, Conversion]:
-    """As `torch.onnx.export(custom_translation_table=…)` takes them."""
+    """Return the conversions for `torch.onnx.export(custom_translation_table=…)`."""
     return {attrgetter(d.overload)(torch.ops): d.conversion(slipped) for d in DEFECTS if d.converter == "planted-wrong"}
 
 
 def symbolics(slipped: bool) -> dict[str, Conversion]:
-    """As `torch.onnx.register_custom_op_symbolic` takes them: by ``aten::celu``."""
+    """Return the conversions for `torch.onnx.register_custom_op_symbolic`, by ``aten::celu``."""
     return {
         f"aten::{d.overload.split('.')[1]}": d.conversion(slipped)
         for d in DEFECTS

@@ -1,6 +1,6 @@
 """Further wrong rewrites, written before the draws were changed by what the others had taught.
 
-Nobody has looked at which of them the draws reach while the draws were written.
+The draws were written without looking at which of them they reach.
 """
 
 from __future__ import annotations

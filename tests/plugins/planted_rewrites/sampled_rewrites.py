@@ -1,8 +1,8 @@
 """Wrong rewrites of graphs that OpenVINO transforms, each with one slip.
 
 The 32 were sampled uniformly, with their slips, from 57 of OpenVINO's common transformations that take what a PyTorch
-export gives (``src/common/transformations/src/transformations/common_optimizations``). Nobody has looked at which of
-them the draws reach while the draws were written.
+export gives (``src/common/transformations/src/transformations/common_optimizations``). The draws were
+written without looking at which of them they reach.
 """
 
 from __future__ import annotations

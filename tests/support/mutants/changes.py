@@ -1,4 +1,4 @@
-"""What a mutation makes of one expression: another operator, no cast, a flipped attribute, and so on."""
+"""Mutations of one expression: another operator, no cast, a flipped attribute, and so on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 
 def changes(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """What an expression may be changed to: the kind of each change, and the new expression."""
+    """Yield the changes of an expression: the kind of each, and the new expression."""
     if isinstance(node, ast.Call):
         yield from _changed_call(node)
     elif isinstance(node, ast.Compare):
@@ -138,16 +138,16 @@ def _changed_call(call: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     if name in _DROPPED and operands and not isinstance(operands[0], ast.Starred):
         yield "dropped cast" if name.startswith("Cast") else "dropped operator", operands[0]
     if name in _ORDERED and len(operands) == 2:
-        yield "operands", _with_operands(call, first, operands[::-1])
+        yield "operands", _replace_operands(call, first, operands[::-1])
     if name == "Where" and len(operands) == 3:
-        yield "operands", _with_operands(call, first, [operands[0], operands[2], operands[1]])
+        yield "operands", _replace_operands(call, first, [operands[0], operands[2], operands[1]])
     for place, keyword in enumerate(call.keywords):
         word = (keyword.arg or "").removesuffix("_i").removesuffix("_s").removesuffix("_f")
         if word in _FLAGS:
             flipped = ast.Call(ast.Name("int", ast.Load()), [negated(keyword.value)], [])
-            yield "attribute", _with_keyword(call, place, ast.keyword(keyword.arg, flipped))
+            yield "attribute", _replace_keyword(call, place, ast.keyword(keyword.arg, flipped))
         elif word and word not in ("to", "value", "outputs", "value_t", "value_int", "value_ints", "dtype"):
-            yield "dropped attribute", _with_keyword(call, place)
+            yield "dropped attribute", _replace_keyword(call, place)
 
 
 def _renamed(call: ast.Call, first: int, name: str) -> ast.Call:
@@ -157,12 +157,12 @@ def _renamed(call: ast.Call, first: int, name: str) -> ast.Call:
     return ast.Call(ast.Attribute(call.func.value, name, ast.Load()), call.args, call.keywords)
 
 
-def _with_keyword(call: ast.Call, place: int, *new: ast.keyword) -> ast.Call:
+def _replace_keyword(call: ast.Call, place: int, *new: ast.keyword) -> ast.Call:
     """The call with other keywords in place of one."""
     return ast.Call(call.func, call.args, [*call.keywords[:place], *new, *call.keywords[place + 1 :]])
 
 
-def _with_operands(call: ast.Call, first: int, operands: list[ast.expr]) -> ast.Call:
+def _replace_operands(call: ast.Call, first: int, operands: list[ast.expr]) -> ast.Call:
     return ast.Call(call.func, [*call.args[:first], *operands], call.keywords)
 
 

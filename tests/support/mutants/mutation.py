@@ -26,7 +26,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         *(f"{_SCRIPTING}.symbolic_opset{version}" for version in range(9, 21)),
     ),
 }
-#: Calls whose arguments nobody computes with.
+#: Calls whose arguments are not computed with.
 _SPEECH = frozenset(
     (
         *("_unimplemented", "_onnx_unsupported", "_onnx_opset_unsupported"),
@@ -101,7 +101,7 @@ def source_file(module: str) -> Path:
 @cache
 def mutations(converter: str) -> tuple[Mutation, ...]:
     """All mutations of a converter's conversion functions, in the order of the source."""
-    return tuple(m for module in MODULES[converter] for m in _of_module(converter, module))
+    return tuple(m for module in MODULES[converter] for m in _mutate_module(converter, module))
 
 
 def mutated_source(name: str, text: str) -> ast.Module:
@@ -140,7 +140,7 @@ def _module(statement: ast.stmt) -> ast.Module:
     return ast.fix_missing_locations(ast.Module([statement], []))
 
 
-def _of_module(converter: str, module: str) -> Iterator[Mutation]:
+def _mutate_module(converter: str, module: str) -> Iterator[Mutation]:
     for index, statement in _functions(module):
         for number, place in enumerate(_places(statement)):
             for choice, (kind, new) in enumerate(_choices(place)):
@@ -166,7 +166,7 @@ def _choices(place: _Place) -> Iterator[tuple[str, ast.expr]]:
 
 @cache
 def _functions(module: str) -> tuple[tuple[int, ast.FunctionDef], ...]:
-    """The functions of a module with their places in it; nobody may change them."""
+    """Return the functions of a module with their places in it; they must not be changed."""
     tree = ast.parse(source_file(module).read_text(encoding="utf-8"))
     return tuple((i, s) for i, s in enumerate(tree.body) if isinstance(s, ast.FunctionDef))
 

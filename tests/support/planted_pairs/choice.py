@@ -48,7 +48,7 @@ def chosen_pairs(seed: int, without: Collection[str] = ()) -> Iterator[PlantedPa
 
 
 def choose_pair(operator: str, seed: int) -> PlantedPair | None:
-    """A pair of one operator; None where none is found."""
+    """Return a pair of one operator; None if none is found."""
     chance = random.Random(zlib.crc32(f"{seed} {operator}".encode()))
     drawn = draw_cases(OPERATOR_CASES[operator], seed=_SEED, structures=_STRUCTURES, values=_VALUES)
     calls = [call for one in drawn for call in one.invocations]
@@ -121,7 +121,7 @@ def _meets(call: Invocation, pair: Conjunction) -> bool:
 
 
 def passing(calls: Sequence[Invocation], wrong: str, most: int = _EXPORTED) -> list[Invocation]:
-    """Those of the first few calls which pass without the defect, and would not with it."""
+    """Return the first few calls that pass without the defect, and fail with it."""
     if not calls:
         return []
     groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls[:most]))

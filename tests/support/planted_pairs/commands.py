@@ -96,7 +96,7 @@ def _state(pair: PlantedPair, seed: int, examples: int, drawn_only: bool) -> str
     met = list(meeting(pair.conjunction, seed, examples))
     if not met:
         return "not drawn"
-    # A run exports them all. Few at once from the whole of the draws: those beside each other fail alike.
+    # A run exports them all. Few at once from the whole of the draws: neighbours fail alike.
     turns = -(-len(met) // _EXPORTED)
     some = (met[turn::turns] for turn in range(turns))
     through = drawn_only or any(passing(calls, pair.wrong, _EXPORTED) for calls in some)

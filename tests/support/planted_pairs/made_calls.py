@@ -17,8 +17,8 @@ from harness.core.tensors import build_tensor
 def made_calls(call: Invocation, pair: Conjunction) -> Iterator[Invocation]:
     """Calls with both conditions made, the first one first, and the other way round."""
     for first, second in ((pair.first, pair.second), (pair.second, pair.first)):
-        for made in filter(_is_whole, _with_condition(call, first)):
-            yield from filter(_is_whole, _with_condition(made, second))
+        for made in filter(_is_whole, _meet_condition(call, first)):
+            yield from filter(_is_whole, _meet_condition(made, second))
 
 
 def _is_whole(call: Invocation) -> bool:
@@ -28,7 +28,7 @@ def _is_whole(call: Invocation) -> bool:
     )
 
 
-def _with_condition(call: Invocation, condition: Condition) -> Iterator[Invocation]:
+def _meet_condition(call: Invocation, condition: Condition) -> Iterator[Invocation]:
     given = dict(call.arguments)
     name, word = condition.argument, condition.word
     if word == "omitted":
