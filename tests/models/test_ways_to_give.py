@@ -83,7 +83,9 @@ def program(name: str) -> torch.export.ExportedProgram:
 
 
 @pytest.mark.parametrize("converter", ["dynamo", pytest.param("torchscript", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", sorted({*SIZES, *NAMED}))
+@pytest.mark.parametrize(
+    "name", [*SIZES, *(pytest.param(name, marks=pytest.mark.slow) for name in sorted(NAMED - {*SIZES}))]
+)
 def test_exported_programs(name: str, converter: str, supervisor: Supervisor, tmp_path: Path) -> None:
     torch.export.save(program(name), tmp_path / f"{name}.pt2")
     found = checked(str(tmp_path / f"{name}.pt2"), supervisor, converter)

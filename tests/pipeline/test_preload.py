@@ -46,12 +46,14 @@ def preloaded() -> dict[str, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_no_gpu_is_asked_for_before_processes_are_forked(preloaded: dict[str, Any]) -> None:
     # CUDA's driver, once started, is of no use to the processes that are forked.
     assert preloaded["asked"] == 0
     assert preloaded["put back"]
 
 
+@pytest.mark.slow
 def test_what_a_worker_imports_counts_as_source(preloaded: dict[str, Any]) -> None:
     """Shards are only merged where none of it differs."""
     assert len(preloaded["modules"]) > 60

@@ -21,9 +21,9 @@ RUN_BY = {
     "executorch-xnnpack": ("executorch",),
     "litert": ("litert",),
 }
-#: Inductor compiles each call with a C++ compiler.
+#: `torch.compile` takes seconds to start, and Inductor compiles each call with a C++ compiler.
 PAIRS = [
-    pytest.param(converter, backend, marks=pytest.mark.slow if backend == "inductor" else ())
+    pytest.param(converter, backend, marks=pytest.mark.slow if converter.startswith("torch-compile") else ())
     for converter, backends in RUN_BY.items()
     for backend in backends
 ]
