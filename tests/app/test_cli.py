@@ -176,7 +176,7 @@ def test_unknown_names_suggest_near_ones(run: Path, words: tuple[str, str], said
 
 @pytest.mark.parametrize("command", ["failures", "tolerance"])
 @pytest.mark.parametrize("option", [(), ("--run",)])
-def test_a_directory_without_a_run_is_said_in_one_line(command: str, option: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_directory_without_a_run_is_one_line(command: str, option: tuple[str, ...], tmp_path: Path) -> None:
     done = typed(command, *option, tmp_path)
     assert done.exit_code == 2
     assert done.output == (
@@ -334,7 +334,7 @@ def test_replay_runs_a_file_of_invocations(tmp_path: Path) -> None:
         (None, "file not found"),
     ],
 )
-def test_a_file_that_is_no_invocation_is_said_in_one_line(content: str | None, said: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_invocation_is_one_line(content: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     if content is not None:
         path.write_text(content)

@@ -25,7 +25,7 @@ def celu(self, alpha=1.0):
 """
 
 
-def test_a_rule_that_exits_is_said_to_have_done_so(tmp_path: Path) -> None:
+def test_a_rule_that_exits_is_named(tmp_path: Path) -> None:
     (tmp_path / "leaves.py").write_text(RULES)
     book = RuleBook.load([str(tmp_path / "leaves.py")], "dynamo")
     with pytest.raises(Exception, match=r"the rule leaves\.py:celu calls sys\.exit\(3\)"):

@@ -154,7 +154,7 @@ def test_the_summary_the_chat_and_the_gate_say_so(night: Night) -> None:
 
 
 @pytest.mark.slow
-def test_the_site_says_so(night: Night) -> None:
+def test_the_site_of_a_red_night_shows_what_is_missing(night: Night) -> None:
     said = json.loads((night.out / "site" / "summary.json").read_text())["run"]
     assert said["state"] == "partial"
     assert f"Shard {KILLED} of {SHARDS} is unfinished" in " ".join(said["notes"])
@@ -211,7 +211,7 @@ def chat() -> Iterator[tuple[str, list[bytes]]]:
         server.shutdown()
 
 
-def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tuple[str, list[bytes]]) -> None:
+def test_a_night_without_any_shard_is_red(tmp_path: Path, chat: tuple[str, list[bytes]]) -> None:
     address, posted = chat
     process = nightly("--finish", "--out", tmp_path / "out", CONFORMANCE_WEBHOOK=address)
     said, _ = process.communicate(timeout=60)
@@ -235,7 +235,7 @@ def test_a_night_without_any_shard_is_red_and_says_so(tmp_path: Path, chat: tupl
         (("--out", "OUT"), "already holds a night: give another --out, or delete it"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_impossible_options_end_the_night_at_once(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "shards").mkdir()
     process = nightly(*(str(tmp_path) if word == "OUT" else word for word in words))
     output, _ = process.communicate(timeout=60)

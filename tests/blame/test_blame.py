@@ -157,7 +157,7 @@ def test_an_invalid_model_is_the_converters() -> None:
 NAN_SIGN = Invocation("aten.sign.default", (("self", tensor((4,), [2.0, float("nan"), -1.0, 3.0])),))
 
 
-def test_what_the_specification_leaves_open_is_nobodys_failure(tmp_path: Path) -> None:
+def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Path) -> None:
     (verdict,) = verdicts_of(NAN_SIGN)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
     assert "The specification of ONNX Sign" in evidence_of_row(vars(verdict))
@@ -205,7 +205,7 @@ def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None
     assert "strict shape inference accept the model" in evidence_of_row(vars(verdict))
 
 
-def test_a_wrong_dtype_is_the_graphs_where_onnx_itself_says_so() -> None:
+def test_a_wrong_dtype_is_the_graphs_if_onnx_infers_it() -> None:
     # No other runtime runs this model: onnx-reference fails on it.
     data = tensor((1, 1), [1], "int64")
     call = Invocation("aten.diagonal.default", (("self", data),))

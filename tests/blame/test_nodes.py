@@ -190,7 +190,7 @@ EXACTLY = {
 
 
 @pytest.mark.parametrize("operator", sorted(ELEMENTWISE.keys() - {"Gemm", "MatMul", "PRelu", "Pow"}))
-def test_elements_are_computed_by_nobodys_kernel_to_the_last_digits(operator: str) -> None:
+def test_a_definition_is_exact_to_the_last_digits(operator: str) -> None:
     exact = np.longdouble(EXACTLY[operator])
     (found,) = defined(operator, np.array([0.75])).truth or ()
     assert found is not None

@@ -30,7 +30,7 @@ def test_a_wrong_product_is_found_and_blamed_on_the_converter(tmp_path: Path) ->
     assert "values" in {row["signature"] for row in settled}
 
 
-def test_a_converter_without_complex_numbers_says_so(tmp_path: Path) -> None:
+def test_a_converter_without_complex_numbers_is_unsupported(tmp_path: Path) -> None:
     found = _run(tmp_path, "--op", "mul.Tensor", "--converter", "torchscript")
     assert {(row["stage"], row["outcome"]) for row in found} == {("convert", "unsupported")}
     assert all("no complex numbers" in row["message"] for row in found)

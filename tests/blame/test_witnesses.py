@@ -68,7 +68,7 @@ def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> on
 # The list of witnesses
 
 
-def test_the_order_of_asking_is_said_by_each_witness() -> None:
+def test_each_witness_has_its_place_in_the_order() -> None:
     first = [w.name for w in witnesses_of(Settings()) if w.turn is Turn.FIRST]
     assert first.index("onnx-reference") + 1 == first.index("ort-cpu") < first.index("the ONNX checker")
     assert "openvino" not in first

@@ -197,7 +197,7 @@ def test_defects_stay_apart(one: str, other: str) -> None:
     assert len(groups_of(converting(1, "aten.a.default", one), converting(2, "aten.a.default", other))) == 2
 
 
-def test_a_message_that_says_nothing_of_the_defect_is_told_apart_by_operator() -> None:
+def test_uninformative_messages_are_grouped_by_operator() -> None:
     words = "ZeroDivisionError: integer modulo by zero"
     rows = [converting(n, name, words) for n, name in enumerate(("aten.take.default", "aten.flip.default"))]
     assert len(groups_of(*rows)) == 2
@@ -335,7 +335,7 @@ def test_an_entry_matches_where_all_that_it_states_holds(keys: str, matches: boo
         (HEAD + "signature = 3", "'signature' must be a text"),
     ],
 )
-def test_what_is_wrong_with_the_file_is_said_in_one_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_damaged_file_of_known_issues_is_one_line(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(ResultsError) as caught:
         known_issues(tmp_path, text)
     words = str(caught.value)

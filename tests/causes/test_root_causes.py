@@ -82,7 +82,9 @@ def test_a_kernel_may_have_two_defects() -> None:
         (True, False, "bool", "wrong-truth-values"),
     ],
 )
-def test_the_fault_of_a_kernel_is_told_by_its_first_wrong_element(right: Any, got: Any, dtype: str, fault: str) -> None:
+def test_the_fault_of_a_kernel_follows_from_its_first_wrong_element(
+    right: Any, got: Any, dtype: str, fault: str
+) -> None:
     r, g = (np.array([number], dtype) for number in (right, got))
     assert kernel_fault([np.ones(1, dtype)], r, g, (0,)) == fault
     assert kernel_fault([np.ones(0, dtype)], r, g, (0,)) == "wrong-without-elements"

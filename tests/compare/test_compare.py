@@ -157,7 +157,7 @@ def test_an_exact_judge_has_no_tolerance() -> None:
     assert judged(1.0, 2.0, judge=EXACT, truth=2.0) == "values"
 
 
-def test_the_sign_of_zero_counts_where_the_judge_says_so() -> None:
+def test_the_sign_of_zero_counts_if_the_judge_asks_for_it() -> None:
     assert judged(0.0, -0.0, judge=CLOSE) is None
     for judge in (IEEE, EXACT):
         assert judged(0.0, -0.0, judge=judge) == "sign of zero"

@@ -65,7 +65,7 @@ def test_a_result_is_held_to_its_modulus(overload: str, given: dict[str, Argumen
         assert judged(overload, [wrong], **given).problem == "values"
 
 
-def test_where_an_infinity_makes_a_part_nan_is_nobodys_defect() -> None:
+def test_a_part_that_an_infinity_makes_nan_is_left_open() -> None:
     factors = {"self": vector(2 + 1j, 2 + 0j), "other": vector(complex(INF, NAN), 3 + 0j)}
     found = judged("aten.mul.Tensor", [[INF, INF], [6.0, 0.0]], **factors)
     assert found.problem

@@ -30,7 +30,7 @@ def judged(call: Invocation, got: Array) -> OutputComparison:
     return compare(judge_of(call), run_reference(call), [got])
 
 
-def test_the_statistic_its_bound_and_the_sample_are_said() -> None:
+def test_the_statistic_its_bound_and_the_sample_are_reported() -> None:
     found = judged(BERNOULLI, np.zeros(200, dtype=np.float32))
     # All zeros where a quarter is right; ε = √(ln(2·10⁹) / 400).
     assert found.message == (

@@ -84,7 +84,7 @@ def test_an_integer_that_overflows_may_wrap_or_saturate(overload: str, other: in
     assert judged(found, -saturated).mismatched_elements == 2
 
 
-def test_what_is_somebodys_comes_before_what_is_nobodys() -> None:
+def test_defects_come_before_results_that_are_left_open() -> None:
     found = answer("aten.bitwise_left_shift.Tensor", self=vector([1, 3], "int32"), other=vector([1, 32], "int32"))
     comparison = judged(found, found.expected[0] + np.int32(1))
     assert [bool(problem.unsettled) for problem in comparison.problems] == [False, True]

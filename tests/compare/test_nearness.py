@@ -152,7 +152,7 @@ def test_flushed_subnormals_are_told_apart() -> None:
     assert found.problem == "subnormals flushed to zero"
 
 
-def test_overflow_is_told_apart() -> None:
+def test_overflow_has_a_signature_of_its_own() -> None:
     case = Invocation("aten.hypot.default", (("self", tensor([3e30], (1,))), ("other", tensor([4e30], (1,)))))
     assert against_pytorch(case, np.array([INF], np.float32), CLOSE).problem == "overflow to infinity"
     assert against_pytorch(case, np.array([-INF], np.float32), CLOSE).problem == "infinities"

@@ -77,7 +77,7 @@ def changed(change: str) -> Iterator[Sessions]:
     process.close()
 
 
-def test_a_changed_exporter_is_said_once_and_changes_no_verdict(
+def test_a_changed_exporter_is_noted_once_and_changes_no_verdict(
     change: str, changed: Sessions, public: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     done = run(changed, tmp_path / "run")

@@ -86,7 +86,7 @@ def zeta(x: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_an_operator_without_conversion_is_told_from_an_error(public: bool) -> None:
+def test_an_operator_without_conversion_differs_from_an_error(public: bool) -> None:
     with pytest.raises(UnsupportedOperator) as caught:
         find_converter("dynamo").create(public).convert(request_of(zeta, torch.relu, torch.special.airy_ai))
     known = {"y0": "prims.zeta.default", "y2": "aten.special_airy_ai.default"}
@@ -116,7 +116,7 @@ def test_outputs_in_another_form_do_not_hide_that_a_conversion_is_missing() -> N
     assert export.missing_functions(["y0"]) == {}
 
 
-def test_a_file_of_rules_that_imports_from_the_old_place_is_told_the_new_one(tmp_path: Path) -> None:
+def test_an_old_import_in_a_file_of_rules_names_the_new_place(tmp_path: Path) -> None:
     file = tmp_path / "old.py"
     file.write_text("import math\nfrom harness.rules import dynamo\n")
     with pytest.raises(RuleProblem) as caught:

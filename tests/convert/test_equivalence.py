@@ -342,7 +342,7 @@ def request_of(call: Invocation) -> ExportRequest:
 
 
 @pytest.mark.slow
-def test_a_failure_that_is_known_of_another_call_is_said_in_the_words_of_this_one() -> None:
+def test_a_failure_known_from_another_call_names_this_call() -> None:
     # A transform of odd length fails without values: "Expected input.size(2) == n_fft, got 4 != 5".
     calls = [
         Invocation(

@@ -69,7 +69,7 @@ def test_the_record_proves_which_rule_was_used(tried: Path) -> None:
     assert {row["rule"] for row in rows(tried / "run" / layout.WITHOUT_RULES_DIRECTORY)} == {""}
 
 
-def test_what_changed_is_found_and_said(tried: Path) -> None:
+def test_the_effect_of_each_rule_is_found_and_shown(tried: Path) -> None:
     found = compare_runs(tried / "run" / layout.WITHOUT_RULES_DIRECTORY, tried / "run")
     changed = {(line.overload, line.converter): line.counts for line in found.overloads}
     assert changed["aten.celu.default", "torchscript"][ChangeKind.REGRESSED] > 0

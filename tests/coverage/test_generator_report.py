@@ -141,7 +141,7 @@ def test_words_windows_and_indices_that_are_never_drawn_are_defects(asker: Asker
     assert {"index repeated", "index none", "index int32", "index fewer than places"} <= missed
 
 
-def test_an_operator_whose_sizes_cannot_change_says_so(asker: Asker) -> None:
+def test_an_operator_whose_sizes_cannot_change_misses_dynamic_shapes(asker: Asker) -> None:
     fixed = planted("aten.view.default", arguments=lambda d: {"self": d.tensor((2, 6)), "size": [3, 4]})
     assert DYNAMIC in {miss.point for miss in found(fixed, asker, 60).missed}
     free = found(load_cases()["aten.relu.default"], asker, 60)

@@ -37,7 +37,7 @@ def test_a_converter_that_is_unknown_is_refused_in_one_line() -> None:
     assert "did you mean dynamo" in done.stderr
 
 
-def test_what_is_not_functional_is_said_to_be_none() -> None:
+def test_an_operator_without_a_functional_overload_is_named_as_one() -> None:
     done = typed("relu_", "--backend", "onnx-reference")
     assert done.exit_code == 0, done.output
     assert "no overload of it is functional" in done.stdout

@@ -74,7 +74,7 @@ def test_the_rules_were_used(planted: Path) -> None:
             assert row["rule"].startswith("my_rules.py:"), row
 
 
-def test_every_planted_change_is_told_as_what_it_is_and_none_as_another(planted: Path) -> None:
+def test_every_planted_change_has_its_finding_and_no_other(planted: Path) -> None:
     assert differences_in((planted / "said").read_text()) == {
         "regression": {"aten.leaky_relu.default", "aten.neg.default"},
         "error above bound": {"aten.sqrt.default"},
@@ -94,7 +94,7 @@ def test_only_what_is_worse_fails(planted: Path) -> None:
     assert "3 failed, 3 passed" in (planted / "said").read_text()
 
 
-def test_a_baseline_of_other_versions_says_so(planted: Path) -> None:
+def test_a_baseline_of_other_versions_names_them(planted: Path) -> None:
     said = (planted / "said").read_text()
     assert re.search(r"^  backend ort-cpu: 0\.9 → \d", said, re.MULTILINE)
     # A rule may be to blame, but so may the runtime; not where there is no model to run.
@@ -158,7 +158,7 @@ def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
     assert "nothing differs" in same.output
 
 
-def test_a_rule_is_told_as_the_reason(planted: Path) -> None:
+def test_a_changed_rule_is_given_as_the_reason(planted: Path) -> None:
     without = str(planted / "before" / "without-rules")
     done = CliRunner().invoke(conformance, ["diff", without, str(planted / "before"), "--json"])
     lines = {line["overload"]: line for line in json.loads(done.stdout)["overloads"]}

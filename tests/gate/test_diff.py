@@ -81,7 +81,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     return run(tmp_path / "a", before), run(tmp_path / "b", after, "1.1")
 
 
-def test_every_case_is_told_as_what_it_is(runs: tuple[Path, Path]) -> None:
+def test_every_case_has_its_kind_of_change(runs: tuple[Path, Path]) -> None:
     found = compare_runs(*runs)
     assert found.counts == {
         ChangeKind.REGRESSED: 1,

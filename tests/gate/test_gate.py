@@ -82,7 +82,7 @@ def test_the_same_cases_are_compared_exactly() -> None:
     assert findings(before, [*moved, *before[4:]]) == [BaselineFinding.REGRESSION]
 
 
-def test_a_new_signature_of_an_expected_failure_is_told_as_that() -> None:
+def test_a_new_signature_of_an_expected_failure_has_a_finding_of_its_own() -> None:
     before = rows(0, fails=3)
     otherwise = failing(before[:3], Outcome.ERROR, Stage.LOAD, "no kernel")
     assert findings(before, [*otherwise, *before[3:]]) == [BaselineFinding.NEW_FAILURE]

@@ -68,7 +68,7 @@ def test_a_small_run_is_neither_shown_first_nor_compared_with(tmp_path: Path) ->
         ({"shapes": "both"}, {"shapes": ("static", "both")}),
     ],
 )
-def test_what_two_runs_were_asked_for_is_told_apart(
+def test_runs_with_different_options_are_not_of_one_kind(
     tmp_path: Path, options: dict[str, Any], said: dict[str, tuple[str, str]]
 ) -> None:
     one, other = requested(run(tmp_path / "a", 1)), requested(run(tmp_path / "b", 2, **options))

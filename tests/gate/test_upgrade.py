@@ -73,7 +73,7 @@ def test_an_account_of_what_moved_and_taking_it_over(project: Path) -> None:
     assert compared.returncode == 0, compared.stdout
 
 
-def test_what_is_missing_or_unknown_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_missing_or_unknown_name_is_one_line(tmp_path: Path) -> None:
     done = conformance("upgrade", cwd=tmp_path)
     assert done.returncode == 2
     assert "golden/baseline holds no baseline" in done.stderr

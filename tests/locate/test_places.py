@@ -134,7 +134,7 @@ def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
         ({"shape_mode": "dynamic"}, "dynamic"),
     ],
 )
-def test_without_lines_the_reason_is_told(changes: dict[str, str], why: str, tmp_path: Path) -> None:
+def test_a_failure_without_lines_has_a_reason(changes: dict[str, str], why: str, tmp_path: Path) -> None:
     run = record_of(tmp_path, [DIVISOR], **{**WRONG, **changes})
     words = ["show", DIVISOR.case_id, "--run", str(run), "--lines"]
     (verdict,) = json.loads(CliRunner().invoke(conformance, [*words, "--json"]).output)["verdicts"]

@@ -243,7 +243,7 @@ def test_a_corpus_directory_gets_new_calls_in_place_of_old_ones(tmp_path: Path) 
         ),
     ],
 )
-def test_what_is_wrong_with_a_word_is_said_in_one_line(word: str, said: str) -> None:
+def test_a_wrong_word_for_a_model_is_one_line(word: str, said: str) -> None:
     with pytest.raises((ModelProblem, UnknownName)) as problem:
         load_model(word)
     assert said in str(problem.value)

@@ -490,7 +490,7 @@ def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: 
 
 
 @pytest.mark.slow
-def test_what_helps_is_tried_and_how_much_is_said(tmp_path: Path) -> None:
+def test_remedies_are_tried_and_measured(tmp_path: Path) -> None:
     file = tmp_path / "elu.py"
     file.write_text(
         "import torch\n"

@@ -119,6 +119,6 @@ def test_nothing_diverges_in_a_model_that_is_right(word: str, converter: str) ->
     assert found.checked == found.checkpoints > 6
 
 
-def test_what_cannot_be_exported_is_said(rules: tuple[str, ...]) -> None:
+def test_a_model_that_cannot_be_exported_has_no_values(rules: tuple[str, ...]) -> None:
     with pytest.raises(NoValues, match="control-flow cannot be exported with dynamo"):
         search("control-flow", "dynamo")

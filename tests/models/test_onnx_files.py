@@ -86,7 +86,7 @@ def test_a_cubic_window_may_be_padded_pixel_by_pixel(tmp_path: Path) -> None:
     check(path, "--inputs", given)
 
 
-def test_what_the_text_of_an_operator_leaves_open_is_said_with_its_evidence(tmp_path: Path) -> None:
+def test_a_result_that_a_text_leaves_open_quotes_it(tmp_path: Path) -> None:
     header = '<ir_version: 8, opset_import: ["": 17]> g (float[1,1,6] x) => (float[1,1,5] y)'
     path = saved(tmp_path / "pooled.onnx", f"{header} {{ y = MaxPool <kernel_shape = [2]> (x) }}")
     given = tmp_path / "pooled.npz"
@@ -234,7 +234,7 @@ def test_a_node_that_breaks_its_operators_text_is_the_files_fault(name: str, tmp
     assert way["cause"]["node"]["quote"] == quote
 
 
-def test_unsorted_nodes_are_sorted_and_said(tmp_path: Path) -> None:
+def test_unsorted_nodes_are_sorted_and_noted(tmp_path: Path) -> None:
     answer = check(saved(tmp_path / "unsorted.onnx", graph("y = Relu (a) a = Neg (x)", 17, "2", ir=8)))
     assert answer["survives"]
     assert "not topologically sorted" in answer["notes"][0]

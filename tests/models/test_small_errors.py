@@ -168,5 +168,5 @@ def test_dropout_is_no_input(models: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "is_said"), [("trains", True), ("evaluates", False), ("linear", False)])
-def test_a_training_mode_that_matters_is_said(name: str, is_said: bool, models: Path) -> None:
+def test_a_training_mode_that_matters_is_noted(name: str, is_said: bool, models: Path) -> None:
     assert check(f"{models}:{name}")["given_in_training_mode"] is is_said

@@ -104,7 +104,7 @@ def test_a_backend_that_dies_costs_the_guilty_case_alone(crime: str, outcome: Ou
     assert words in next(v.message for v in verdicts if v.outcome is outcome)
 
 
-def test_a_crash_is_told_in_the_words_of_its_own_case() -> None:
+def test_a_crash_has_the_message_of_its_own_case() -> None:
     invocations, _, _ = side_by_side()
     verdicts = verdicts_of(invocations, "onnx-api:planted.abort", batch_size=1)
     (message,) = (v.message for v in verdicts if v.outcome is Outcome.CRASH)
@@ -468,7 +468,7 @@ with IsolatedCalls(fork=True) as process:
 """
 
 
-def test_a_fork_server_that_ends_while_it_imports_is_said(tmp_path: Path) -> None:
+def test_a_fork_server_that_ends_while_it_imports_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "ends_at_once.py").write_text("import os\n\nos._exit(3)\n")
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_SERVER],

@@ -79,7 +79,7 @@ def test_a_model_runs_at_every_size_that_its_axes_name() -> None:
         assert len(shapes) > 1, name
 
 
-def test_a_result_that_roundings_explain_passes_and_its_error_is_told(supervisor: Supervisor) -> None:
+def test_a_result_that_roundings_explain_passes_with_its_error(supervisor: Supervisor) -> None:
     example, *others = run(supervisor, "llama-decoder", "dynamic")
     assert {o.outcome for o in (example, *others)} == {Outcome.PASS}
     assert example.exported_invocation == others[-1].exported_invocation

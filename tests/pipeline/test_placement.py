@@ -64,7 +64,7 @@ def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, Placemen
     return {calls[r.case[0]].overload: r.placement for r in results}
 
 
-def test_each_case_of_a_batch_is_told_its_own_nodes() -> None:
+def test_each_case_of_a_batch_has_its_own_nodes() -> None:
     calls = [unary(f"aten.{name}.default", [1.0, 0.0]) for name in ("relu", "nonzero", "mish")]
     assert together(calls, "ort-cpu") == {call.overload: None for call in calls}
     started("planted-ort:azure")

@@ -265,7 +265,7 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
     assert counted["aten.celu.default", "mismatch", False] == 4
 
 
-def test_no_run_at_all_is_a_site_that_says_so(tmp_path: Path) -> None:
+def test_a_site_without_runs_explains_that(tmp_path: Path) -> None:
     done = CliRunner().invoke(conformance, ["dashboard", str(tmp_path / "none"), "--out", str(tmp_path / "site")])
     assert done.exit_code == 1
     assert site_data(tmp_path / "site", "index")["aside"][0]["name"] == "none"

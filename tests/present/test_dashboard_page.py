@@ -276,7 +276,7 @@ def test_two_clicks_lead_to_the_evidence(visit: Visit, sites: Sites) -> None:
     )
 
 
-def test_what_the_failures_have_in_common_is_said(visit: Visit) -> None:
+def test_the_failures_common_conditions_are_shown(visit: Visit) -> None:
     page = visit.open(f"#/operator/{POOL}")
     when = page.locator("section", has=page.get_by_role("heading", name="When it fails"))
     expect(when.locator("li").first).to_contain_text("with")
@@ -376,7 +376,7 @@ def test_the_keyboard_suffices(visit: Visit) -> None:
     assert page.evaluate("document.querySelector('main').contains(document.activeElement)")
 
 
-def test_a_model_is_told_what_survives(visit: Visit, sites: Sites, tmp_path: Path) -> None:
+def test_the_page_lists_the_operators_of_a_model(visit: Visit, sites: Sites, tmp_path: Path) -> None:
     page = visit.open("#/model")
     page.get_by_label("Operators", exact=True).fill("aten::celu\n--op=aten.erf.default\ntorch.ops.aten.nonesuch")
     expect(page.locator(".tabulator-row")).to_have_count(3)

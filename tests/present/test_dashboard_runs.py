@@ -252,7 +252,7 @@ def test_an_operator_has_the_evidence_of_the_chosen_run_where_it_ended_otherwise
         expect(page.locator("table.standing")).to_contain_text(f"0/{CASES}")
 
 
-def test_a_run_that_is_not_here_is_said_to_be_missing(visit: Visit) -> None:
+def test_a_missing_run_is_shown_as_missing(visit: Visit) -> None:
     for address in ("#/?run=nightly", "#/failures?run=nightly", "#/compare?a=nightly&b=second"):
         page = visit.open(address)
         expect(page.locator(".notice", has_text="No run here is called nightly.")).to_be_visible()

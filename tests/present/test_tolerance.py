@@ -124,7 +124,7 @@ def test_a_part_of_the_matrix_is_not_written_over_the_whole(run: Path, tmp_path:
     assert pq.read_table(tmp_path / "tolerance.parquet").num_rows == len(document["rows"])
 
 
-def test_where_it_cannot_write_it_says_so(run: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_one_line(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     done = typed(run, "--out", file / "below")

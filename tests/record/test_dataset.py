@@ -353,7 +353,7 @@ def test_what_cannot_be_done_is_one_line(words: tuple[str, ...], said: str, tmp_
     assert result.output.count("\n") == 1
 
 
-def test_a_run_of_another_name_or_time_is_told_as_damaged(tmp_path: Path) -> None:
+def test_a_run_of_another_name_or_time_is_damaged(tmp_path: Path) -> None:
     dataset, run = tmp_path / "dataset", make_run(tmp_path)
     done("add", run, "--to", dataset)
     partition = dataset / f"run_id={run.name}"

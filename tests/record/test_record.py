@@ -337,7 +337,7 @@ def _bent(path: Path, column: str) -> None:
 
 
 @pytest.mark.parametrize("words", [("failures",), ("tolerance",), ("summary",)], ids=" ".join)
-def test_damage_in_any_column_is_told(words: tuple[str, ...], tmp_path: Path, info: RunInfo) -> None:
+def test_damage_in_any_column_is_found(words: tuple[str, ...], tmp_path: Path, info: RunInfo) -> None:
     written(tmp_path, info)
     store.finish(tmp_path)
     file = tmp_path / "verdicts.parquet"

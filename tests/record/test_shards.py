@@ -96,7 +96,7 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     assert not done.stderr
 
 
-def test_lost_and_killed_shards_are_said(shards: Path, tmp_path: Path) -> None:
+def test_lost_and_killed_shards_are_named(shards: Path, tmp_path: Path) -> None:
     one, two = copies(shards, tmp_path)
     lost = list(read_run_info(one).operators)
     shutil.rmtree(one)

@@ -150,7 +150,7 @@ def test_the_control_of_a_file_has_its_versions(tmp_path: Path) -> None:
     assert options == ["--backend=ort-cpu"]
 
 
-def test_a_release_without_a_wheel_is_said_in_words(tmp_path: Path) -> None:
+def test_a_release_without_a_wheel_is_explained(tmp_path: Path) -> None:
     found = install_release("onnxruntime", "1.2.0", tmp_path)
     assert found.problem.startswith("onnxruntime 1.2.0 has no wheel for Python 3.")
     assert list(tmp_path.iterdir()) == []

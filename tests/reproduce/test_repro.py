@@ -524,7 +524,7 @@ def test_the_shrunk_case_is_preferred(run: Path) -> None:
     assert find_failure(run, small.case_id).verdict.case_id == recorded.case_id
 
 
-def test_what_cannot_be_reproduced_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_failure_that_cannot_be_reproduced_is_one_line(tmp_path: Path) -> None:
     call = unary("aten.neg.default", [1.0])
     passed = record_of(tmp_path / "passed", [call])
     said = invoke(call.case_id, "--run", passed)

@@ -112,7 +112,7 @@ def test_a_mended_rule_is_seen(tried: Path, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_rule_that_cannot_be_shown_is_said(tried: Path, tmp_path: Path, text: str, said: str) -> None:
+def test_a_rule_that_cannot_be_shown_gives_no_script(tried: Path, tmp_path: Path, text: str, said: str) -> None:
     other = tmp_path / "my_rules.py"
     other.write_text(text)
     done = repro(tried, "dynamo", tmp_path / "shown.py", "--rules", other)

@@ -205,7 +205,7 @@ def test_a_budget_is_kept_to(tmp_path: Path) -> None:
         assert (unchanged, late.evaluations) == (subject, 0)
 
 
-def test_a_failure_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
+def test_a_failure_that_is_gone_is_reported_as_gone(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [unary("aten.neg.default", [1.0, 2.0])], **failed())
     said: list[str] = []
     assert list(shrink_run(run, seconds=60, on_skipped=lambda failure, why: said.append(why))) == []
