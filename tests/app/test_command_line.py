@@ -238,6 +238,7 @@ def test_an_operator_with_another_conversion_at_a_later_opset_is_run_there_too(t
     assert {(row["overload"], row["converter"], row["opset"]) for row in again.rows() if row["opset"]} == made
 
 
+@pytest.mark.slow
 def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> None:
     """The cases, answers and captured programs that the opsets of a run share change nothing."""
     operators = ("aten.sub.Scalar", "aten.celu", "aten.nonzero")
@@ -254,6 +255,7 @@ def test_a_second_opset_has_the_verdicts_of_a_run_of_its_own(tmp_path: Path) -> 
     assert found(together) == found(alone)
 
 
+@pytest.mark.slow
 def test_the_opset_asked_for_is_emitted_or_an_error(tmp_path: Path) -> None:
     run = Run(
         tmp_path / "run",

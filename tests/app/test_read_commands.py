@@ -78,7 +78,14 @@ ASKED = (
 )
 
 
-@pytest.mark.parametrize("words", ASKED, ids=" ".join)
+#: Every second command is run by default.
+COMMANDS = [
+    pytest.param(words, marks=pytest.mark.slow if place % 2 else (), id=" ".join(words))
+    for place, words in enumerate(ASKED)
+]
+
+
+@pytest.mark.parametrize("words", COMMANDS)
 def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tuple[str, ...]) -> None:
     other = whole.parent / "other"
     with RunWriter(other, replace(read_run_info(whole), run_id="other")) as writer:

@@ -257,6 +257,7 @@ def test_a_wrong_call_is_named_with_its_owner(models: Path) -> None:
     assert "divisor_override=2" in call["call"]
 
 
+@pytest.mark.slow
 def test_without_onnx_the_model_is_lowered_as_its_calls_are(models: Path) -> None:
     words = ("--axis", "x:0=1..3", "--backend", "aot-eager")
     ways = checked(f"{models}:rms", *words, status=0)["ways"]
@@ -380,6 +381,7 @@ def test_other_dtypes_and_open_sizes(models: Path) -> None:
     assert {run["change"] for run in found["ways"][1]["runs"]} >= {"x:0 1", "x:0 3"}
 
 
+@pytest.mark.slow
 def test_an_exported_program_brings_its_open_sizes_along(tmp_path: Path) -> None:
     batch = torch.export.Dim("batch", min=1, max=9)
     module = torch.nn.Linear(4, 3)
@@ -476,6 +478,7 @@ def test_a_size_that_a_constant_fixes_is_taken_and_named(
     assert [(size["name"], size["size"], by in size["by"]) for size in way["fixed_sizes"]] == [("n", 3, True)]
 
 
+@pytest.mark.slow
 def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: Path) -> None:
     pytest.importorskip("tract")
     pads = np.array([0, -1, 3, 0, 2, -2])

@@ -139,6 +139,7 @@ def test_a_model_that_is_as_exact_as_its_operators_formula_survives(models: Path
     assert {run["outcome"] for run in way["runs"]} == {"pass", "inaccurate"}
 
 
+@pytest.mark.slow
 def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: Path) -> None:
     way, fed = check(f"{models}:draws")["ways"]
     assert all(RANDOM in run["excused"] for run in way["runs"])
@@ -146,7 +147,7 @@ def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: P
     assert (way["noise_as_input"], fed["noise_as_input"]) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["draws", "fills"])
+@pytest.mark.parametrize("name", ["draws", pytest.param("fills", marks=pytest.mark.slow)])
 def test_what_is_drawn_is_an_input_so_that_the_result_is_compared_by_value(name: str, models: Path) -> None:
     _, fed = check(f"{models}:{name}")["ways"]
     assert fed["survives"]

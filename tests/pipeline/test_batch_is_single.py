@@ -81,7 +81,7 @@ def test_calls(operator: str) -> None:
 
 
 def test_programs() -> None:
-    rows = recorded(Options(ops=("program.conv-bn",), sources=("programs",), examples=16, shapes="static"))
+    rows = recorded(Options(ops=("program.conv-bn",), sources=("programs",), examples=8, shapes="static"))
     judged = [row for row in rows if row.stage is not Stage.REFERENCE]
     assert judged
     assert {row.case_id: ends_in_batch(row) for row in judged} == {row.case_id: ends_alone(row) for row in judged}

@@ -152,7 +152,13 @@ def test_equal_inputs_are_shared_and_described_again() -> None:
     assert len(list(share_inputs(Program.of(zeros)).invocation.tensors())) == 2
 
 
-@pytest.mark.parametrize("name", load_patterns())
+#: Every third pattern is drawn by default.
+PATTERNS = [
+    pytest.param(name, marks=pytest.mark.slow if place % 3 else ()) for place, name in enumerate(load_patterns())
+]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_draws_programs_that_pytorch_takes(name: str) -> None:
     load_cases()
     found, rejected, ids = load_patterns()[name], 0, Counter[str]()
