@@ -11,15 +11,13 @@ of its threads.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from unittest.mock import patch
 
 import pytest
 from harness_sessions import close_all
-
-from harness.convert.converter import CONVERTERS
-from harness.run.backend import BACKENDS
 
 #: Seconds for one test with what it sets up: several take minutes, and a loaded machine four times as long.
 #: It is set here because `pytest harness` reads pyproject.toml, too.
@@ -78,11 +76,15 @@ def what_a_file_registers_goes_with_it() -> Iterator[None]:
     Commands that take every converter by default would meet them in the next file of the same process, and
     which file that is depends on which worker is free: such a failure comes and goes.
     """
-    # What is found at first need stays.
-    BACKENDS.entries()
-    CONVERTERS.entries()
+    # A file that imports neither needs no PyTorch; those of other files are imported when the tests are collected.
+    names = ("harness.convert.converter", "CONVERTERS"), ("harness.run.backend", "BACKENDS")
+    registries = [getattr(sys.modules[module], name) for module, name in names if module in sys.modules]
     modules = set(sys.modules)
-    with patch.dict(BACKENDS), patch.dict(CONVERTERS):
+    with contextlib.ExitStack() as stack:
+        for registry in registries:
+            # What is found at first need stays.
+            registry.entries()
+            stack.enter_context(patch.dict(registry))
         yield
     # So that importing it registers it once more.
     for name in set(sys.modules) - modules:
