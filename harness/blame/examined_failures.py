@@ -8,8 +8,10 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
+from harness.blame.examiner import Examiner
 from harness.blame.selection import Selection
-from harness.blame.task_failures import LooksIntoFailures, TaskFailures
+from harness.blame.task_failures import TaskFailures
+from harness.blame.testimony import BlameTask
 from harness.blame.unexamined import decide_at_once, may_have_other_culprit
 from harness.compare.diagnosis import Diagnosis, Finding, Role, Testimony
 from harness.compare.faults import Fault
@@ -18,13 +20,18 @@ from harness.compare.verdict import BACKEND, SPEC, Outcome, Stage
 from harness.generate.call_traits import is_ordinary
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.task import Task
+from harness.pipeline.worker import WorkerProcess
 
 #: Backend, stage, outcome and message of failures.
 _Kind: TypeAlias = tuple[str, Stage, Outcome, str]
 
 
-def assign_blame(results: Sequence[CaseRun], task: Task, examiner: LooksIntoFailures) -> list[CaseRun]:
-    """Return the failures of `task`, each problem of each with a diagnosis."""
+def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
+    """Send the failures of a task, each problem of each with a diagnosis."""
+    worker.send(_assign_blame(task.results, task.task, Examiner(task, worker)))
+
+
+def _assign_blame(results: Sequence[CaseRun], task: Task, examiner: Examiner) -> list[CaseRun]:
     firsts = _explained_by_tracing(results, task, examiner)
     problems = [problem for first in firsts for problem in (first, *first.further)]
     failures = TaskFailures(problems, task, examiner)
@@ -59,7 +66,7 @@ def _cases(failures: TaskFailures, firsts: Sequence[CaseRun]) -> list[CaseRun]:
     return [replace(run, further=tuple(further)) for run, *further in cases]
 
 
-def _explained_by_tracing(results: Sequence[CaseRun], task: Task, examiner: LooksIntoFailures) -> list[CaseRun]:
+def _explained_by_tracing(results: Sequence[CaseRun], task: Task, examiner: Examiner) -> list[CaseRun]:
     """Return the failures, those of a whole model with what tracing fixed."""
     firsts = list(results)
     if task.model is None or task.model.is_graph:

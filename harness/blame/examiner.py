@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from harness.blame.examine import examine
-from harness.blame.examined_failures import assign_blame
 from harness.blame.failure_context import FailureContext
 from harness.blame.inaccuracy import find_explaining_node
 from harness.blame.testimony import Asking, Blamed, BlameTask, Failure
@@ -25,11 +24,6 @@ T = TypeVar("T")
 _FORMULAS = "the operators' formulas"
 #: Stands for the path that the program takes for other inputs.
 _TRACING = "the traced path"
-
-
-def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
-    """Send the failures of a task, each problem of each with a diagnosis."""
-    worker.send(assign_blame(task.results, task.task, Examiner(task, worker)))
 
 
 class Examiner:

@@ -45,9 +45,10 @@ def request_blame(results: Sequence[CaseRun], task: Task, supervisor: Supervisor
                 blamed = message
         if blamed is not None:
             return blamed
-        asking = death.announced if death else None
-        if death is None or not isinstance(asking, Asking):
-            raise WorkerFailed(death.message if death else "the worker gave no diagnoses")
+        assert death is not None
+        asking = death.announced
+        if not isinstance(asking, Asking):
+            raise WorkerFailed(death.message)
         left = _after_death(left, asking, known, deaths, death)
 
 

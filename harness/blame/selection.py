@@ -5,7 +5,7 @@
    kind of models that cannot be loaded or run the smallest structures are examined, and the largest of some graphs.
 3. If these do not agree on the culprit, one case of each structure is examined; if a structure is still open, all
    of its cases are, since PyTorch's errors and gaps in a specification depend on the values.
-4. The rest inherits from the nearest examined failure. One in twenty is examined all the same; if its result differs
+4. The rest inherits from the nearest examined failure. One in twenty is examined anyway; if its result differs
    from the one it would inherit, the other heirs of its structure are examined, too.
 """
 

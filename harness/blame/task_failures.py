@@ -5,34 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol
 
+from harness.blame.examiner import Examiner
 from harness.blame.testimony import Failure
 from harness.blame.unexamined import add_diagnosis
 from harness.compare.diagnosis import Diagnosis
 from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.model_task import Traced
 from harness.pipeline.task import Task
-
-
-class LooksIntoFailures(Protocol):
-    """Looks into one failure, in the process that runs it."""
-
-    def diagnose(self, failure: Failure) -> Diagnosis:
-        """Return the diagnosis of the witnesses."""
-
-    def find_formula(self, failure: Failure) -> Mapping[str, Any] | None:
-        """Return the node whose formula explains a wrong result; None if none does, or if it cannot be told."""
-
-    def find_tracing(self, failure: Failure, *, example_passes: bool) -> Traced | None:
-        """Return what tracing fixed, if that is the cause of a model's failure.
-
-        Args:
-            failure: The failure.
-            example_passes: Whether the run with the exported example passes in the same backend.
-        """
 
 
 @dataclass
@@ -48,7 +29,7 @@ class TaskFailures:
 
     results: Sequence[CaseRun]
     task: Task
-    examiner: LooksIntoFailures
+    examiner: Examiner
     diagnoses: dict[int, Diagnosis] = field(default_factory=dict)
 
     @cached_property

@@ -74,7 +74,7 @@ class BlameTask:
         barred: Witnesses that are not to be asked about any.
     """
 
-    handler: ClassVar[str] = "harness.blame.examiner:carry_out"
+    handler: ClassVar[str] = "harness.blame.examined_failures:carry_out"
 
     task: Task
     results: tuple[CaseRun, ...]

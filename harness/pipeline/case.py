@@ -203,15 +203,13 @@ class Structure(Protocol):
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return the sizes that a dynamic artefact will run with; the first case's are typical."""
 
-    def is_right_by_calls(
-        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
-    ) -> bool:
+    def is_right_by_calls(self, case: Case, wrong: CaseRun, started: StartedRoute, run: RunCase) -> bool:
         """Whether outputs that are wrong as a whole are those of its calls one by one, each of which is right.
 
         Args:
-            oracle: The case's oracle.
-            outputs: A backend's outputs.
-            started: Their route.
+            case: The case.
+            wrong: How it ends as a whole.
+            started: Its route.
             run: Runs a case by itself: `harness.pipeline.run_case.run_case`.
         """
 
@@ -226,7 +224,7 @@ class Case:
         judge: The rules for comparing outputs; None means the oracle's.
         runs: Maximum number of runs of a case that draws at random, until one is wrong.
         artefact: The artefact that the structure has been exported to; None exports it.
-        asks_calls: Gets the end of a wrong case before its calls are run one by one, and returns whether to run them.
+        asks_calls: Gets the end of a wrong program, and returns whether to run its calls one by one.
     """
 
     structure: Structure

@@ -11,7 +11,8 @@ import onnx
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
-from harness.pipeline.case import CaseOracle, RunCase
+from harness.pipeline.case import Case, CaseOracle, RunCase
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.stages import named_feeds
 from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import ShapeRange
@@ -115,8 +116,6 @@ class GraphStructure:
         """Return no ranges, since a graph is run as a static export is."""
         return {}
 
-    def is_right_by_calls(
-        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
-    ) -> bool:
+    def is_right_by_calls(self, case: Case, wrong: CaseRun, started: StartedRoute, run: RunCase) -> bool:
         """Return false: a graph has no calls."""
         return False

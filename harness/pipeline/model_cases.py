@@ -15,7 +15,8 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.route import Route
 from harness.core.tensors import graph_input_shape
-from harness.pipeline.case import CaseOracle, RunCase
+from harness.pipeline.case import Case, RunCase
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_loading import Axis, LoadedModel
 from harness.pipeline.model_oracle import ModelOracle, run_model
 from harness.pipeline.model_task import ModelInputs
@@ -199,8 +200,6 @@ class ModelStructure:
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
 
-    def is_right_by_calls(
-        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
-    ) -> bool:
+    def is_right_by_calls(self, case: Case, wrong: CaseRun, started: StartedRoute, run: RunCase) -> bool:
         """Return false: the calls of a model are only known while it runs."""
         return False

@@ -20,6 +20,7 @@ from harness.core.program import Program, is_program, open_named_weights
 from harness.core.route import Route
 from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape, weight_tensor
 from harness.pipeline.case import Case, CaseOracle, RunCase, Structure
+from harness.pipeline.case_run import CaseRun
 from harness.pipeline.chain import CallRun, is_chain_of_right_calls
 from harness.pipeline.reference import CallOracle, ProgramOracle, run_reference
 from harness.pipeline.stages import StageFailure, named_feeds, shape_ranges
@@ -130,17 +131,18 @@ class CallStructure:
         shapes = [[graph_input_shape(spec) for spec in case.tensors()] for case in cases]
         return shape_ranges(artefact, self.input_names, shapes)
 
-    def is_right_by_calls(
-        self, oracle: CaseOracle, outputs: Sequence[Array], started: StartedRoute, run: RunCase
-    ) -> bool:
+    def is_right_by_calls(self, case: Case, wrong: CaseRun, started: StartedRoute, run: RunCase) -> bool:
         """Whether a program's outputs are those of its calls one by one, each of which is right."""
         if not is_program(self.exported) or started.converter is None or started.backend is None:
+            return False
+        if wrong.outputs is None or not case.asks_calls(wrong):
             return False
         backends = [started.backend]
         if find_converter(started.route.converter).makes == ONNX:
             backends.append(start_backend(REFERENCE))
         caller = CallRunner(run, started.converter, backends, started.route)
-        return is_chain_of_right_calls(caller, oracle, outputs, self.exported if started.route.dynamic else None)
+        exported = self.exported if started.route.dynamic else None
+        return is_chain_of_right_calls(caller, case.oracle, wrong.outputs, exported)
 
 
 @dataclass(frozen=True)

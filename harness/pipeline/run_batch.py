@@ -362,12 +362,9 @@ class BatchRunner:
             if index not in now:
                 continue
             result_of = partial(self._compared, name, converted, member, now[index], times)
-            case = self._case(member, now[index])
-            if converted.is_shared:
-                # The case is converted and run by itself first.
-                case = replace(case, asks_calls=lambda wrong: False)
-            elif is_program(case.oracle.invocation):
-                case = replace(case, asks_calls=partial(self._begin_calls, result_of))
+            # A case that shares its artefact is converted and run by itself first.
+            asks_calls = (lambda wrong: False) if converted.is_shared else partial(self._begin_calls, result_of)
+            case = replace(self._case(member, now[index]), asks_calls=asks_calls)
             places = [place_of[output] for output in member.structure.outputs_in(converted.model)]
             run = finish(case, self._started(name), converted.model, part(places), feeds)
             if run.outcome is Outcome.MISMATCH and converted.is_shared:

@@ -124,9 +124,7 @@ def _compared(case: Case, started: StartedRoute, outputs: tuple[Array, ...], aga
     outcome = Outcome.MISMATCH if comparison.problems else Outcome.PASS
     message = comparison.message
     run = CaseRun(stage=Stage.COMPARE, outcome=outcome, message=message, comparison=comparison, outputs=outputs)
-    if run.passes or not case.asks_calls(run):
-        return run
-    if not case.structure.is_right_by_calls(case.oracle, outputs, started, run_case):
+    if run.passes or not case.structure.is_right_by_calls(case, run, started, run_case):
         return run
     excused = comparison.excused_as("a chain of right calls")
     return replace(run, outcome=Outcome.PASS, message="", comparison=excused)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ from harness_runs import (
 from planted import backends as planted_backends
 from planted._guilty import VALUE
 
+from harness.blame.testimony import BlameTask
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.pipeline.supervisor import Supervisor
-from harness.pipeline.task import Settings
+from harness.pipeline.task import Settings, WorkerTask
 from harness.plan.unit import run_unit
 from harness.present.evidence import evidence_of_row
 
@@ -185,6 +186,38 @@ def test_a_witness_that_dies_costs_no_verdict(crime: str) -> None:
     evidence = {v.case_id: evidence_of_row(vars(v)) for v in verdicts}
     assert (f"{witnesses[0]} crashed while being asked" in evidence[guilty.case_id]) == (crime != "raises")
     assert f"{witnesses[0]} gives ort-cpu's result" in evidence[innocent.case_id]
+
+
+class Recording(Supervisor):
+    """Keeps the requests for blame."""
+
+    def __init__(self) -> None:
+        super().__init__(timeout=30)
+        self.requests: list[BlameTask] = []
+
+    def serve(self, task: WorkerTask, *, patience: float = 1.0) -> Iterator[Any]:
+        if isinstance(task, BlameTask):
+            self.requests.append(task)
+        return super().serve(task, patience=patience)
+
+
+@pytest.mark.parametrize(("witness", "requests"), [("onnx-reference", 1), ("onnx-api:planted.segfault", 2)])
+def test_a_task_is_blamed_in_one_request_and_goes_on_after_a_death_with_what_is_known(
+    witness: str, requests: int
+) -> None:
+    innocent, guilty = average_of(5.0), average_of(VALUE, rows=3)
+    settings = Settings(witnesses=(witness,), last_witnesses=())
+    unit = literal_unit([innocent, guilty], backends=("ort-cpu",), settings=settings)
+    with Recording() as supervisor:
+        verdicts = [verdict for found in run_unit(unit, supervisor) for verdict in found]
+    assert {v.blame for v in verdicts} == {"converter"}
+    first, *later = supervisor.requests
+    assert len(supervisor.requests) == requests
+    assert (first.known, first.dead) == ({}, frozenset())
+    ended = [first.task.groups[result.case[0]].exported.case_id for result in first.results]
+    for request in later:
+        assert {ended[index] for index in request.known} == {innocent.case_id}
+        assert {(ended[index], name) for index, name in request.dead} == {(guilty.case_id, witness)}
 
 
 def test_where_the_only_other_runtime_dies_the_nodes_decide() -> None:

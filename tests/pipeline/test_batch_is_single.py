@@ -100,6 +100,21 @@ def test_a_program_of_constants_ends_in_a_batch_as_by_itself() -> None:
     assert {row.case_id: ends_in_batch(row) for row in found} == {row.case_id: ends_alone(row) for row in found}
 
 
+def test_a_program_that_is_right_call_by_call_passes_in_a_batch_as_by_itself() -> None:
+    # The squares of a layer norm overflow: its result is NaN in PyTorch, zero in ONNX Runtime.
+    rows = [(-4.5e20, -3.4, 2.3, 1.8e12), (0.0,) * 4]
+    row, zeros = (TensorSpec((1, 4), "float32", (4, 1), 0, Literal(values)) for values in rows)
+    added = Invocation("aten.add.Tensor", (("self", row), ("other", zeros)))
+    normalised = Invocation("aten.layer_norm.default", (("input", Result(0, 0)), ("normalized_shape", (4,))))
+    program = Program("planted", (added, normalised), (Result(1, 0),)).invocation
+    unit = literal_unit([program], backends=("ort-cpu",), settings=Settings(blame=False))
+    with Supervisor(timeout=60) as supervisor:
+        ((verdict,),) = run_unit(unit, supervisor)
+    assert verdict.outcome is Outcome.PASS
+    assert "a chain of right calls" in verdict.excused
+    assert ends_in_batch(verdict) == ends_alone(verdict)
+
+
 def test_runs_of_models_and_files(tmp_path: Path) -> None:
     model, file = tmp_path / "model.py", tmp_path / "file.onnx"
     model.write_text(MODEL)
