@@ -53,7 +53,7 @@ class Installed:
 
     Attributes:
         wheel: The file.
-        bin: Where its programs are.
+        bin: The folder of its programs.
     """
 
     wheel: Path

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from harness_runs import row_of, unary
+from sampling import sampled
 
 from harness.app.cli._group import conformance
 from harness.causes.groups import COLUMNS, FAILED, failure_groups
@@ -78,14 +79,7 @@ ASKED = (
 )
 
 
-#: Every second command is run by default.
-COMMANDS = [
-    pytest.param(words, marks=pytest.mark.slow if place % 2 else (), id=" ".join(words))
-    for place, words in enumerate(ASKED)
-]
-
-
-@pytest.mark.parametrize("words", COMMANDS)
+@pytest.mark.parametrize("words", sampled(ASKED, every=2), ids=" ".join)
 def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tuple[str, ...]) -> None:
     other = whole.parent / "other"
     with RunWriter(other, replace(read_run_info(whole), run_id="other")) as writer:

@@ -48,8 +48,8 @@ class Extended:
     """A copy of the product with everything that the READMEs add to it, and an operator case with a slip.
 
     Attributes:
-        copy: Where it is.
-        sessions: What runs its code, one command after the other.
+        copy: Its folder.
+        sessions: The process that runs its commands in turn.
     """
 
     copy: Path

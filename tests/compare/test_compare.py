@@ -64,7 +64,7 @@ def judged(
     judge: Judge | None = None,
     inputs: Sequence[float] = (1.0,),
 ) -> str | None:
-    """What is wrong with one element."""
+    """Return the problem of one element; None if it is right."""
     if judge is None:
         judge = CLOSE if magnitude is None else ACCUMULATES
     oracle = Said(

@@ -1,4 +1,4 @@
-"""With other private parts of PyTorch a run is slower, notes it, and has the verdicts of the public call."""
+"""A run with other private parts of PyTorch is slower, notes it, and has the verdicts of the public call."""
 
 from __future__ import annotations
 

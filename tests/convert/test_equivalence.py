@@ -12,6 +12,7 @@ from unittest.mock import patch
 import onnx
 import pytest
 from exporter_sources import read_once
+from sampling import sampled
 
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage
@@ -143,9 +144,7 @@ def _group(request: ExportRequest) -> int:
     return index
 
 
-@pytest.mark.parametrize(
-    "converter", [pytest.param(name, marks=pytest.mark.slow if name == "dynamo" else ()) for name in CASES]
-)
+@pytest.mark.parametrize("converter", sampled(CASES, named={"torchscript"}))
 def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter: str) -> None:
     batched = results_of(Route(converter=converter), Settings())
     one_by_one = alone(converter).results

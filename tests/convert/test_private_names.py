@@ -18,6 +18,7 @@ import onnx
 import pytest
 from exporter_sources import read_once
 from harness_runs import ROOT
+from sampling import sampled
 
 from harness.compare.signatures import normalise
 from harness.convert import torch_private
@@ -166,7 +167,7 @@ class _Finder:
 def changed_endings(
     name: str, change: str, expected: dict[str, tuple[str, ...]]
 ) -> tuple[dict[int, object], list[str]]:
-    """What the harness records if a private name is changed for its own code only, and what it notes.
+    """Return the endings and the notes of a run with a private name changed for the harness alone.
 
     Runs in a process of its own, which imports the fast lane once more.
     """
@@ -202,11 +203,6 @@ def changed_endings(
         return found, [*check.exporter_notes(), *converter.trust.notes]
 
 
-def rarely(place: int) -> Any:
-    """Return the mark of the name with a place in the list."""
-    return () if place % 40 == 0 else pytest.mark.slow if place % 4 == 0 else pytest.mark.thorough
-
-
 def _change_part(name: str, altered: Callable[[object], object]) -> None:
     original, replaceable = torch_private.part, torch_private.replaceable
 
@@ -225,9 +221,7 @@ def _change_part(name: str, altered: Callable[[object], object]) -> None:
 
 #: The path that leads to each name is much the same: every fortieth is tried by default, and all with ``--thorough``
 #: and by `ci/next_versions`, after whose new releases it matters.
-NAMES = [
-    pytest.param(name, marks=rarely(place) if len(TRIED) == 1 else ()) for place, name in enumerate([*PARTS, *FIELDS])
-]
+NAMES = sampled([*PARTS, *FIELDS], every=40 if len(TRIED) == 1 else 1, slow=4)
 
 
 @pytest.mark.parametrize("change", TRIED)
@@ -242,13 +236,7 @@ def test_verdicts_stay_those_of_the_public_export(name: str, change: str, public
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "split_table",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("fake_mode", "decompose", "from_torchlib", "._has_symbolic_sizes_strides")
-        ),
-    ],
+    sampled(["split_table", "fake_mode", "decompose", "from_torchlib", "._has_symbolic_sizes_strides"], every=5),
 )
 def test_one_line_says_that_the_fast_lane_failed(name: str, public: dict[int, object]) -> None:
     with IsolatedCalls(timeout=300, fork=True) as process:

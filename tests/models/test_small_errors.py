@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import literal_unit, unary
 from onnx import parser
+from sampling import sampled
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Verdict
@@ -147,7 +148,7 @@ def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: P
     assert (way["noise_as_input"], fed["noise_as_input"]) == (False, True)
 
 
-@pytest.mark.parametrize("name", ["draws", pytest.param("fills", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", sampled(["draws", "fills"], every=2))
 def test_what_is_drawn_is_an_input_so_that_the_result_is_compared_by_value(name: str, models: Path) -> None:
     _, fed = check(f"{models}:{name}")["ways"]
     assert fed["survives"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import ways_to_give
+from sampling import sampled
 from torch import nn
 from torch.export import Dim
 from ways_to_give import WAYS
@@ -36,19 +37,11 @@ def checked(word: str, supervisor: Supervisor, converter: str = "dynamo", blame:
     return check_model(units, facts, supervisor, lambda step: None)
 
 
-def rarely(place: int) -> Any:
-    """Return the mark of the way with a place in the list."""
-    return () if place % 12 == 0 else pytest.mark.slow if place % 2 == 0 else pytest.mark.thorough
-
-
 #: Ways that were answered wrongly once, which are always tried. Of the others every twelfth is tried by default.
 ONCE_WRONG = {"shared_open_size", "cache_of_open_length", "fourier_transform"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name in ONCE_WRONG else rarely(place)) for place, name in enumerate(WAYS)],
-)
+@pytest.mark.parametrize("name", sampled(WAYS, every=12, named=ONCE_WRONG, slow=2))
 def test_ordinary_ways_to_give_a_model(name: str, supervisor: Supervisor) -> None:
     found = checked(f"{FILE}:{name}", supervisor)
     assert found.survives
@@ -82,10 +75,8 @@ def program(name: str) -> torch.export.ExportedProgram:
     return torch.export.export(made[0].eval(), *given, dynamic_shapes=shapes)
 
 
-@pytest.mark.parametrize("converter", ["dynamo", pytest.param("torchscript", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "name", [*SIZES, *(pytest.param(name, marks=pytest.mark.slow) for name in sorted(NAMED - {*SIZES}))]
-)
+@pytest.mark.parametrize("converter", sampled(["dynamo", "torchscript"], every=2))
+@pytest.mark.parametrize("name", sampled(sorted({*SIZES, *NAMED}), named=SIZES))
 def test_exported_programs(name: str, converter: str, supervisor: Supervisor, tmp_path: Path) -> None:
     torch.export.save(program(name), tmp_path / f"{name}.pt2")
     found = checked(str(tmp_path / f"{name}.pt2"), supervisor, converter)

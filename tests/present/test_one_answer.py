@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from harness_runs import unary, verdict_of
 from recorded_run import summary_text
+from sampling import sampled
 from test_dashboard import site_data
 
 from harness.app.cli._group import conformance
@@ -40,11 +41,7 @@ CALLS = {
 }
 
 
-#: The views of other components' failures are made in the same way.
-ALIKE = {"rule", "converter"}
-
-
-@pytest.fixture(scope="module", params=[pytest.param(n, marks=pytest.mark.slow if n in ALIKE else ()) for n in CALLS])
+@pytest.fixture(scope="module", params=sampled(CALLS, named={"backend"}))
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Verdict]:
     """A run of one failing call, and its verdict."""
     directory = tmp_path_factory.mktemp(request.param)

@@ -14,6 +14,7 @@ import pytest
 import torch
 from failure_contexts import converter_called, start, trial_of, words_of
 from harness_runs import literal_unit, output, rows, run_harness
+from sampling import sampled
 
 from harness.blame.examine import examine
 from harness.compare.comparison import compare
@@ -152,13 +153,7 @@ def test_equal_inputs_are_shared_and_described_again() -> None:
     assert len(list(share_inputs(Program.of(zeros)).invocation.tensors())) == 2
 
 
-#: Every third pattern is drawn by default.
-PATTERNS = [
-    pytest.param(name, marks=pytest.mark.slow if place % 3 else ()) for place, name in enumerate(load_patterns())
-]
-
-
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", sampled(load_patterns(), every=3))
 def test_a_pattern_draws_programs_that_pytorch_takes(name: str) -> None:
     load_cases()
     found, rejected, ids = load_patterns()[name], 0, Counter[str]()

@@ -17,6 +17,7 @@ import part_writer
 import pytest
 from harness_runs import environment
 from part_writer import rows_of_part
+from sampling import sampled
 
 from harness.record import layout, store
 from harness.record.run_info import RunInfo
@@ -63,7 +64,7 @@ def writing(results: Path) -> Iterator[Writing]:
             found.kill()
 
 
-@pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.slow if n else ()) for n in range(4)])
+@pytest.mark.parametrize("moment", sampled(range(4), every=4))
 def test_every_row_is_there_once_whenever_it_is_read_and_whenever_the_run_is_killed(
     tmp_path: Path, moment: int
 ) -> None:

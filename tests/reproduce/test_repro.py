@@ -21,6 +21,7 @@ from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 from recorded_rows import row_of
+from sampling import sampled
 from script_runs import ended, fork_scripts, run_script
 
 from harness.app.cli._group import conformance
@@ -198,9 +199,7 @@ def failure_of(run: Path, name: str) -> ReproducibleFailure:
 RUN_BY_DEFAULT = {"a dropped argument", "no conversion", "no kernel", "a runtime's wrong values", "a dead process"}
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in EVERY]
-)
+@pytest.mark.parametrize("name", sampled(EVERY, named=RUN_BY_DEFAULT))
 def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path: Path) -> None:
     failure = failure_of(run, name)
     assert (failure.verdict.stage, failure.verdict.outcome) == EVERY[name][3:], failure.verdict.message
@@ -227,7 +226,7 @@ GONE: dict[str, Invocation] = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in GONE])
+@pytest.mark.parametrize("name", sampled(GONE, named=RUN_BY_DEFAULT))
 def test_a_script_ends_well_once_the_defect_is_gone(name: str, run: Path, tmp_path: Path) -> None:
     fixed = replace(failure_of(run, name), invocation=GONE[name], exported=GONE[name])
     done = run_script(tmp_path, write_script(fixed))
@@ -434,9 +433,7 @@ RUNTIME = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in RUN_BY_DEFAULT else pytest.mark.slow) for n in RUNTIME]
-)
+@pytest.mark.parametrize("name", sampled(RUNTIME, named=RUN_BY_DEFAULT))
 def test_a_runtimes_maintainers_get_a_script_without_pytorch(
     name: str, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

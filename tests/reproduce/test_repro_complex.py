@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from harness_runs import vector
 from recorded_rows import row_of
+from sampling import sampled
 from script_runs import ended, run_script
 
 from harness.compare.verdict import Outcome, Stage
@@ -49,9 +50,7 @@ def failure(
     )
 
 
-@pytest.mark.parametrize(
-    "backend", ["ort-cpu", *(pytest.param(name, marks=pytest.mark.slow) for name in ("onnx-reference", "openvino"))]
-)
+@pytest.mark.parametrize("backend", sampled(["ort-cpu", "onnx-reference", "openvino"], every=3))
 def test_a_wrong_sum_is_there_until_its_scale_is_real(backend: str, tmp_path: Path) -> None:
     # torchlib takes the real part of a complex alpha.
     script = write_script(failure(sum_of(0.5 - 2j), backend=backend))
@@ -96,7 +95,7 @@ def test_a_child_is_fed_pairs(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("signature", ["values", pytest.param("dtype", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("signature", sampled(["values", "dtype"], every=2))
 def test_a_right_result_is_right(call: Invocation, signature: str, tmp_path: Path) -> None:
     done = run_script(tmp_path, write_script(failure(call, signature=signature)))
     assert done.returncode == 0, ended(done)
