@@ -9,14 +9,11 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-from harness_runs import row_of, vector
+from harness_runs import recorded, row_of, vector
 
 import harness
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation
-from harness.record import store
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,9 +35,7 @@ def test_the_facade_has_what_a_notebook_needs() -> None:
 def test_a_run_is_read_as_frames(tmp_path: Path) -> None:
     celu = Invocation("aten.celu.default", (("self", vector([0.5])), ("alpha", 2.0)))
     wrong = {"outcome": Outcome.MISMATCH, "signature": "values", "message": "wrong", "blame": "backend"}
-    with RunWriter(tmp_path, RunInfo.begin(seed=0, options={})) as writer:
-        writer.write([row_of(celu), row_of(replace(celu, overload="aten.elu.default"), **wrong)])
-    store.finish(tmp_path, 1)
+    recorded(tmp_path, [row_of(celu), row_of(replace(celu, overload="aten.elu.default"), **wrong)])
     verdicts = harness.read_verdicts(tmp_path)
     assert verdicts["outcome"].value_counts().to_dict() == {"pass": 1, "mismatch": 1}
     failures = harness.read_failures(tmp_path)

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
-from harness_runs import ROOT, environment, row_of, rows, unary
+from harness_runs import ROOT, environment, recorded, row_of, rows, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
@@ -32,7 +32,6 @@ from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_b
 from harness.record import store
 from harness.record.progress import completeness
 from harness.record.run_info import RunInfo, ShardState
-from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(16)
 
@@ -257,10 +256,7 @@ def _script() -> ModuleType:
 def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> None:
     def run(name: str, *operators: str, **options: Any) -> Path:
         info = RunInfo.begin(seed=0, options={"op": [], "converter": ["dynamo"], **options})
-        with RunWriter(tmp_path / name, info) as writer:
-            writer.write(row_of(unary(operator, [1.0])) for operator in operators)
-        store.finish(tmp_path / name, 0)
-        return tmp_path / name
+        return recorded(tmp_path / name, (row_of(unary(operator, [1.0])) for operator in operators), info)
 
     celu, erf = "aten.celu.default", "aten.erf.default"
     earlier = [run("full", celu, erf), run("small", celu, op=[celu])]

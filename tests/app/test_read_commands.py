@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from harness_runs import row_of, unary
+from harness_runs import recorded, row_of, unary
 from sampling import sampled
 
 from harness.app.cli._group import conformance
@@ -82,9 +82,8 @@ ASKED = (
 @pytest.mark.parametrize("words", sampled(ASKED, every=2), ids=" ".join)
 def test_a_run_in_parts_says_what_the_finished_one_says(whole: Path, words: tuple[str, ...]) -> None:
     other = whole.parent / "other"
-    with RunWriter(other, replace(read_run_info(whole), run_id="other")) as writer:
-        writer.write(replace(v, outcome=Outcome.PASS) for v in verdicts() if v.overload != OPERATORS[1])
-    store.finish(other, 0)
+    passing = [replace(v, outcome=Outcome.PASS) for v in verdicts() if v.overload != OPERATORS[1]]
+    recorded(other, passing, replace(read_run_info(whole), run_id="other"))
     assert len(layout.part_files(whole)) < PARTS
     merged = asked(whole, words)
     shutil.rmtree(whole / "parts" / "merged")

@@ -14,6 +14,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
 from harness.core.route import Route
 from harness.pipeline.case_run import CaseRun
+from harness.pipeline.nodes.preconditions import VALUE_LIMITS, operator_text
 
 F, R = Finding, Role
 SAME = (R.RUNTIME, F.SAME)
@@ -146,6 +147,28 @@ def test_agreement_of_a_backend_with_the_same_engine_says_nothing() -> None:
     assert decide(Outcome.MISMATCH, [related]).blame == "unknown"
 
 
+def test_a_refusal_of_a_call_that_is_the_node_is_the_runtimes() -> None:
+    heard = [
+        Said(Role.OPERATOR, Finding.SAME, "own-operator", {"operator": "Attention"}),
+        Said(Role.RUNTIME, Finding.REFUSES, "other-backend", {"witness": "openvino"}),
+        Said(Role.MODEL, Finding.VALID, "checker"),
+    ]
+    assert decide(Outcome.ERROR, heard).blame == "backend"
+
+
+def test_a_wrong_result_of_an_invalid_node_is_the_converters() -> None:
+    said = [Said(Role.NODES, Finding.INVALID, "invalid-node"), Said(Role.RUNTIME, Finding.RIGHT, "model")]
+    assert decide(Outcome.MISMATCH, said).rule == "invalid-node"
+
+
+def test_two_independent_agreements_outvote_a_definition() -> None:
+    wrong = Said(Role.NODES, Finding.WRONG, "wrong-node")
+    same = Said(Role.RUNTIME, Finding.SAME, "other-backend", independent=True)
+    defined = Said(Role.DECOMPOSITION, Finding.CONTRADICTS, "decomposition")
+    for said, blame in (([wrong, same], "backend"), ([wrong, defined], "backend"), ([wrong, same, defined], "pytorch")):
+        assert decide(Outcome.MISMATCH, said).blame == blame
+
+
 @pytest.mark.parametrize(
     ("stage", "outcome", "blame"),
     [
@@ -196,6 +219,14 @@ def test_an_open_question_is_open_in_the_text_that_is_quoted(question: OpenQuest
     else:
         for word in question.silent_on:
             assert not any(word in text.lower() for text in texts(operator, EMITTED))
+
+
+@pytest.mark.parametrize("opset", [18, 20, 23])
+@pytest.mark.parametrize("operator", VALUE_LIMITS)
+def test_a_limit_is_in_the_text_of_its_operator(operator: str, opset: int) -> None:
+    schema = onnx.defs.get_schema(operator, opset)
+    assert VALUE_LIMITS[operator].quote in operator_text(schema)
+    assert VALUE_LIMITS[operator].place < len(schema.inputs)
 
 
 @pytest.mark.skipif(onnx.defs.onnx_opset_version() < 28, reason="ONNX 1.23 settled it, at opset 28")

@@ -17,6 +17,7 @@ from harness.pipeline.nodes.definition import Definition, Undefined
 from harness.pipeline.nodes.formulas import ELEMENTWISE, FORMULAS
 from harness.pipeline.nodes.judged_nodes import not_as_defined, overflown, right_results
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
+from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.nodes.walk import walk
 from harness.run.backend import BACKENDS, Backend
 
@@ -170,7 +171,7 @@ def test_updates_of_another_shape_than_the_indices_have_no_definition() -> None:
 
 
 def test_every_formula_has_a_departure_that_it_mends() -> None:
-    # Those of transposed convolutions are in `test_shared_limitation`.
+    # A padded transposed convolution is in `test_testimony`.
     assert set(FORMULAS) == {*DEPARTURES, *ELEMENTWISE, "ScatterElements", "ConvTranspose"}
 
 
@@ -247,6 +248,12 @@ def test_the_scatter_of_right_shapes_is_as_onnx_runtime_has_it(reduction: str) -
     indices = np.array([[2, 0, 1], [0, 0, -1]], np.int64)
     definition = defined("ScatterElements", data, indices, np.full((2, 3), 2.5, F32), axis=1, reduction=reduction)
     assert not_as_defined(definition, ORT.load(definition.model, None).run(definition.fed)) is None
+
+
+@pytest.mark.parametrize("operator", ["Div", "Mod"])
+def test_integers_divided_by_zero_are_no_valid_node(operator: str) -> None:
+    assert broken_precondition(defined(operator, np.array([3]), np.array([0])))["input"] == "B"
+    assert not broken_precondition(defined(operator, np.array([3]), np.array([2])))
 
 
 # What is judged exactly and what closely

@@ -7,14 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness_runs import row_of
+from harness_runs import recorded, row_of
 
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
 from harness.coverage.seen_pairs import SeenPairs, Tried, TriedPairs, read_seen_pairs, read_tried_pairs
-from harness.record import store
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 SUM = "aten.sum.dim_IntList"
 REFUSED: Mapping[str, Any] = {"stage": Stage.CONVERT, "outcome": Outcome.UNSUPPORTED, "signature": "no"}
@@ -33,10 +30,7 @@ def tried(pairs: TriedPairs, one: str, other: str) -> Tried:
 
 
 def record(directory: Path, ends: Sequence[tuple[Invocation, Mapping[str, Any]]]) -> Path:
-    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
-        writer.write(row_of(call, structure_id=call.structure_id, **how) for call, how in ends)
-    store.finish(directory, 0)
-    return directory
+    return recorded(directory, (row_of(call, structure_id=call.structure_id, **how) for call, how in ends))
 
 
 def test_a_pair_counts_where_a_case_was_compared(tmp_path: Path) -> None:

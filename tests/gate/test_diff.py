@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from harness_runs import unary
+from harness_runs import recorded, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -147,10 +147,7 @@ def test_runs_of_other_cases_are_compared_by_what_chance_allows(tmp_path: Path) 
             for i in range(16)
         ]
         info = RunInfo.begin(seed=seed, options={"examples": 64, "values": 4})
-        with RunWriter(tmp_path / name, info) as writer:
-            writer.write(rows)
-        store.finish(tmp_path / name, 0)
-        return tmp_path / name
+        return recorded(tmp_path / name, rows, info)
 
     before, same = drawn("a", 1, 0), drawn("b", 100, 1)
     worse = drawn("c", 200, 2, outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="no conversion")

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from dashboard_sites import HOSTILE, SCRIPT, Sites, Visit, chromium, make_sites, visiting
-from harness_runs import row_of, rows, unary
+from harness_runs import recorded, row_of, rows, unary
 from playwright.sync_api import Browser, Locator, Page, expect
 from row_changes import row_changes
 
@@ -34,7 +34,6 @@ from harness.present.dashboard.site import write_site
 from harness.record import store
 from harness.record.json_lines import read_graphs, read_scripts
 from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 pytestmark = [pytest.mark.slowest(5), pytest.mark.slow]
 
@@ -569,10 +568,8 @@ def test_a_web_server_serves_it_as_well(browser: Browser, sites: Sites) -> None:
 def test_an_operator_that_the_newest_run_is_not_of_stands_as_in_its_last_run(
     browser: Browser, sites: Sites, tmp_path: Path
 ) -> None:
-    newest = tmp_path / "newest"
-    with RunWriter(newest, RunInfo(run_id="newest", started="2999-01-01T00:00:00+00:00", seed=0)) as writer:
-        writer.write([row_of(unary("aten.celu.default", [1.0]))])
-    store.finish(newest, 0)
+    info = RunInfo(run_id="newest", started="2999-01-01T00:00:00+00:00", seed=0)
+    newest = recorded(tmp_path / "newest", [row_of(unary("aten.celu.default", [1.0]))], info)
     write_site([sites.before, newest], tmp_path / "site")
     with visiting(browser, tmp_path / "site") as visit:
         page = visit.open("#/operator/aten.erf.default")

@@ -8,54 +8,28 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from harness_runs import record_of, row_of, unary
+from harness_runs import record_of, recorded, row_of, unary
 
 from harness.app.cli._group import conformance as group
 from harness.compare.case_problems import problems_text
 from harness.compare.verdict import Outcome
 from harness.record import layout, store
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
-_DTYPE = {
-    "stage": "compare",
-    "outcome": "mismatch",
-    "signature": "dtype",
-    "message": "dtype: 1",
-    "blame": "converter",
-    "evidence": "a",
-}
-_VALUES = {
-    "stage": "compare",
-    "outcome": "mismatch",
-    "signature": "values",
-    "message": "values: 2",
-    "blame": "backend",
-    "evidence": "b",
-}
+_WRONG = {"stage": "compare", "outcome": "mismatch"}
+_DTYPE = {**_WRONG, "signature": "dtype", "message": "dtype: 1", "blame": "converter", "evidence": "a"}
+_VALUES = {**_WRONG, "signature": "values", "message": "values: 2", "blame": "backend", "evidence": "b"}
 CALLS = [unary("aten.celu.default", [float(n)]) for n in range(3)]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("excused") / "run"
-    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
-        writer.write(
-            [
-                row_of(CALLS[0], excused="3: nearness 2 (near the truth); 1: a tie", max_ulp_error=1.0),
-                row_of(CALLS[1], excused="5: a tie"),
-                row_of(
-                    CALLS[2],
-                    outcome=Outcome.MISMATCH,
-                    blame="converter",
-                    signature="dtype",
-                    message="dtype: 1",
-                    problems=problems_text([_DTYPE, _VALUES]),
-                ),
-            ]
-        )
-    store.finish(directory, 0)
-    return directory
+    failed = {"outcome": Outcome.MISMATCH, "blame": "converter", "signature": "dtype", "message": "dtype: 1"}
+    rows = [
+        row_of(CALLS[0], excused="3: nearness 2 (near the truth); 1: a tie", max_ulp_error=1.0),
+        row_of(CALLS[1], excused="5: a tie"),
+        row_of(CALLS[2], **failed, problems=problems_text([_DTYPE, _VALUES])),
+    ]
+    return recorded(tmp_path_factory.mktemp("excused") / "run", rows)
 
 
 def typed(*words: str | Path) -> str:

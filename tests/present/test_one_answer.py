@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from harness_runs import unary, verdict_of
+from harness_runs import recorded, unary, verdict_of
 from recorded_run import summary_text
 from sampling import sampled
 from test_dashboard import site_data
@@ -17,9 +17,7 @@ from harness.causes.cause import root_cause
 from harness.compare.verdict import Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.present.evidence import fault_text, place_text
-from harness.record import store
 from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 RULES = """
 from onnxscript import opset18 as op
@@ -48,11 +46,8 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (directory / "mine.py").write_text(RULES)
     rules = (str(directory / "mine.py"),) if request.param == "rule" else ()
     verdict = verdict_of(CALLS[request.param], rules=rules)
-    run = directory / "run"
-    with RunWriter(run, RunInfo.begin(seed=0, options={"rules": list(rules)})) as writer:
-        writer.write([verdict])
-    store.finish(run)
-    return run, verdict
+    info = RunInfo.begin(seed=0, options={"rules": list(rules)})
+    return recorded(directory / "run", [verdict], info), verdict
 
 
 def typed(*words: str | Path) -> str:

@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from harness_runs import row_of, vector
+from harness_runs import recorded, row_of, vector
 from recorded_run import summary_text
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import SPEC, Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.present.github_annotations import github_annotations
-from harness.record import store
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 #: Outcome and blame → ordinary cases. Three pass, two fail; all else counts for neither.
 ENDINGS = {
@@ -36,11 +33,7 @@ PASSED, JUDGED = 3, 5
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("counts") / "run"
-    with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
-        writer.write(list(_rows()))
-    store.finish(directory, 1)
-    return directory
+    return recorded(tmp_path_factory.mktemp("counts") / "run", _rows())
 
 
 def _rows() -> list[Verdict]:

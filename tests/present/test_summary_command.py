@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
-from harness_runs import row_of, unary
+from harness_runs import recorded, row_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.record import store
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
-from harness.record.writer import RunWriter
 
 CELU, ERF = "aten.celu.default", "aten.erf.default"
 HOSTILE = "a | b <script>alert(1)</script>\n## no heading\x1b[31m"
@@ -32,9 +30,7 @@ def rows(overload: str, failing: int = 0, number: int = 6) -> list[Verdict]:
 
 def make_run(directory: Path, verdicts: list[Verdict], **changes: Any) -> Path:
     info = RunInfo.begin(seed=0, options={"converter": ["dynamo"], "backend": ["ort-cpu"]})
-    with RunWriter(directory, info) as writer:
-        writer.write(verdicts)
-    store.finish(directory, 0)
+    recorded(directory, verdicts, info)
     write_run_info(directory, dataclasses.replace(read_run_info(directory), **changes))
     return directory
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from dataset_places import KINDS, url
-from harness_runs import row_of, unary
+from harness_runs import recorded, row_of, unary
 from writers import add_to_dataset
 
 from harness.app.cli._group import conformance
@@ -138,9 +138,7 @@ def test_adding_again_changes_nothing_but_what_is_new(tmp_path: Path) -> None:
 
     other = tmp_path / "other"
     info = RunInfo.from_json((run / layout.RUN_FILE).read_text())
-    with RunWriter(other, dataclasses.replace(info, finished=None)) as writer:
-        writer.write([row_of(unary(CELU, [9.0]))])
-    store.finish(other, 0)
+    recorded(other, [row_of(unary(CELU, [9.0]))], dataclasses.replace(info, finished=None))
     refused = cli("add", other, "--to", dataset)
     assert refused.exit_code == 1
     assert "refused: the dataset has other rows of that run; see --replace" in refused.output

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
-from recorded_rows import row_of
+from recorded_rows import recorded, row_of
 from sampling import sampled
 from script_runs import ended, fork_scripts, run_script
 
@@ -34,10 +34,7 @@ from harness.core.tensors import build_tensor
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings
 from harness.plan.unit import run_unit
-from harness.record import store
 from harness.record.json_lines import Minimal, append_line
-from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 from harness.reproduce import call_source
 from harness.reproduce.failure import ReproducibleFailure, find_failure
 from harness.reproduce.issue import CallReport, write_issue, write_report
@@ -183,10 +180,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     [invocation], converter=converter, backends=[backend], settings=Settings(batch_size=1)
                 )
                 verdicts += [v for found in run_unit(unit, supervisor) for v in found]
-        with RunWriter(directory, RunInfo.begin(seed=0, options={})) as writer:
-            writer.write(verdicts)
-        store.finish(directory, 1)
-        yield directory
+        yield recorded(directory, verdicts)
 
 
 def failure_of(run: Path, name: str) -> ReproducibleFailure:

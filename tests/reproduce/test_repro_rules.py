@@ -7,16 +7,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from harness_runs import literal_unit, unary
+from harness_runs import literal_unit, recorded, unary
 from script_runs import ended, fork_scripts, run_script
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import run_unit
-from harness.record import store
 from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 pytestmark = pytest.mark.slowest(24)
 
@@ -62,9 +60,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> Path:
             unit = literal_unit([CALL], converter=converter, backends=["ort-cpu"], rules=[str(file)])
             verdicts += [v for found in run_unit(unit, supervisor) for v in found]
     info = RunInfo.begin(seed=0, options={"rules": [str(file)]})
-    with RunWriter(directory / "run", info) as writer:
-        writer.write(verdicts)
-    store.finish(directory / "run", 1)
+    recorded(directory / "run", verdicts, info)
     return directory
 
 

@@ -16,6 +16,7 @@ from harness_runs import (
     literal_unit,
     output,
     record_of,
+    recorded,
     row_of,
     run_harness,
     unary,
@@ -98,9 +99,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> list[Minimal]:
         row_of(Invocation(overload, tuple(given.items())), **failed(signature, converter="planted-wrong"))
         for overload, (given, signature, *_) in PLANTED.items()
     ]
-    with RunWriter(run, RunInfo.begin(seed=0, options={})) as writer:
-        writer.write(rows)
-    store.finish(run, 1)
+    recorded(run, rows)
     shrunk = conformance("shrink", run, "--budget", "60", "--json", cwd=ROOT)
     assert shrunk.returncode == 0, output(shrunk)
     minimals = read_minimal(run)

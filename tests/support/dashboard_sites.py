@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from harness_runs import output, row_of, run_harness, unary
+from harness_runs import output, recorded, row_of, run_harness, unary
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.present.dashboard.site import write_site
-from harness.record import store
 from harness.record.run_info import RunInfo
-from harness.record.writer import RunWriter
 
 FLAGS = [
     "--headless",
@@ -149,9 +147,7 @@ def hostile_run(parent: Path) -> Path:
                 max_ulp_error=3.0,
             )
         )
-    with RunWriter(directory, info) as writer:
-        writer.write(rows)
-    store.finish(directory, 0)
+    recorded(directory, rows, info)
     lines = [
         {
             "overload": "aten.celu.default",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
+from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
 from harness.compare.diagnosis import Diagnosis
@@ -66,12 +68,13 @@ def trial_of(
     return FailureContext(failure, settings, converter_called, start, {}, model=model)
 
 
-def graph_of_nodes(
-    call: Invocation, nodes: Sequence[onnx.NodeProto], numbers: Mapping[str, Array] | None = None
-) -> onnx.ModelProto:
-    """A graph in place of the export of one call.
+def graph_of_nodes(call: Invocation, text: str, numbers: Mapping[str, Array] | None = None) -> onnx.ModelProto:
+    """Return a graph in place of the export of one call.
 
-    Its inputs are `c0_i0`, `c0_i1` and so on, its outputs `c0_o0` and so on, its initializers `numbers`.
+    Args:
+        call: The call. Its inputs are `c0_i0`, `c0_i1` and so on, its outputs `c0_o0` and so on.
+        text: Nodes in ONNX's text format.
+        numbers: Initializers.
     """
     reference = run_reference(call)
 
@@ -81,10 +84,21 @@ def graph_of_nodes(
             for i, array in enumerate(arrays)
         ]
 
+    nodes = parser.parse_graph(f"g () => () {{ {text} }}").node
     held = [numpy_helper.from_array(array, name) for name, array in (numbers or {}).items()]
     inputs, outputs = values("i", reference.feeds), values("o", reference.expected)
-    graph = helper.make_graph(list(nodes), "planted", inputs, outputs, held)
+    graph = helper.make_graph(nodes, "planted", inputs, outputs, held)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def diagnosis_of(context: FailureContext) -> Diagnosis:
+    """Return what the witnesses make of a failure."""
+    return examine(context, frozenset(), lambda name: None)
+
+
+def statements(decision: Diagnosis) -> dict[str, Mapping[str, Any]]:
+    """Return the statements of the witnesses, as keys of the sentences that people read, with the facts of each."""
+    return {f"{t.statement}/{t.finding}": t.facts for t in reversed(decision.testimony)}
 
 
 def words_of(decision: Diagnosis) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from harness_sessions import Sessions, sessions
 from recorded_rows import (
     record_of as record_of,
+    recorded as recorded,
     row_of as row_of,
     unary as unary,
     vector as vector,

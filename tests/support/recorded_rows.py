@@ -3,7 +3,8 @@ little for it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,39 @@ from harness.record.run_info import RunInfo
 from harness.record.writer import RunWriter
 
 
+def tensor(
+    values: Any, dtype: str = "", *, shape: Sequence[int] | None = None, strides: Sequence[int] | None = None
+) -> TensorSpec:
+    """Return a tensor with literal values.
+
+    Args:
+        values: A number, or lists within lists; a flat list of the storage if the shape or the strides are given.
+        dtype: PyTorch's name; by default that of the first value, with 32 bits if it is not an integer.
+        shape: Sizes, if they are not those of the lists.
+        strides: Steps in elements; by default row-major.
+    """
+    sizes: list[int] = []
+    flat = list(values) if isinstance(values, list | tuple) else [values]
+    while flat and isinstance(flat[0], list | tuple):
+        sizes.append(len(flat) // math.prod(sizes))
+        flat = [value for part in flat for value in part]
+    if isinstance(values, list | tuple):
+        sizes.append(len(flat) // math.prod(sizes))
+    dtypes = {bool: "bool", int: "int64", complex: "complex64"}
+    dtype = dtype or dtypes.get(type(flat[0]) if flat else float, "float32")
+    shape = tuple(sizes if shape is None else shape)
+    return TensorSpec(shape, dtype, tuple(strides or contiguous_strides(shape)), 0, Literal(tuple(flat)))
+
+
+def call(overload: str, **arguments: Any) -> Invocation:
+    """Return a call of an operator; a list is a tensor of its values."""
+    given = {name: tensor(value) if isinstance(value, list) else value for name, value in arguments.items()}
+    return Invocation(overload, tuple(given.items()))
+
+
 def vector(values: Sequence[complex], dtype: str = "float32") -> TensorSpec:
     """A tensor with one dimension and literal values."""
-    shape = (len(values),)
-    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(tuple(values)))
+    return tensor(list(values), dtype)
 
 
 def unary(overload: str, values: Sequence[float], dtype: str = "float32") -> Invocation:
@@ -28,9 +58,13 @@ def unary(overload: str, values: Sequence[float], dtype: str = "float32") -> Inv
 
 def record_of(directory: Path, invocations: Sequence[Invocation], **changes: Any) -> Path:
     """A recorded run with one row per invocation, for `--replay`."""
-    info = RunInfo.begin(seed=0, options={})
-    with RunWriter(directory, info) as writer:
-        writer.write(row_of(invocation, **changes) for invocation in invocations)
+    return recorded(directory, [row_of(invocation, **changes) for invocation in invocations])
+
+
+def recorded(directory: Path, rows: Iterable[Verdict], info: RunInfo | None = None) -> Path:
+    """Record a finished run in `directory`, and return the directory."""
+    with RunWriter(directory, info or RunInfo.begin(seed=0, options={})) as writer:
+        writer.write(rows)
     store.finish(directory, 0)
     return directory
 

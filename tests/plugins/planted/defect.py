@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_type_hints
 
 from onnxscript import opset18
 
@@ -23,36 +24,46 @@ class Defect:
     """One slip.
 
     Attributes:
-        name: Of the function that makes the conversion.
+        name: Name of the function that converts.
         overload: Dotted name.
         converter: Of `planted.converters`, with the slip; ``planted-right`` in place of ``planted-wrong`` has
             the same conversion without it.
         slip: What is wrong.
-        conversion: Makes the conversion, with the slip or without.
+        function: The conversion, whose first argument is whether the slip is made.
     """
 
     name: str
     overload: str
     converter: str
     slip: str
-    conversion: Callable[[bool], Conversion]
+    function: Conversion
+
+    def conversion(self, slipped: bool) -> Conversion:
+        """Return the function that an exporter takes, with the slip or without."""
+
+        def convert(*given: Any, **named: Any) -> Any:
+            return self.function(slipped, *given, **named)
+
+        # An exporter reads the arguments and their types from the function.
+        signature = inspect.signature(self.function)
+        convert.__signature__ = signature.replace(parameters=[*signature.parameters.values()][1:])  # type: ignore[attr-defined]
+        convert.__annotations__ = get_type_hints(self.function)
+        return convert
 
 
 #: All, in the order of their definition.
 ALL_DEFECTS: list[Defect] = []
 
 
-def plant(
-    overload: str, slip: str, *, converter: str = "planted-wrong"
-) -> Callable[[Callable[[bool], Conversion]], Callable[[bool], Conversion]]:
-    """Register the decorated function: from whether the slip is made to the conversion."""
+def plant(overload: str, slip: str, *, converter: str = "planted-wrong") -> Callable[[Conversion], Conversion]:
+    """Register the decorated function, a conversion whose first argument is whether the slip is made."""
     name = f"aten.{overload}" if "." in overload else f"aten.{overload}.default"
     # A whole name is one of another namespace.
     name = overload if overload.count(".") > 1 else name
 
-    def register(conversion: Callable[[bool], Conversion]) -> Callable[[bool], Conversion]:
-        ALL_DEFECTS.append(Defect(conversion.__name__, name, converter, slip, conversion))
-        return conversion
+    def register(function: Conversion) -> Conversion:
+        ALL_DEFECTS.append(Defect(function.__name__, name, converter, slip, function))
+        return function
 
     return register
 
