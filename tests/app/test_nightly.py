@@ -24,6 +24,7 @@ from typing import Any
 import psutil
 import pytest
 from click.testing import CliRunner
+from commands import typed
 from harness_runs import ROOT, environment, recorded, row_of, rows, unary
 
 from harness.app.cli._group import conformance
@@ -261,8 +262,7 @@ def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> No
     celu, erf = "aten.celu.default", "aten.erf.default"
     earlier = [run("full", celu, erf), run("small", celu, op=[celu])]
     dataset = str(tmp_path / "runs")
-    added = CliRunner().invoke(conformance, ["dataset", "add", *map(str, earlier), "--to", dataset])
-    assert added.exit_code == 0, added.output
+    typed("dataset", "add", *earlier, "--to", dataset)
     script = _script()
     where = ["--dataset", dataset, "--out", str(tmp_path / "out"), "--baseline", str(tmp_path / "none")]
     night = script.Nightly(script.options().parse_args(["--finish", *where]))

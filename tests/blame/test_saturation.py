@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from click.testing import CliRunner
+from commands import checked
 from harness_runs import PLUGINS  # noqa: F401 - it makes `planted` importable
 from onnx import numpy_helper, parser
 from planted import saturates
-
-from harness.app.cli._group import conformance
 
 SATURATES = "onnx-api:planted.saturates"
 TEXT = """<ir_version: 8, opset_import: ["": 17]> g (float[2,8] x) => (float[2,3] y) {
@@ -31,10 +28,8 @@ def check(directory: Path, largest: int, status: int) -> dict[str, Any]:
     model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
     onnx.save(model, directory / "product.onnx")
     np.savez(directory / "x.npz", x=np.linspace(0, 1, 16, dtype=np.float32).reshape(2, 8))
-    words = [directory / "product.onnx", "--inputs", directory / "x.npz", "--backend", SATURATES, "--json"]
-    done = CliRunner().invoke(conformance, ["check", *map(str, words)], catch_exceptions=False)
-    assert done.exit_code == status, done.output
-    (way,) = json.loads(done.stdout)["ways"]
+    inputs = ("--inputs", directory / "x.npz", "--backend", SATURATES)
+    (way,) = checked(directory / "product.onnx", *inputs, status=status)["ways"]
     return dict(way)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from click.testing import CliRunner
+from commands import typed
 from recorded_rows import recorded, row_of, unary
 
-from harness.app.cli._group import conformance
 from harness.causes.inaccuracies import COLUMNS, INACCURATE, inaccuracies
 from harness.compare.verdict import Outcome, is_judged
 from harness.record import store
@@ -21,7 +20,6 @@ def test_inaccuracies_are_listed_apart_by_their_size(tmp_path: Path) -> None:
     run = recorded(tmp_path / "run", rows)
     listed = inaccuracies(store.read(run, COLUMNS, INACCURATE).to_pylist())
     assert [(each.place, each.largest_error) for each in listed] == [("Gelu", 1e-6), ("Celu", 1e-9)]
-    done = CliRunner().invoke(conformance, ["failures", str(run)])
-    assert done.exit_code == 0
+    done = typed("failures", run)
     assert done.output.index("Gelu") < done.output.index("Celu")
     assert not is_judged(Outcome.INACCURATE, "backend")

@@ -20,10 +20,9 @@ from unittest.mock import patch
 
 import psutil
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import environment, record_of, rows, run_harness, unary
 
-from harness.app.cli._group import conformance
 from harness.record.progress import completeness
 from harness.record.run_info import read_run_info
 
@@ -375,8 +374,7 @@ def test_what_cannot_be_carried_out_is_one_line(
     words: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(conformance, ["run", *words, "--op", "celu"])
-    assert done.exit_code == 4
+    done = typed("run", *words, "--op", "celu", status=4)
     assert done.output.startswith(f"Error: {problem}")
     assert done.output.count("\n") == 1
 
@@ -385,8 +383,7 @@ def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "harness.cluster.on_ray", raising=False)
-    done = CliRunner().invoke(conformance, ["run", "--on", "ray", "--op", "celu"])
-    assert done.exit_code == 4
+    done = typed("run", "--on", "ray", "--op", "celu", status=4)
     assert done.output == "Error: --on ray needs Ray: pip install '.[ray]'\n"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from commands import typed
 from harness_runs import output, rows, run_harness
 from planted_rules import BEFORE, EDITS, edited
 
@@ -130,8 +131,7 @@ def test_the_baseline_is_text_that_a_review_can_read(planted: Path) -> None:
 
 def test_a_diff_of_the_runs_tells_the_same(planted: Path) -> None:
     before, after = str(planted / "before"), str(planted / "after")
-    done = CliRunner().invoke(conformance, ["diff", before, after, "--json", "--fail-on", "regression"])
-    assert done.exit_code == 1, done.output
+    done = typed("diff", before, after, "--json", "--fail-on", "regression", status=1)
     changed = {line["overload"]: set(line["counts"]) - {"unchanged"} for line in json.loads(done.stdout)["overloads"]}
     assert changed == {
         "aten.leaky_relu.default": {"regressed"},
@@ -144,8 +144,7 @@ def test_a_diff_of_the_runs_tells_the_same(planted: Path) -> None:
 
 def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
     sides = [str(planted / "base"), str(planted / "after")]
-    done = CliRunner().invoke(conformance, ["diff", *sides, "--json", "--fail-on", "regression"])
-    assert done.exit_code == 1, done.output
+    done = typed("diff", *sides, "--json", "--fail-on", "regression", status=1)
     found: defaultdict[str, set[str]] = defaultdict(set)
     for one in json.loads(done.stdout)["differences"]:
         found[one["finding"]].add(one["overload"])
@@ -153,8 +152,7 @@ def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
     text = CliRunner().invoke(conformance, ["diff", *sides, "--markdown"]).stdout
     assert "| backend ort-cpu | 0.9 | " in text
     assert "#### Regression: " in text
-    same = CliRunner().invoke(conformance, ["diff", sides[0], sides[0], "--fail-on", "change"])
-    assert same.exit_code == 0
+    same = typed("diff", sides[0], sides[0], "--fail-on", "change")
     assert "nothing differs" in same.output
 
 
@@ -168,8 +166,7 @@ def test_a_changed_rule_is_given_as_the_reason(planted: Path) -> None:
 @pytest.mark.slow
 def test_what_was_accepted_is_expected_and_a_known_flaky_case_stays_quiet(planted: Path, tmp_path: Path) -> None:
     base = tmp_path / "base"
-    made = CliRunner().invoke(conformance, ["baseline", str(planted / "after"), "--out", str(base), "--json"])
-    assert made.exit_code == 0, made.output
+    made = typed("baseline", planted / "after", "--out", base, "--json")
     assert json.loads(made.stdout)["operators"] == 6
     assert re.search(r"relu\.default\n  float32 .* flaky \d", (base / "activation.txt").read_text())
     rules = planted / "my_rules.py"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from commands import typed
 from harness_runs import recorded, unary
 
 from harness.app.cli._group import conformance
@@ -98,12 +99,10 @@ def test_every_case_has_its_kind_of_change(runs: tuple[Path, Path]) -> None:
 
 def test_the_command(runs: tuple[Path, Path]) -> None:
     before, after = map(str, runs)
-    said = CliRunner().invoke(conformance, ["diff", before, after])
-    assert said.exit_code == 0, said.output
+    said = typed("diff", before, after)
     assert "backend ort-cpu: 1.0 → 1.1" in said.output
     assert "1 regressed, 1 fails differently, 1 error above bound, 1 numerics moved, 1 improved" in said.output
-    gated = CliRunner().invoke(conformance, ["diff", before, after, "--fail-on", "regression"])
-    assert gated.exit_code == 1
+    typed("diff", before, after, "--fail-on", "regression", status=1)
     same = CliRunner().invoke(conformance, ["diff", before, before, "--fail-on", "change"])
     assert (same.exit_code, same.output) == (0, "a → a: 7 cases in both\n  7 unchanged\n")
     data = json.loads(CliRunner().invoke(conformance, ["diff", before, after, "--json"]).output)
@@ -151,11 +150,9 @@ def test_runs_of_other_cases_are_compared_by_what_chance_allows(tmp_path: Path) 
 
     before, same = drawn("a", 1, 0), drawn("b", 100, 1)
     worse = drawn("c", 200, 2, outcome=Outcome.UNSUPPORTED, stage=Stage.CONVERT, signature="no conversion")
-    said = CliRunner().invoke(conformance, ["diff", str(before), str(same), "--fail-on", "change"])
-    assert said.exit_code == 0, said.output
+    said = typed("diff", before, same, "--fail-on", "change")
     assert "seed: 0 → 1" in said.output
-    said = CliRunner().invoke(conformance, ["diff", str(before), str(worse), "--fail-on", "regression", "--json"])
-    assert said.exit_code == 1
+    said = typed("diff", before, worse, "--fail-on", "regression", "--json", status=1)
     (difference,) = json.loads(said.output)["differences"]
     assert difference["finding"] == "regression"
     assert "0 of 16 cases, now 16 of 16 cases" in difference["what"]
@@ -245,8 +242,7 @@ def test_the_newest_full_runs_are_compared_by_default(tmp_path: Path, monkeypatc
     assert diff("results/1").output.startswith("1 → 4: 4 cases in both\n")
     assert diff("results/3").output.startswith("3 → 5: 2 cases in both\n")
     assert diff("results", "results/4").output.startswith("1 → 4: ")
-    made = CliRunner().invoke(conformance, ["baseline", "results/1", "--out", "expected"])
-    assert made.exit_code == 0, made.output
+    typed("baseline", "results/1", "--out", "expected")
     assert diff("expected").output.startswith("expected → 4: ")
     # With none of its kind the newest full one is taken, and what differs is said.
     assert "converters: dynamo, torchscript → dynamo" in diff("results/2").output

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from commands import typed
 from harness_runs import output, record_of, rows, run_harness
 
 from harness.app.cli._group import conformance
@@ -193,8 +194,7 @@ def test_an_exported_program_gives_the_calls_of_its_graph(tmp_path: Path) -> Non
 
 def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(conformance, ["capture", SMALL, "--json"])
-    assert done.exit_code == 0, done.output
+    done = typed("capture", SMALL, "--json")
     said = json.loads(done.stdout)
     entries = read_contents(tmp_path / said["saved"]).entries
     assert said["entries"] == len(entries) > 4
@@ -280,8 +280,7 @@ def test_windows_are_programs_of_calls_that_follow_each_other(tmp_path: Path) ->
         "    return _Residual(), (torch.randn(3, 4),)\n"
     )
     file = tmp_path / "windows.jsonl"
-    done = CliRunner().invoke(conformance, ["capture", f"{model}:make", "--windows", "--out", str(file)])
-    assert done.exit_code == 0, done.output
+    typed("capture", f"{model}:make", "--windows", "--out", file)
     programs = [Program.of(entry.invocation) for entry in read_contents(file).entries]
     calls = [[call.overload.split(".")[1] for call in program.calls] for program in programs]
     assert ["linear", "split"] in calls

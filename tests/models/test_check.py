@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import onnx
 import pytest
 import torch
 from click.testing import CliRunner
+from commands import checked, typed
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
@@ -207,14 +207,6 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "models.py"
     path.write_text(MODELS)
     return path
-
-
-def checked(*words: str | Path, status: int) -> dict[str, Any]:
-    done = CliRunner().invoke(conformance, ["check", *map(str, words), "--json"], catch_exceptions=False)
-    assert done.exit_code == status, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    assert found["survives"] is (status == 0)
-    return found
 
 
 @pytest.mark.parametrize("name", ["rms", "branch", "encoder"])
@@ -414,8 +406,7 @@ def test_calls_at_other_sizes_are_paired_where_only_sizes_differ(models: Path) -
 )
 def test_a_wrong_word_is_one_line(models: Path, words: list[str], line: str) -> None:
     word = words[0] if words[0].endswith(".onnx") else f"{models}:{words[0]}"
-    done = CliRunner().invoke(conformance, ["check", word, *words[1:]])
-    assert done.exit_code == 2
+    done = typed("check", word, *words[1:], status=2)
     assert line in done.output.splitlines()[-1]
 
 
@@ -487,8 +478,7 @@ def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: 
     (way,) = checked(path, "--backend", "tract", status=1)["ways"]
     assert {(run["stage"], run["outcome"]) for run in way["runs"]} == {("run", "crash")}
     out = tmp_path / "repro.py"
-    done = CliRunner().invoke(conformance, ["repro", str(path), "--backend", "tract", "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    typed("repro", path, "--backend", "tract", "--out", out)
     assert "Pad" in out.read_text()
 
 
@@ -512,8 +502,7 @@ def test_remedies_are_tried_and_measured(tmp_path: Path) -> None:
 
 def test_a_page_that_cannot_be_written_is_found_before_the_work(models: Path, tmp_path: Path) -> None:
     place = tmp_path / "absent" / "page.html"
-    done = CliRunner().invoke(conformance, ["check", f"{models}:rms", "--page", str(place)])
-    assert done.exit_code == 2
+    done = typed("check", f"{models}:rms", "--page", place, status=2)
     assert str(place) in done.output
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner
+from commands import checked, typed
 from onnx import helper, numpy_helper, parser
 
 from harness.app.cli._group import conformance
@@ -23,18 +23,9 @@ def saved(path: Path, text: str, **weights: Any) -> Path:
     return path
 
 
-def check(path: Path, *options: str | Path, status: int = 0) -> dict[str, Any]:
-    """Check a file, and return the answer as data."""
-    done = CliRunner().invoke(conformance, ["check", str(path), *map(str, options), "--json"], catch_exceptions=False)
-    assert done.exit_code == status, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def refusal(path: Path, *options: str | Path) -> str:
     """Return what is said of a request that cannot be met, which is one line."""
-    done = CliRunner().invoke(conformance, ["check", str(path), *map(str, options)])
-    assert done.exit_code == 2
+    done = typed("check", path, *options, status=2)
     return done.output.split("Error: ")[1].strip()
 
 
@@ -47,14 +38,14 @@ def graph(node: str, opset: int, shape: str = "2,3,4", result: str = "", ir: int
 @pytest.mark.parametrize("operator", ["Softmax", "LogSoftmax", "Hardmax"])
 def test_before_opset_13_an_operator_works_on_all_axes_from_its_own_on(operator: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "flat.onnx", graph(f"y = {operator} <axis = 1> (x)", 11))
-    (way,) = check(path)["ways"]
+    (way,) = checked(path)["ways"]
     assert way["nodes"] == {"nodes": 1, "judged": 1, "wrong": 0, "unjudged": []}
 
 
 def test_a_runtime_that_has_the_newest_rule_only_is_wrong(tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     path = saved(tmp_path / "flat.onnx", graph("y = Softmax <axis = 1> (x)", 12))
-    answer = check(path, "--backend", "ort-cpu", "--backend", "openvino", status=1)
+    answer = checked(path, "--backend", "ort-cpu", "--backend", "openvino", status=1)
     assert [way["survives"] for way in answer["ways"]] == [True, False]
     assert (answer["ways"][1]["cause"]["component"], answer["ways"][1]["cause"]["rule"]) == ("openvino", "wrong-node")
 
@@ -65,7 +56,7 @@ def test_a_number_that_a_runtime_narrows_is_a_failure_if_it_does_not_fit(tmp_pat
     path, given = saved(tmp_path / "power.onnx", text), tmp_path / "power.npz"
     for numbers, survives in (([2, 3], True), ([2**20, 3_000_000_000], False)):
         np.savez(given, x=np.array(numbers), e=np.array([3, 2]))
-        (way,) = check(path, "--inputs", given, "--backend", "openvino", status=int(not survives))["ways"]
+        (way,) = checked(path, "--inputs", given, "--backend", "openvino", status=int(not survives))["ways"]
         assert way["survives"] is survives
         assert way["owner"] == ("" if survives else "backend")
     assert [(run["stage"], run["outcome"]) for run in way["runs"]] == [("compare", "narrowed")]
@@ -79,11 +70,11 @@ def test_a_cubic_window_may_be_padded_pixel_by_pixel(tmp_path: Path) -> None:
     image = np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4) ** 2
     places = np.array([[[[-1.3, -1.2], [1.4, -1.2], [-1.35, 1.3], [1.2, 1.25]]]], np.float32)
     np.savez(given, x=image, p=places)
-    (way,) = check(path, "--inputs", given, status=1)["ways"]
+    (way,) = checked(path, "--inputs", given, status=1)["ways"]
     assert (way["owner"], way["cause"]["rule"], way["cause"]["place"]) == ("", "left-open", "GridSample")
     # Within the image both readings are one.
     np.savez(given, x=image, p=places / 2)
-    check(path, "--inputs", given)
+    checked(path, "--inputs", given)
 
 
 def test_a_result_that_a_text_leaves_open_quotes_it(tmp_path: Path) -> None:
@@ -92,7 +83,7 @@ def test_a_result_that_a_text_leaves_open_quotes_it(tmp_path: Path) -> None:
     given = tmp_path / "pooled.npz"
     np.savez(given, x=np.array([[[1, np.nan, 2, np.nan, np.nan, 3]]], np.float32))
     options = [str(path), "--inputs", str(given)]
-    answer = check(path, "--inputs", given, status=1)
+    answer = checked(path, "--inputs", given, status=1)
     screen = CliRunner().invoke(conformance, ["check", *options]).stdout
     (way,) = answer["ways"]
     assert way["cause"]["rule"] == "left-open"
@@ -142,7 +133,7 @@ EARLIER: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", EARLIER)
 def test_a_node_is_judged_by_the_definition_of_its_version(name: str, tmp_path: Path) -> None:
     text, weights = EARLIER[name]
-    (way,) = check(saved(tmp_path / "earlier.onnx", text, **weights))["ways"]
+    (way,) = checked(saved(tmp_path / "earlier.onnx", text, **weights))["ways"]
     nodes = way["nodes"]
     assert (nodes["judged"], nodes["wrong"], nodes["unjudged"]) == (nodes["nodes"], 0, [])
 
@@ -166,7 +157,7 @@ def test_a_node_is_judged_by_the_definition_of_its_version(name: str, tmp_path: 
 def test_a_node_without_an_evaluator_of_its_version_is_not_judged(
     text: str, weights: dict[str, Any], operator: str, tmp_path: Path
 ) -> None:
-    (way,) = check(saved(tmp_path / "earlier.onnx", text, **weights))["ways"]
+    (way,) = checked(saved(tmp_path / "earlier.onnx", text, **weights))["ways"]
     (node,) = way["nodes"]["unjudged"]
     assert (node["operator"], node["why"], way["nodes"]["wrong"]) == (operator, "another-version", 0)
 
@@ -181,7 +172,7 @@ def test_nodes_that_onnx_runtime_adds_are_judged_by_their_own_definitions(tmp_pa
     )
     random = np.random.default_rng(0)
     weights = {"w": random.normal(size=4).astype(np.float32), "m": random.normal(size=(4, 4)).astype(np.float32)}
-    (way,) = check(saved(tmp_path / "contrib.onnx", text, **weights))["ways"]
+    (way,) = checked(saved(tmp_path / "contrib.onnx", text, **weights))["ways"]
     assert way["nodes"] == {"nodes": 7, "judged": 7, "wrong": 0, "unjudged": []}
 
 
@@ -199,7 +190,7 @@ def test_int4_weights_are_judged_unless_the_node_lets_a_runtime_round_its_input(
             f" y = com.microsoft.MatMulNBits <K = 32, N = 8, bits = 4, block_size = 16, accuracy_level = {level}>"
             " (x, b, s, z) }"
         )
-        (way,) = check(saved(tmp_path / f"int4_{level}.onnx", text, **weights))["ways"]
+        (way,) = checked(saved(tmp_path / f"int4_{level}.onnx", text, **weights))["ways"]
         answers[level] = way["nodes"]
     assert answers[0] == {"nodes": 1, "judged": 1, "wrong": 0, "unjudged": []}
     (node,) = answers[4]["unjudged"]
@@ -229,13 +220,13 @@ INVALID: dict[str, tuple[str, dict[str, Any], str]] = {
 @pytest.mark.parametrize("name", INVALID)
 def test_a_node_that_breaks_its_operators_text_is_the_files_fault(name: str, tmp_path: Path) -> None:
     text, weights, quote = INVALID[name]
-    (way,) = check(saved(tmp_path / "invalid.onnx", text, **weights), status=1)["ways"]
+    (way,) = checked(saved(tmp_path / "invalid.onnx", text, **weights), status=1)["ways"]
     assert (way["cause"]["component"], way["cause"]["rule"]) == ("file", "invalid-node")
     assert way["cause"]["node"]["quote"] == quote
 
 
 def test_unsorted_nodes_are_sorted_and_noted(tmp_path: Path) -> None:
-    answer = check(saved(tmp_path / "unsorted.onnx", graph("y = Relu (a) a = Neg (x)", 17, "2", ir=8)))
+    answer = checked(saved(tmp_path / "unsorted.onnx", graph("y = Relu (a) a = Neg (x)", 17, "2", ir=8)))
     assert answer["survives"]
     assert "not topologically sorted" in answer["notes"][0]
 
@@ -298,7 +289,7 @@ def test_a_file_may_be_off_by_the_last_step_of_its_quantisation(tmp_path: Path) 
         "ms": np.float32(0.05),
     }
     path = saved(tmp_path / "qdq.onnx", text, **weights)
-    assert check(path)["survives"]
+    assert checked(path)["survives"]
 
 
 def test_an_operator_that_nothing_defines_is_named(tmp_path: Path) -> None:
@@ -308,6 +299,6 @@ def test_an_operator_that_nothing_defines_is_named(tmp_path: Path) -> None:
     model.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, [2, 2]))
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     onnx.save(model, tmp_path / "inverse.onnx")
-    (way,) = check(tmp_path / "inverse.onnx")["ways"]
+    (way,) = checked(tmp_path / "inverse.onnx")["ways"]
     (node,) = way["nodes"]["unjudged"]
     assert (node["operator"], node["why"]) == ("com.microsoft.Inverse", "no-definition")

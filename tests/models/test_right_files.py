@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,12 +10,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import checked
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 from onnxruntime.transformers.float16 import convert_float_to_float16
-
-from harness.app.cli._group import conformance
 
 SHAPE = (2, 3, 8, 8)
 
@@ -110,7 +107,5 @@ WRITERS = [
 def test_a_right_file_survives_and_each_node_is_judged(write: Callable[[Path], None], tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     write(path)
-    done = CliRunner().invoke(conformance, ["check", str(path), "--json"], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    (way,) = json.loads(done.stdout)["ways"]
+    (way,) = checked(path)["ways"]
     assert (way["survives"], way["nodes"]["unjudged"], way["nodes"]["wrong"]) == (True, [], 0)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
+from commands import checked
 from harness_runs import literal_unit, unary
 from onnx import parser
 from sampling import sampled
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.generate.case_library import load_cases
@@ -94,23 +91,15 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def check(*words: str | Path, status: int = 0) -> dict[str, Any]:
-    """Check a model, and return the answer as data."""
-    done = CliRunner().invoke(conformance, ["check", *map(str, words), "--json"], catch_exceptions=False)
-    assert done.exit_code == status, done.output
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def test_a_subnormal_number_that_a_module_loses_is_no_failure(models: Path) -> None:
-    assert check(f"{models}:sure", "--backend", FLUSHES)["survives"]
+    assert checked(f"{models}:sure", "--backend", FLUSHES)["survives"]
 
 
 def test_a_subnormal_number_that_a_file_loses_is_no_failure(tmp_path: Path) -> None:
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[1,2] x) => (float[1,2] y) { y = Softmax (x) }'
     onnx.save(parser.parse_model(text), tmp_path / "sure.onnx")
     np.savez(tmp_path / "sure.npz", x=np.array([[0.0, -100.0]], np.float32))
-    assert check(tmp_path / "sure.onnx", "--inputs", tmp_path / "sure.npz", "--backend", FLUSHES)["survives"]
+    assert checked(tmp_path / "sure.onnx", "--inputs", tmp_path / "sure.npz", "--backend", FLUSHES)["survives"]
 
 
 def run_call(call: Invocation) -> Verdict:
@@ -136,13 +125,13 @@ def test_a_result_of_subnormal_numbers_alone_is_a_mismatch() -> None:
 
 
 def test_a_model_that_is_as_exact_as_its_operators_formula_survives(models: Path) -> None:
-    (way,) = check(f"{models}:formula")["ways"]
+    (way,) = checked(f"{models}:formula")["ways"]
     assert {run["outcome"] for run in way["runs"]} == {"pass", "inaccurate"}
 
 
 @pytest.mark.slow
 def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: Path) -> None:
-    way, fed = check(f"{models}:draws")["ways"]
+    way, fed = checked(f"{models}:draws")["ways"]
     assert all(RANDOM in run["excused"] for run in way["runs"])
     assert way["runs"][0]["error"] < 1e-6
     assert (way["noise_as_input"], fed["noise_as_input"]) == (False, True)
@@ -150,7 +139,7 @@ def test_random_outputs_are_compared_by_their_form_and_others_by_value(models: P
 
 @pytest.mark.parametrize("name", sampled(["draws", "fills"], every=2))
 def test_what_is_drawn_is_an_input_so_that_the_result_is_compared_by_value(name: str, models: Path) -> None:
-    _, fed = check(f"{models}:{name}")["ways"]
+    _, fed = checked(f"{models}:{name}")["ways"]
     assert fed["survives"]
     assert not any(RANDOM in run["excused"] for run in fed["runs"])
     assert fed["runs"][0]["error"] < 1e-6
@@ -160,15 +149,15 @@ def test_what_is_drawn_is_an_input_so_that_the_result_is_compared_by_value(name:
 def test_a_wrong_conversion_of_what_is_drawn_is_seen_by_value(models: Path, tmp_path: Path) -> None:
     rules = tmp_path / "rules.py"
     rules.write_text(ADDS_MORE, encoding="utf-8")
-    way, fed = check(f"{models}:draws", "--rules", rules, status=1)["ways"]
+    way, fed = checked(f"{models}:draws", "--rules", rules, status=1)["ways"]
     assert (way["survives"], fed["survives"]) == (True, False)
 
 
 def test_dropout_is_no_input(models: Path) -> None:
-    (way,) = check(f"{models}:drops")["ways"]
+    (way,) = checked(f"{models}:drops")["ways"]
     assert all(RANDOM in run["excused"] for run in way["runs"])
 
 
 @pytest.mark.parametrize(("name", "is_said"), [("trains", True), ("evaluates", False), ("linear", False)])
 def test_a_training_mode_that_matters_is_noted(name: str, is_said: bool, models: Path) -> None:
-    assert check(f"{models}:{name}")["given_in_training_mode"] is is_said
+    assert checked(f"{models}:{name}")["given_in_training_mode"] is is_said

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import row_of, unary
 from row_changes import row_changes
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.case_changes import CHANGES
 from harness.gate.run_diff import compare_runs
@@ -266,8 +265,7 @@ def test_ordinary_cases_are_counted_apart(tmp_path: Path) -> None:
 
 
 def test_a_site_without_runs_explains_that(tmp_path: Path) -> None:
-    done = CliRunner().invoke(conformance, ["dashboard", str(tmp_path / "none"), "--out", str(tmp_path / "site")])
-    assert done.exit_code == 1
+    typed("dashboard", tmp_path / "none", "--out", tmp_path / "site", status=1)
     assert site_data(tmp_path / "site", "index")["aside"][0]["name"] == "none"
 
 

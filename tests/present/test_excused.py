@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import record_of, recorded, row_of, unary
 
-from harness.app.cli._group import conformance as group
 from harness.compare.case_problems import problems_text
 from harness.compare.verdict import Outcome
 from harness.record import layout, store
@@ -32,32 +31,30 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("excused") / "run", rows)
 
 
-def typed(*words: str | Path) -> str:
-    done = CliRunner().invoke(group, [str(word) for word in words])
-    assert done.exit_code in (0, 1), done.output
-    return done.output
+def printed(*words: str | Path) -> str:
+    return typed(*words, status=(0, 1)).output
 
 
 def test_the_tolerance_report_counts_excuses_by_rule(run: Path) -> None:
-    tie, truth = json.loads(typed("tolerance", run, "--json"))["excused"]
+    tie, truth = json.loads(printed("tolerance", run, "--json"))["excused"]
     assert (tie["rule"], tie["cases"], tie["elements"]) == ("a tie", 2, 6)
     assert tie["example"] == CALLS[1].case_id
     assert (truth["rule"], truth["elements"]) == ("nearness 2 (near the truth)", 3)
     assert truth["operators"] == ["aten.celu.default"]
-    assert "2 rules accepted elements" in typed("tolerance", run)
+    assert "2 rules accepted elements" in printed("tolerance", run)
 
 
 def test_a_case_shows_its_excuses_and_all_its_problems(run: Path) -> None:
-    assert "5 elements accepted: a tie" in typed("show", CALLS[1].case_id, "--run", run)
-    text = typed("show", CALLS[2].case_id, "--run", run)
+    assert "5 elements accepted: a tie" in printed("show", CALLS[1].case_id, "--run", run)
+    text = printed("show", CALLS[2].case_id, "--run", run)
     assert "also: mismatch at compare" in text
     assert "values: 2" in text
-    [verdict] = json.loads(typed("show", CALLS[2].case_id, "--run", run, "--json"))["verdicts"]
+    [verdict] = json.loads(printed("show", CALLS[2].case_id, "--run", run, "--json"))["verdicts"]
     assert [problem["blame"] for problem in verdict["problems"]] == ["converter", "backend"]
 
 
 def test_failures_list_each_problem(run: Path) -> None:
-    groups = json.loads(typed("failures", run, "--json"))["failures"]["groups"]
+    groups = json.loads(printed("failures", run, "--json"))["failures"]["groups"]
     assert {(found["smallest"]["signature"], found["blame"]) for found in groups} == {
         ("dtype", "converter"),
         ("values", "backend"),
@@ -69,5 +66,5 @@ def test_a_record_of_before_has_neither(tmp_path: Path) -> None:
     path = tmp_path / layout.VERDICTS_FILE
     rows = store.read(tmp_path).drop_columns(["excused", "problems"])
     pq.write_table(rows, path)
-    assert json.loads(typed("tolerance", tmp_path, "--json"))["excused"] == []
-    assert len(json.loads(typed("failures", tmp_path, "--json"))["failures"]["groups"]) == 1
+    assert json.loads(printed("tolerance", tmp_path, "--json"))["excused"] == []
+    assert len(json.loads(printed("failures", tmp_path, "--json"))["failures"]["groups"]) == 1

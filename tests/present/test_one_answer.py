@@ -6,13 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import recorded, unary, verdict_of
 from recorded_run import summary_text
 from sampling import sampled
 from test_dashboard import site_data
 
-from harness.app.cli._group import conformance
 from harness.causes.cause import root_cause
 from harness.compare.verdict import Verdict
 from harness.core.invocation import Invocation, Literal, TensorSpec
@@ -50,10 +49,8 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return recorded(directory / "run", [verdict], info), verdict
 
 
-def typed(*words: str | Path) -> str:
-    done = CliRunner().invoke(conformance, [str(word) for word in words], catch_exceptions=False)
-    assert done.exit_code in (0, 1), done.output
-    return " ".join(done.stdout.split())
+def printed(*words: str | Path) -> str:
+    return " ".join(typed(*words, status=(0, 1)).stdout.split())
 
 
 def test_every_view_names_the_same_owner_place_fault_and_case(
@@ -63,23 +60,23 @@ def test_every_view_names_the_same_owner_place_fault_and_case(
     cause = root_cause(vars(verdict))
     answer = (f"blame: {cause.owner}", place_text(cause), fault_text(cause), verdict.case_id)
 
-    (group,) = json.loads(typed("failures", "--run", run, "--json"))["failures"]["groups"]
+    (group,) = json.loads(printed("failures", "--run", run, "--json"))["failures"]["groups"]
     facts = (cause.owner, cause.component, cause.place, cause.fault, verdict.case_id)
     assert (*(group[n] for n in ("owner", "component", "place", "fault")), group["smallest"]["case_id"]) == facts
-    (shown,) = json.loads(typed("show", verdict.case_id, "--run", run, "--json"))["verdicts"]
+    (shown,) = json.loads(printed("show", verdict.case_id, "--run", run, "--json"))["verdicts"]
     assert (shown["owner"], shown["component"], shown["place"], shown["fault"]) == facts[:4]
 
-    for text in (typed("failures", "--run", run), typed("show", verdict.case_id, "--run", run)):
+    for text in (printed("failures", "--run", run), printed("show", verdict.case_id, "--run", run)):
         assert all(part in text for part in answer), text
     assert verdict.case_id in summary_text(run, width=200)
 
-    typed("dashboard", run, "--out", tmp_path / "site")
+    printed("dashboard", run, "--out", tmp_path / "site")
     (line,) = site_data(tmp_path / "site", "failures/0")
     assert (line["owner"], line["case"]) == (cause.owner, verdict.case_id)
     assert cause.place in line["place"]
 
     monkeypatch.chdir(tmp_path)
-    typed("repro", verdict.case_id, "--run", run, "--issue")
+    printed("repro", verdict.case_id, "--run", run, "--issue")
     (report,) = tmp_path.glob("repro_*.md")
     text = report.read_text()
     assert cause.place.rpartition(":")[2] in text.partition("Diagnosis: the defect is in ")[2].splitlines()[0]

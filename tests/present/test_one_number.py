@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import recorded, row_of, vector
 from recorded_run import summary_text
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import SPEC, Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.present.github_annotations import github_annotations
@@ -49,9 +48,7 @@ def _rows() -> list[Verdict]:
 
 
 def _said(*words: str | Path) -> str:
-    done = CliRunner().invoke(conformance, [str(word) for word in words], catch_exceptions=False)
-    assert done.exit_code in (0, 1), done.output
-    return done.stdout
+    return typed(*words, status=(0, 1)).stdout
 
 
 def test_all_views_count_alike(run: Path, tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import recorded, row_of, unary
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.record.run_info import RunInfo, read_run_info, write_run_info
 
@@ -36,8 +35,7 @@ def make_run(directory: Path, verdicts: list[Verdict], **changes: Any) -> Path:
 
 
 def summary(*words: str | Path) -> str:
-    result = CliRunner().invoke(conformance, ["summary", *map(str, words)])
-    assert result.exit_code == 0, result.output
+    result = typed("summary", *words)
     return result.stdout
 
 
@@ -85,8 +83,7 @@ def test_a_worse_run_is_red(tmp_path: Path) -> None:
 def test_failures_that_are_expected_make_no_run_red(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", rows(CELU, failing=2) + rows(ERF))
     baseline = tmp_path / "baseline"
-    made = CliRunner().invoke(conformance, ["baseline", str(run), "--out", str(baseline)])
-    assert made.exit_code == 0, made.output
+    made = typed("baseline", run, "--out", baseline)
     # They differ in values alone.
     assert "1 operator: no failure found in 6 drawn cases\n" in made.output
     assert summary(run, "--against", baseline).startswith("## Conformance is green: nothing is worse\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 import onnx
 import pytest
 from click.testing import CliRunner
+from commands import typed
 from harness_runs import unary
 from hypothesis import given, settings, strategies as st
 
@@ -164,6 +165,5 @@ def test_a_release_without_a_wheel_is_explained(tmp_path: Path) -> None:
     ],
 )
 def test_bad_ranges_get_one_line(case: Path, words: list[str], said: str) -> None:
-    done = CliRunner().invoke(conformance, ["bisect", str(case), "--package", "onnxscript", *words])
-    assert done.exit_code == 2
+    done = typed("bisect", case, "--package", "onnxscript", *words, status=2)
     assert said in done.stderr.splitlines()[-1]

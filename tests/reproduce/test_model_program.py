@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import typed
 
-from harness.app.cli._group import conformance
 from harness.core.program import Program
 from harness.models.as_program import program_of
 from harness.pipeline.model_loading import given_model
@@ -40,8 +39,7 @@ def test_a_write_through_a_view_that_an_exporter_loses_is_five_calls(
 ) -> None:
     (tmp_path / "view.py").write_text(CACHE)
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(conformance, ["repro", "view.py:make", "--converter", "torchscript"])
-    assert done.exit_code == 0, done.output
+    typed("repro", "view.py:make", "--converter", "torchscript")
     (script,) = tmp_path.glob("repro_*.py")
     text = script.read_text()
     assert [text.count(f"torch.ops.{call}(") for call in dict.fromkeys(CALLS)] == [1, 2, 1, 1]

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from commands import typed
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.app.cli._group import conformance
@@ -64,12 +65,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mods.py").write_text(MODELS)
     return tmp_path
-
-
-def typed(*words: str | Path, status: int = 0) -> Result:
-    done = CliRunner().invoke(conformance, [str(word) for word in words])
-    assert done.exit_code == status, done.output
-    return done
 
 
 def printed(*words: str | Path, status: int = 0) -> dict[str, Any]:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import typed
 from harness_runs import output, recorded, row_of, run_harness, unary
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.present.dashboard.site import write_site
 from harness.record.run_info import RunInfo
@@ -82,23 +81,16 @@ def make_sites(directory: Path) -> Sites:
     info = json.loads((before / "run.json").read_text())
     info |= {"run_id": "before", "started": "2026-01-01T03:00:00+00:00"}
     (before / "run.json").write_text(json.dumps(info))
-    command("graphs", after, "--op", "avg_pool2d")
+    typed("graphs", after, "--op", "avg_pool2d")
     damaged = directory / "damaged"
     shutil.copytree(before, damaged)
     (damaged / "verdicts.parquet").write_bytes(b"PAR1 not a table PAR1")
     (damaged / "run.json").write_text((before / "run.json").read_text().replace('"run_id": "', '"run_id": "x'))
-    built = command("dashboard", after, damaged, before, "--out", directory / "site")
+    built = typed("dashboard", after, damaged, before, "--out", directory / "site")
     assert "set aside: damaged: " in built.stderr
     hostile = directory / "hostile-site"
     write_site([hostile_run(directory)], hostile)
     return Sites(before, after, directory / "site", hostile)
-
-
-def command(*words: str | Path) -> Result:
-    """`conformance` in this process, which has PyTorch already."""
-    done = CliRunner().invoke(conformance, list(map(str, words)))
-    assert done.exit_code == 0, done.output
-    return done
 
 
 def hostile_run(parent: Path) -> Path:

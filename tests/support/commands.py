@@ -1,0 +1,34 @@
+"""`conformance` as a user types it, in this process, which has PyTorch already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from harness.app.cli._group import conformance
+
+
+def typed(*words: str | Path, status: int | Container[int] = 0) -> Result:
+    """Run a command, which must end with this exit status, or with one of these."""
+    done = CliRunner().invoke(conformance, [str(word) for word in words])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    allowed = (status,) if isinstance(status, int) else status
+    assert done.exit_code in allowed, done.output
+    return done
+
+
+def answered(*words: str | Path, status: int | Container[int] = 0) -> Any:
+    """Return what a command prints with ``--json``."""
+    return json.loads(typed(*words, "--json", status=status).stdout)
+
+
+def checked(*words: str | Path, status: int = 0) -> dict[str, Any]:
+    """Return the answer of `conformance check` on a model; the model survives if `status` is 0."""
+    answer: dict[str, Any] = answered("check", *words, status=status)
+    assert answer["survives"] is (status == 0)
+    return answer
