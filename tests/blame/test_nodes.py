@@ -10,7 +10,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from onnx_texts import onnx_model
 
 from harness.core.dtypes import Array
 from harness.pipeline.nodes.definition import Definition, Undefined
@@ -31,14 +32,16 @@ EVALUATOR = start("onnx-reference")
 ORT = start("ort-cpu")
 
 
-def graph_of(nodes: list[onnx.NodeProto], feeds: dict[str, Array], outputs: list[str]) -> SteppedGraph:
-    inputs = [
-        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-        for name, a in feeds.items()
-    ]
-    made = [onnx.ValueInfoProto(name=name) for name in outputs]
-    graph = helper.make_graph(nodes, "nodes", inputs, made)
-    return split_steps(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10))
+def graph_of(nodes: str | onnx.NodeProto, feeds: dict[str, Array], outputs: list[str]) -> SteppedGraph:
+    model = onnx_model("", "", nodes if isinstance(nodes, str) else "")
+    if isinstance(nodes, onnx.NodeProto):
+        model.graph.node.append(nodes)
+    model.graph.input.extend(
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+        for name, array in feeds.items()
+    )
+    model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in outputs)
+    return split_steps(model)
 
 
 def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Definition:
@@ -46,7 +49,7 @@ def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) ->
     feeds = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if x is not None}
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     made = [f"y{i}" for i in range(outputs)]
-    graph = graph_of([helper.make_node(operator, names, made, **attributes)], feeds, made)
+    graph = graph_of(helper.make_node(operator, names, made, **attributes), feeds, made)
     return Definition(graph, graph.steps[0], feeds, EVALUATOR)
 
 
@@ -228,13 +231,8 @@ def test_an_integer_to_a_power_is_exact_and_a_fraction_is_cut() -> None:
 
 
 def test_a_result_without_elements_is_defined_whatever_the_evaluator_does() -> None:
-    size = numpy_helper.from_array(np.array([2, 1, 0, 3]))
-    nodes = [
-        helper.make_node("Constant", [], ["size"], value=size),
-        helper.make_node("AffineGrid", ["x", "size"], ["y"]),
-    ]
     feeds = {"x": np.zeros((2, 2, 3))}
-    graph = graph_of(nodes, feeds, ["y"])
+    graph = graph_of("size = Constant <value_ints = [2, 1, 0, 3]> () y = AffineGrid (x, size)", feeds, ["y"])
     definition = Definition(graph, graph.steps[0], {**feeds, **graph.constant_values}, EVALUATOR)
     with pytest.raises(ValueError, match="arange"):
         run_evaluator(definition)
@@ -334,13 +332,8 @@ def test_a_sum_may_leave_the_range_where_its_terms_do_and_nowhere_else() -> None
 
 def test_nodes_that_pass_on_sequences_are_one_step() -> None:
     x = np.arange(6.0, dtype=F32).reshape(3, 2)
-    nodes = [
-        helper.make_node("Neg", ["x"], ["n"]),
-        helper.make_node("SplitToSequence", ["n"], ["s"], axis=0, keepdims=1),
-        helper.make_node("Abs", ["x"], ["a"]),
-        helper.make_node("ConcatFromSequence", ["s"], ["c"], axis=1),
-        helper.make_node("Add", ["c", "c"], ["y"]),
-    ]
+    nodes = """n = Neg (x) s = SplitToSequence <axis = 0, keepdims = 1> (n) a = Abs (x)
+        c = ConcatFromSequence <axis = 1> (s) y = Add (c, c)"""
     graph = graph_of(nodes, {"x": x}, ["y", "a"])
     assert [[n.op_type for n in s.nodes] for s in graph.steps] == [
         ["Neg"],
@@ -369,8 +362,8 @@ def test_what_follows_a_wrong_node_is_judged_on_the_definitions_result() -> None
             return ORT.load(changed, shapes)
 
     x = np.array([1.0, -2.0], F32)
-    nodes = [helper.make_node("Neg", ["x"], ["n"]), helper.make_node("Sqrt", ["n"], ["y"])]
-    found = walk(graph_of(nodes, {"x": x}, ["y"]), {"x": x}, NegIsAbs(), EVALUATOR)
+    graph = graph_of("n = Neg (x) y = Sqrt (n)", {"x": x}, ["y"])
+    found = walk(graph, {"x": x}, NegIsAbs(), EVALUATOR)
     (fault,) = found.wrong
     assert fault.definition.operator == "Neg"
     assert fault.wrong[0].tolist() == [True, False]

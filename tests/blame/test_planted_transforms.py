@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import onnx
 import pytest
 from harness_runs import ROOT, environment, output, rows, run_harness, shared
-from onnx import parser
+from onnx_texts import saved
 
 #: Transform → stage and outcome of what it breaks.
 WRONG = {
@@ -115,9 +114,7 @@ def test_programs_and_models_are_broken_by_it(tmp_path: Path) -> None:
 
 
 def test_files_are_broken_by_it(tmp_path: Path) -> None:
-    header = '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y)'
-    path = tmp_path / "file.onnx"
-    onnx.save(parser.parse_model(f"{header} {{ r = Relu (x) y = Add (r, x) }}"), path)
+    path = saved(tmp_path / "file.onnx", "float[2,3] x", "float[2,3] y", "r = Relu (x) y = Add (r, x)")
     converters = [word for name in ("unsorted", "wrong_sign", "folded") for word in ("--converter", f"file+{name}")]
     unsorted, wrong, right = json.loads(conformance("check", path, *converters, "--json", status=1))["ways"]
     assert right["survives"]

@@ -11,7 +11,7 @@ import onnx
 import pytest
 from failure_contexts import start, trial_of, words_of
 from harness_runs import record_of, unary, vector
-from onnx import TensorProto, helper
+from onnx_texts import onnx_model
 from recorded_run import summary_text
 
 from harness.blame import witness as witness_list
@@ -57,12 +57,9 @@ def test_witnesses_of_a_random_operator_run_it_until_it_fails() -> None:
     assert context.classify(replace(ran, outputs=(context.reference.expected[0],)))[0] is Finding.RIGHT
 
 
-def graph_of(operator: str, dtype: int = TensorProto.FLOAT, size: int = 2) -> onnx.ModelProto:
+def graph_of(operator: str) -> onnx.ModelProto:
     """One node with the names that an export of one call has."""
-    values = [helper.make_tensor_value_info(name, dtype, [size]) for name in ("c0_i0", "c0_o0")]
-    nodes = [helper.make_node(operator, ["c0_i0"], ["c0_o0"])]
-    graph = helper.make_graph(nodes, "planted", values[:1], values[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    return onnx_model("float[2] c0_i0", "float[2] c0_o0", f"c0_o0 = {operator} (c0_i0)")
 
 
 # The list of witnesses
@@ -140,10 +137,7 @@ def test_pytorchs_decomposition_may_refuse_what_its_kernel_takes() -> None:
 def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
     call = unary("aten.nonzero.default", [1.0, 0.0])
     # The graph gives one row less than PyTorch: what this witness is asked about.
-    model = graph_of("Relu")
-    rows = helper.make_tensor("", TensorProto.INT64, [0, 1], [])
-    model.graph.node[0].CopyFrom(helper.make_node("Constant", [], ["c0_o0"], value=rows))
-    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("c0_o0", TensorProto.INT64, [0, 1]))
+    model = onnx_model("float[2] c0_i0", "int64[0,1] c0_o0", "c0_o0 = Constant <value = int64[0,1] {}> ()")
     context = trial_of(call, model=model)
     assert context.comparison is not None
     assert context.comparison.problem == "shape"
@@ -163,37 +157,22 @@ def test_the_meta_kernel_says_nothing_where_sizes_hang_on_values() -> None:
 
 def test_a_cast_within_a_branch_counts_as_the_graphs() -> None:
     call = unary("aten.neg.default", [1 / 3, 2 / 3], "float64")
-    model = graph_of("Neg", TensorProto.DOUBLE)
-    model.graph.node[0].output[0] = "exact"
-    down = [
-        helper.make_node("Cast", ["exact"], ["narrow"], to=TensorProto.FLOAT),
-        helper.make_node("Cast", ["narrow"], ["result"], to=TensorProto.DOUBLE),
-    ]
-    body = helper.make_graph(down, "branch", [], [helper.make_tensor_value_info("result", TensorProto.DOUBLE, None)])
-    yes = helper.make_tensor("", TensorProto.BOOL, [], [True])
-    model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
-    model.graph.node.append(helper.make_node("If", ["yes"], ["c0_o0"], then_branch=body, else_branch=body))
+    branch = "{ narrow = Cast <to = 1> (exact) result = Cast <to = 11> (narrow) }"
+    nodes = f"""exact = Neg (c0_i0) yes = Constant <value = bool {{1}}> ()
+        c0_o0 = If <then_branch = a () => (double[2] result) {branch},
+        else_branch = b () => (double[2] result) {branch}> (yes)"""
+    model = onnx_model("double[2] c0_i0", "double[2] c0_o0", nodes)
     onnx.checker.check_model(model, full_check=True)
     (said,) = look_for_fewer_bits.testify(trial_of(call, model=model))
     assert "a cast to float32, which the graph has" in sentence(said)
 
 
 def test_the_graph_in_float32_has_no_float64_left_in_branches_and_sequences() -> None:
-    model = graph_of("Neg", TensorProto.DOUBLE)
-    one = helper.make_tensor("", TensorProto.DOUBLE, [1], [1.0])
-    sequence = helper.make_tensor_sequence_value_info("inner", TensorProto.DOUBLE, None)
-    body = helper.make_graph(
-        [
-            helper.make_node("Constant", [], ["one"], value=one),
-            helper.make_node("SequenceConstruct", ["one"], ["inner"]),
-        ],
-        "branch",
-        [],
-        [sequence],
-    )
-    yes = helper.make_tensor("", TensorProto.BOOL, [], [True])
-    model.graph.node.append(helper.make_node("Constant", [], ["yes"], value=yes))
-    model.graph.node.append(helper.make_node("If", ["yes"], ["sequence"], then_branch=body, else_branch=body))
+    branch = "{ one = Constant <value = double[1] {1.0}> () inner = SequenceConstruct (one) }"
+    nodes = f"""c0_o0 = Neg (c0_i0) yes = Constant <value = bool {{1}}> ()
+        sequence = If <then_branch = a () => (seq(double[1]) inner) {branch},
+        else_branch = b () => (seq(double[1]) inner) {branch}> (yes)"""
+    model = onnx_model("double[2] c0_i0", "double[2] c0_o0", nodes)
     onnx.checker.check_model(model, full_check=True)
     narrow = narrow_model(model)
     onnx.checker.check_model(narrow, full_check=True)

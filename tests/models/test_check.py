@@ -10,11 +10,9 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from click.testing import CliRunner
 from commands import checked, typed
-from onnx import TensorProto, helper, numpy_helper
+from onnx_texts import onnx_model, saved
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.convert.converter import find_converter
 from harness.models.capture import resized_calls
@@ -413,26 +411,9 @@ def test_a_wrong_word_is_one_line(models: Path, words: list[str], line: str) -> 
 # ONNX files
 
 
-def saved(path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[Any]]], **weights: Any) -> Path:
-    given = [helper.make_tensor_value_info(name, dtype, shape) for name, (dtype, shape) in inputs.items()]
-    (dtype, _), *_ = inputs.values()
-    graph = helper.make_graph(
-        nodes,
-        "graph",
-        given,
-        [helper.make_tensor_value_info("y", dtype, None)],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
-    return path
-
-
-FLOAT, DOUBLE = TensorProto.FLOAT, TensorProto.DOUBLE
-
-
 def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Relu", ["m"], ["y"])]
-    path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n", 4])}, w=np.ones((4, 3), np.float32))
+    text = ("float[n,4] x", "float[n,3] y", "m = MatMul (x, w) y = Relu (m)")
+    path = saved(tmp_path / "relu.onnx", *text, w=np.ones((4, 3), np.float32))
     (way,) = checked(path, status=0)["ways"]
     assert [run["change"] for run in way["runs"]] == [
         "dynamic dimensions set to 2",
@@ -442,29 +423,28 @@ def test_a_file_that_survives_runs_at_several_sizes(tmp_path: Path) -> None:
     assert way["nodes"] == {"nodes": 2, "judged": 2, "wrong": 0, "unjudged": []}
 
 
+WEIGHTS = {"w": (1, 24, 4), "r": (1, 24, 6), "h0": (1, 3, 6)}
+
+
 @pytest.mark.parametrize(
-    ("node", "shape", "weights", "by"),
+    ("given", "result", "node", "weights", "by"),
     [
-        (("Reshape", ["x", "c"], {}), ["n", 4], {"c": np.array([3, 4])}, "c"),
-        (("Add", ["x", "c"], {}), ["n", 4], {"c": np.ones((3, 4), np.float32)}, "c"),
+        ("n,4", "a,b", "Reshape (x, c)", {"c": np.array([3, 4])}, "c"),
+        ("n,4", "a,b", "Add (x, c)", {"c": np.ones((3, 4), np.float32)}, "c"),
         (
-            ("LSTM", ["x", "w", "r", "", "", "h0"], {"hidden_size": 6}),
-            ["t", "n", 4],
-            {
-                "w": np.ones((1, 24, 4), np.float32),
-                "r": np.ones((1, 24, 6), np.float32),
-                "h0": np.ones((1, 3, 6), np.float32),
-            },
+            "t,n,4",
+            "a,b,c,d",
+            'LSTM <hidden_size = 6> (x, w, r, "", "", h0)',
+            {name: np.ones(shape, np.float32) for name, shape in WEIGHTS.items()},
             "h0",
         ),
     ],
+    ids=["Reshape", "Add", "LSTM"],
 )
 def test_a_size_that_a_constant_fixes_is_taken_and_named(
-    node: Any, shape: list[Any], weights: dict[str, Any], by: str, tmp_path: Path
+    given: str, result: str, node: str, weights: dict[str, Any], by: str, tmp_path: Path
 ) -> None:
-    kind, inputs, attributes = node
-    nodes = [helper.make_node(kind, inputs, ["y"], **attributes)]
-    path = saved(tmp_path / "fixed.onnx", nodes, {"x": (FLOAT, shape)}, **weights)
+    path = saved(tmp_path / "fixed.onnx", f"float[{given}] x", f"float[{result}] y", f"y = {node}", **weights)
     (way,) = checked(path, status=0)["ways"]
     assert [(size["name"], size["size"], by in size["by"]) for size in way["fixed_sizes"]] == [("n", 3, True)]
 
@@ -472,9 +452,8 @@ def test_a_size_that_a_constant_fixes_is_taken_and_named(
 @pytest.mark.slow
 def test_a_file_without_a_smaller_part_is_the_script_and_has_an_owner(tmp_path: Path) -> None:
     pytest.importorskip("tract")
-    pads = np.array([0, -1, 3, 0, 2, -2])
-    nodes = [helper.make_node("Pad", ["x", "pads"], ["y"], mode="reflect")]
-    path = saved(tmp_path / "pad.onnx", nodes, {"x": (FLOAT, [2, 3, 4])}, pads=pads)
+    text = ("float[2,3,4] x", "float[a,b,c] y", 'y = Pad <mode = "reflect"> (x, pads)')
+    path = saved(tmp_path / "pad.onnx", *text, pads=[0, -1, 3, 0, 2, -2])
     (way,) = checked(path, "--backend", "tract", status=1)["ways"]
     assert {(run["stage"], run["outcome"]) for run in way["runs"]} == {("run", "crash")}
     out = tmp_path / "repro.py"
@@ -540,16 +519,9 @@ def test_a_rule_for_an_operator_that_the_model_defines(tmp_path: Path) -> None:
 
 
 def test_a_wrong_kernel_in_a_file_is_the_runtimes(tmp_path: Path) -> None:
-    resize = helper.make_node(
-        "Resize",
-        ["h", "", "", "sizes"],
-        ["y"],
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-    nodes = [helper.make_node("Relu", ["x"], ["h"]), resize]
-    path = saved(tmp_path / "up.onnx", nodes, {"x": (FLOAT, [1, 1, 28, 28])}, sizes=np.array([1, 1, 4, 4]))
+    how = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    text = ("float[1,1,28,28] x", "float[1,1,4,4] y", f'h = Relu (x) y = Resize <{how}> (h, "", "", sizes)')
+    path = saved(tmp_path / "up.onnx", *text, sizes=[1, 1, 4, 4])
     (way,) = checked(path, status=1)["ways"]
     assert (way["owner"], way["cause"]["component"], way["cause"]["rule"]) == ("backend", "ort-cpu", "wrong-node")
     assert way["cause"]["node"]["node"]["operator"] == "Resize"
@@ -557,13 +529,13 @@ def test_a_wrong_kernel_in_a_file_is_the_runtimes(tmp_path: Path) -> None:
 
 
 def test_a_missing_kernel_and_an_invalid_node_have_different_owners(tmp_path: Path) -> None:
-    conv = [helper.make_node("Conv", ["x", "w"], ["y"])]
-    path = saved(tmp_path / "double.onnx", conv, {"x": (DOUBLE, ["n", 3, 8, 8])}, w=np.ones((4, 3, 3, 3)))
+    conv = ("double[n,3,8,8] x", "double[n,4,6,6] y", "y = Conv (x, w)")
+    path = saved(tmp_path / "double.onnx", *conv, w=np.ones((4, 3, 3, 3)))
     (way,) = checked(path, status=1)["ways"]
     assert (way["owner"], way["cause"]["rule"]) == ("backend", "not-implemented")
-    dropout = [helper.make_node("Dropout", ["x", "ratio", "training"], ["y"], name="drop")]
+    dropout = ("float[n,4] x", "float[n,4] y", "[drop] y = Dropout (x, ratio, training)")
     weights = {"ratio": np.float32(1.0), "training": np.array(True)}
-    path = saved(tmp_path / "dropout.onnx", dropout, {"x": (FLOAT, ["n", 4])}, **weights)
+    path = saved(tmp_path / "dropout.onnx", *dropout, **weights)
     (way,) = checked(path, status=1)["ways"]
     assert (way["owner"], way["cause"]["component"], way["cause"]["rule"]) == ("converter", "file", "invalid-node")
     assert way["cause"]["node"]["node"]["name"] == "drop"
@@ -572,32 +544,26 @@ def test_a_missing_kernel_and_an_invalid_node_have_different_owners(tmp_path: Pa
 
 def test_the_pass_of_a_runtime_that_breaks_a_file_is_named(tmp_path: Path) -> None:
     # ONNX Runtime takes Expand for an identity, and the size 0 is lost.
-    nodes = [
-        helper.make_node("Unsqueeze", ["x", "axes"], ["u"]),
-        helper.make_node("Expand", ["u", "shape"], ["e"]),
-        helper.make_node("Neg", ["e"], ["y"]),
-    ]
-    path = saved(tmp_path / "expand.onnx", nodes, {"x": (FLOAT, [6])}, shape=np.array([1, 0]), axes=np.array([1]))
+    text = ("float[6] x", "float[a,b] y", "u = Unsqueeze (x, axes) e = Expand (u, shape) y = Neg (e)")
+    path = saved(tmp_path / "expand.onnx", *text, shape=[1, 0], axes=[1])
     (way,) = checked(path, status=1)["ways"]
     assert way["optimiser"] == {"owner": "runtime", "passes": ["ExpandElimination"]}
     assert (way["cause"]["component"], way["cause"]["rule"]) == ("ort-cpu", "graph-optimisation")
 
 
 def test_given_inputs_are_used(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["y"])]
-    path = saved(tmp_path / "relu.onnx", nodes, {"x": (FLOAT, ["n"])})
+    path = saved(tmp_path / "relu.onnx", "float[n] x", "float[n] y", "y = Relu (x)")
     np.savez(tmp_path / "inputs.npz", x=np.arange(5, dtype=np.float32))
     (way,) = checked(path, "--inputs", tmp_path / "inputs.npz", status=0)["ways"]
     assert [run["change"] for run in way["runs"]] == ["given inputs"]
     np.savez(tmp_path / "others.npz", z=np.zeros(3))
-    done = CliRunner().invoke(conformance, ["check", str(path), "--inputs", str(tmp_path / "others.npz")])
+    done = typed("check", path, "--inputs", tmp_path / "others.npz", status=2)
     assert "has no 'x'; the model takes x" in done.output
 
 
 def test_a_file_is_rows_of_the_record_like_any_model(tmp_path: Path) -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["r"]), helper.make_node("Clip", ["r", "low", "high"], ["y"])]
-    bounds = {"low": np.float64(0), "high": np.float64(6)}
-    path = saved(tmp_path / "clipped.onnx", nodes, {"x": (DOUBLE, ["n", 3])}, **bounds)
+    text = ("double[n,3] x", "double[n,3] y", "r = Relu (x) y = Clip (r, low, high)")
+    path = saved(tmp_path / "clipped.onnx", *text, low=0.0, high=6.0)
     plan = make_plan(Options(models=(str(path),), backends=("ort-cpu", "onnx-reference")))
     assert [unit.name for unit in plan.units] == ["model.clipped file-ort-cpu", "model.clipped file-onnx-reference"]
     with Supervisor(timeout=60, memory_limit=4 * 2**30) as supervisor:
@@ -622,7 +588,9 @@ def test_an_option_without_effect_on_a_file_is_refused(options: dict[str, Any]) 
 
 def test_a_file_whose_outputs_declare_no_shape_is_judged_by_the_runtime(tmp_path: Path) -> None:
     # ONNX's checker asks for the shape of an output, and no runtime does.
-    path = saved(tmp_path / "relu.onnx", [helper.make_node("Relu", ["x"], ["y"])], {"x": (FLOAT, [2, 3])})
+    model, path = onnx_model("float[2,3] x", "float[2,3] y", "y = Relu (x)"), tmp_path / "relu.onnx"
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    onnx.save(model, path)
     with pytest.raises(onnx.checker.ValidationError):
         onnx.checker.check_model(str(path))
     assert checked(path, status=0)["survives"]

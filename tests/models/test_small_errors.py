@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from commands import checked
 from harness_runs import literal_unit, unary
-from onnx import parser
+from onnx_texts import saved
 from sampling import sampled
 
 from harness.compare.verdict import Outcome, Verdict
@@ -96,8 +95,7 @@ def test_a_subnormal_number_that_a_module_loses_is_no_failure(models: Path) -> N
 
 
 def test_a_subnormal_number_that_a_file_loses_is_no_failure(tmp_path: Path) -> None:
-    text = '<ir_version: 8, opset_import: ["": 17]> g (float[1,2] x) => (float[1,2] y) { y = Softmax (x) }'
-    onnx.save(parser.parse_model(text), tmp_path / "sure.onnx")
+    saved(tmp_path / "sure.onnx", "float[1,2] x", "float[1,2] y", "y = Softmax (x)", opset=17, ir=8)
     np.savez(tmp_path / "sure.npz", x=np.array([[0.0, -100.0]], np.float32))
     assert checked(tmp_path / "sure.onnx", "--inputs", tmp_path / "sure.npz", "--backend", FLUSHES)["survives"]
 

@@ -6,10 +6,9 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-import onnx
 import pytest
 from harness_runs import literal_unit
-from onnx import parser
+from onnx_texts import saved
 
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.case_group import CaseGroup
@@ -118,8 +117,7 @@ def test_a_program_that_is_right_call_by_call_passes_in_a_batch_as_by_itself() -
 def test_runs_of_models_and_files(tmp_path: Path) -> None:
     model, file = tmp_path / "model.py", tmp_path / "file.onnx"
     model.write_text(MODEL)
-    header = '<ir_version: 8, opset_import: ["": 17]> g (float[N,4] x) => (float[N,4] y)'
-    onnx.save(parser.parse_model(f"{header} {{ e = Exp (x) y = Softmax (e) }}"), file)
+    saved(file, "float[N,4] x", "float[N,4] y", "e = Exp (x) y = Softmax (e)", opset=17, ir=8)
     for word in (f"{model}:make", str(file)):
         rows = recorded(Options(models=(word,)))
         assert rows
