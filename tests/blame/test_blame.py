@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from failure_contexts import statements
 from harness_runs import (
     KERNELS_METADATA,
     METADATA,
@@ -24,14 +25,15 @@ from harness_runs import (
 )
 from planted import backends as planted_backends
 from planted._guilty import VALUE
+from recorded_rows import call, tensor
 
 from harness.blame.testimony import BlameTask
+from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import Outcome, Stage, Verdict
-from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Settings, WorkerTask
 from harness.plan.unit import run_unit
-from harness.present.evidence import evidence_of_row
 
 pytestmark = pytest.mark.slowest(2)
 
@@ -122,14 +124,10 @@ def test_wrong_kernels_of_pytorch_are_blamed_on_pytorch(tmp_path: Path) -> None:
 # Real software
 
 
-def tensor(shape: Sequence[int], values: Sequence[float], dtype: str = "float32") -> TensorSpec:
-    return TensorSpec(tuple(shape), dtype, contiguous_strides(tuple(shape)), 0, Literal(tuple(values)))
-
-
 def average_of(first: float, rows: int = 2) -> Invocation:
     """The exporters drop `divisor_override`."""
-    data = tensor((1, 1, rows, 2), [first, 2.0, 3.0, 4.0, 5.0, 6.0][: 2 * rows])
-    return Invocation("aten.avg_pool2d.default", (("self", data), ("kernel_size", (2, 2)), ("divisor_override", 3)))
+    image = tensor([first, 2.0, 3.0, 4.0, 5.0, 6.0][: 2 * rows], shape=(1, 1, rows, 2))
+    return call("aten.avg_pool2d.default", self=image, kernel_size=(2, 2), divisor_override=3)
 
 
 def verdicts_of(
@@ -140,29 +138,32 @@ def verdicts_of(
         return [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
 
 
+def heard(verdict: Verdict) -> dict[str, Mapping[str, Any]]:
+    """Return what witnesses state of a failure; nothing if none was asked."""
+    diagnosis = Diagnosis.from_row(vars(verdict))
+    return statements(diagnosis) if diagnosis is not None else {}
+
+
 @pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
 def test_a_graph_whose_nodes_are_all_right_is_the_converters(converter: str) -> None:
     (verdict,) = verdicts_of(average_of(1.0), converter=converter)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "converter")
-    assert "Evaluating its only node exactly per the ONNX specification" in evidence_of_row(vars(verdict))
-    assert "onnx-reference gives ort-cpu's result" in evidence_of_row(vars(verdict))
+    assert heard(verdict)["nodes-as-defined/same"]["nodes"] == 1
+    assert heard(verdict)["other-backend/same"]["witness"] == "onnx-reference"
 
 
 def test_an_invalid_model_is_the_converters() -> None:
-    call = Invocation("aten.topk.default", (("self", tensor((), [1.0])), ("k", 1)))
-    (verdict,) = verdicts_of(call)
-    assert (verdict.outcome, verdict.blame) == (Outcome.ERROR, "converter")
-    assert evidence_of_row(vars(verdict))
+    (verdict,) = verdicts_of(call("aten.topk.default", self=tensor(1.0), k=1))
+    assert (verdict.outcome, verdict.blame, verdict.stage) == (Outcome.ERROR, "converter", Stage.CHECK)
 
 
-NAN_SIGN = Invocation("aten.sign.default", (("self", tensor((4,), [2.0, float("nan"), -1.0, 3.0])),))
+NAN_SIGN = unary("aten.sign.default", [2.0, float("nan"), -1.0, 3.0])
 
 
 def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Path) -> None:
     (verdict,) = verdicts_of(NAN_SIGN)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
-    assert "The specification of ONNX Sign" in evidence_of_row(vars(verdict))
-    assert "does not mention NaN" in evidence_of_row(vars(verdict))
+    assert heard(verdict)["open-question/open"]["operator"] == "Sign"
     replay = record_of(tmp_path / "record", [NAN_SIGN])
     done = run_harness("--replay", replay, "--results-dir", tmp_path / "run")
     assert done.returncode == 0, output(done)
@@ -173,7 +174,7 @@ def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Pat
 
 def test_without_blame_nothing_is_looked_into() -> None:
     (verdict,) = verdicts_of(average_of(1.0), blame=False)
-    assert (verdict.outcome, verdict.blame, evidence_of_row(vars(verdict))) == (Outcome.MISMATCH, "unknown", "")
+    assert (verdict.outcome, verdict.blame, heard(verdict)) == (Outcome.MISMATCH, "unknown", {})
 
 
 @pytest.mark.parametrize("crime", ["segfault", "raises", "leaves"])
@@ -183,9 +184,9 @@ def test_a_witness_that_dies_costs_no_verdict(crime: str) -> None:
     verdicts = verdicts_of(guilty, innocent, witnesses=witnesses, last_witnesses=())
     assert {v.case_id for v in verdicts} == {guilty.case_id, innocent.case_id}
     assert {(v.outcome, v.blame) for v in verdicts} == {(Outcome.MISMATCH, "converter")}
-    evidence = {v.case_id: evidence_of_row(vars(v)) for v in verdicts}
-    assert (f"{witnesses[0]} crashed while being asked" in evidence[guilty.case_id]) == (crime != "raises")
-    assert f"{witnesses[0]} gives ort-cpu's result" in evidence[innocent.case_id]
+    stated = {v.case_id: heard(v) for v in verdicts}
+    assert ("witness-died/died" in stated[guilty.case_id]) == (crime != "raises")
+    assert stated[innocent.case_id]["other-backend/same"]["witness"] in witnesses
 
 
 class Recording(Supervisor):
@@ -228,89 +229,81 @@ def test_where_the_only_other_runtime_dies_the_nodes_decide() -> None:
 def test_a_crash_is_blamed_on_whose_code_ran() -> None:
     (verdict,) = verdicts_of(unary("aten.neg.default", [VALUE]), backends=["onnx-api:planted.segfault"])
     assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.RUN, Outcome.CRASH, "backend")
-    assert "onnx-api:planted.segfault ran at stage run" in evidence_of_row(vars(verdict))
+    assert verdict.blame_rule == "process-ended"
 
 
 def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None:
     # ONNX has Asinh for float64, ONNX Runtime has no kernel.
     (verdict,) = verdicts_of(unary("aten.asinh.default", [1.0], "float64"))
     assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.LOAD, Outcome.UNSUPPORTED, "backend")
-    assert "strict shape inference accept the model" in evidence_of_row(vars(verdict))
+    assert verdict.blame_rule == "not-implemented"
+    assert "checker/valid" in heard(verdict)
 
 
 def test_a_wrong_dtype_is_the_graphs_if_onnx_infers_it() -> None:
     # No other runtime runs this model: onnx-reference fails on it.
-    data = tensor((1, 1), [1], "int64")
-    call = Invocation("aten.diagonal.default", (("self", data),))
-    (verdict,) = verdicts_of(call, converter="torchscript")
+    (verdict,) = verdicts_of(call("aten.diagonal.default", self=tensor([[1]])), converter="torchscript")
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "dtype", "converter")
-    assert "By ONNX's own dtype rules, the model gives ort-cpu's dtype" in evidence_of_row(vars(verdict))
+    assert heard(verdict)["inferred-form/same"]["property"] == "dtype"
 
 
-LAYER_NORM = Invocation(
-    "aten.layer_norm.default",
-    (("input", tensor((1, 3), [0.5, 1.0, 3.0], "float64")), ("normalized_shape", (3,)), ("eps", 0.1)),
-)
-INSTANCE_NORM = Invocation(
+NORMAL = tensor([[[0.5, 1.0, 3.0]]], "float64")
+LAYER_NORM = call("aten.layer_norm.default", input=NORMAL, normalized_shape=(3,), eps=0.1)
+INSTANCE_NORM = call(
     "aten.instance_norm.default",
-    (
-        ("input", tensor((1, 1, 3), [0.5, 1.0, 3.0], "float64")),
-        *((name, None) for name in ("weight", "bias", "running_mean", "running_var")),
-        *(("use_input_stats", True), ("momentum", 0.1), ("eps", 0.1), ("cudnn_enabled", False)),
-    ),
+    input=NORMAL,
+    **dict.fromkeys(("weight", "bias", "running_mean", "running_var")),
+    use_input_stats=True,
+    momentum=0.1,
+    eps=0.1,
+    cudnn_enabled=False,
 )
-ELU = Invocation("aten.elu.default", (("self", tensor((2,), [-0.7, -0.3], "float64")), ("alpha", 0.1)))
-CELU = Invocation("aten.celu.default", (("self", tensor((2,), [-0.7, -0.3], "float64")),))
+ELU = call("aten.elu.default", self=tensor([-0.7, -0.3], "float64"), alpha=0.1)
+CELU = unary("aten.celu.default", [-0.7, -0.3], "float64")
 
 
 @pytest.mark.parametrize(
-    ("call", "backend", "words"),
+    ("case", "backend", "statement"),
     [
-        (ELU, "onnx-reference", "has 0.1 as float32, 0.10000000149011612: with that, PyTorch gives"),
-        (CELU, "ort-cpu", "ort-cpu's result is that of a cast to float32, which the graph has"),
+        pytest.param(ELU, "onnx-reference", "rounded-arguments/same", id="a number"),
+        pytest.param(CELU, "ort-cpu", "cast-to-float32/same", id="the computation"),
     ],
-    ids=["a number", "the computation"],
 )
-def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(call: Invocation, backend: str, words: str) -> None:
+def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(
+    case: Invocation, backend: str, statement: str
+) -> None:
     # Both converters emit it, and in float64 nothing confirms PyTorch.
-    (verdict,) = verdicts_of(call, backends=[backend])
+    (verdict,) = verdicts_of(case, backends=[backend])
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
-    assert words in evidence_of_row(vars(verdict))
+    assert statement in heard(verdict)
 
 
-@pytest.mark.parametrize(("call", "backend"), [(LAYER_NORM, "ort-cpu"), (INSTANCE_NORM, "onnx-reference")])
-def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(call: Invocation, backend: str) -> None:
-    (verdict,) = verdicts_of(call, backends=[backend])
+@pytest.mark.parametrize(("case", "backend"), [(LAYER_NORM, "ort-cpu"), (INSTANCE_NORM, "onnx-reference")])
+def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(case: Invocation, backend: str) -> None:
+    (verdict,) = verdicts_of(case, backends=[backend])
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
     assert verdict.blame_rule == "fewer-bits"
 
 
 @pytest.mark.parametrize(
-    ("call", "blame", "words"),
+    ("case", "statement"),
     [
         # onnx-reference computes 0 · inf.
-        (
-            Invocation(
+        pytest.param(
+            call(
                 "aten.upsample_nearest2d.vec",
-                (
-                    ("input", tensor((1, 1, 2, 1), [float("inf"), 2.0], "float64")),
-                    ("output_size", (4, 1)),
-                    ("scale_factors", None),
-                ),
+                input=tensor([[[[float("inf")], [2.0]]]], "float64"),
+                output_size=(4, 1),
+                scale_factors=None,
             ),
-            "backend",
-            "ort-cpu, which cannot run the model in float64, gives PyTorch's result for it in float32",
+            "float32-graph/right",
+            id="right",
         ),
         # What is left of 1 + erf(x) in float32 says nothing: onnx-reference's Erf has float32's precision.
-        (
-            Invocation("aten.gelu.default", (("self", tensor((1,), [-4.0], "float64")),)),
-            "backend",
-            "onnx-reference computes Gelu (",
-        ),
+        pytest.param(unary("aten.gelu.default", [-4.0], "float64"), "wrong-node/wrong", id="cancelled"),
     ],
-    ids=["right", "cancelled"],
 )
-def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(call: Invocation, blame: str, words: str) -> None:
-    (verdict,) = verdicts_of(call, backends=["onnx-reference"])
-    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, blame)
-    assert words in evidence_of_row(vars(verdict))
+def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(case: Invocation, statement: str) -> None:
+    (verdict,) = verdicts_of(case, backends=["onnx-reference"])
+    assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "backend")
+    assert statement in heard(verdict)
