@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from commands import typed
 from harness_runs import unary
 from hypothesis import given, settings, strategies as st
+from onnx_texts import saved
 
 from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
@@ -123,10 +124,7 @@ def test_models_and_files_are_checked(tmp_path: Path) -> None:
         "        return torch.nn.functional.avg_pool2d(x, 2, divisor_override=3)\n\n\n"
         "def pooled():\n    return Pooled(), (torch.ones(1, 1, 4, 4),)\n"
     )
-    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"])], "relu", value[:1], value[1:])
-    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
-    onnx.save(model, tmp_path / "relu.onnx")
+    saved(tmp_path / "relu.onnx", "float[2] x", "float[2] y", "y = Relu (x)", opset=17, ir=9)
 
     def asked(*words: str) -> Verdicts:
         return Rerun(["check", *words], tmp_path).verdicts("onnxscript", "of today", tmp_path / "none")
@@ -139,10 +137,7 @@ def test_models_and_files_are_checked(tmp_path: Path) -> None:
 
 
 def test_the_control_of_a_file_has_its_versions(tmp_path: Path) -> None:
-    value = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2]) for name in "xy"]
-    graph = onnx.helper.make_graph([onnx.helper.make_node("Abs", ["x"], ["y"])], "abs", value[:1], value[1:])
-    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
-    onnx.save(model, tmp_path / "abs.onnx")
+    saved(tmp_path / "abs.onnx", "float[2] x", "float[2] y", "y = Abs (x)", opset=17, ir=9)
     command, word, *options = control_words(str(tmp_path / "abs.onnx"), [("", "ort-cpu")], tmp_path)
     assert command == "check"
     control = onnx.load(word)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnx
 import pytest
-from click.testing import CliRunner
-from commands import typed
-from onnx import TensorProto, helper, numpy_helper
-
-from harness.app.cli._group import conformance
+from commands import answered, typed
+from onnx_texts import saved
 
 pytestmark = pytest.mark.slowest(30)
 
@@ -67,36 +61,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def printed(*words: str | Path, status: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(typed(*words, "--json", status=status).stdout)
-    return found
-
-
-def saved(path: Path, nodes: list[onnx.NodeProto], shape: list[Any], kind: int, **weights: Any) -> Path:
-    graph = helper.make_graph(
-        nodes,
-        "model",
-        [helper.make_tensor_value_info("x", kind, shape)],
-        [onnx.ValueInfoProto(name="y")],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), path)
-    return path
-
-
 #: Relu and Clip between two operators that are right.
-FUSED = [
-    helper.make_node("Sin", ["x"], ["a"]),
-    helper.make_node("Relu", ["a"], ["b"]),
-    helper.make_node("Clip", ["b", "low", "high"], ["c"]),
-    helper.make_node("Cos", ["c"], ["y"]),
-]
-BOUNDS = {"low": np.float64(0), "high": np.float64(6)}
+FUSED = ("double[n,3] x", "double[n,3] y", "a = Sin (x) b = Relu (a) c = Clip (b, low, high) y = Cos (c)")
+BOUNDS = {"low": 0.0, "high": 6.0}
 
 
 @pytest.mark.slow
 def test_a_call_that_fails_alone_is_shrunk_and_written(here: Path) -> None:
-    found = printed("repro", "mods.py:pooled")
+    found = answered("repro", "mods.py:pooled")
     assert found["reproduces"]
     assert "avg_pool2d" in found["script"]
     assert "Conv2d" not in found["script"]
@@ -105,7 +77,7 @@ def test_a_call_that_fails_alone_is_shrunk_and_written(here: Path) -> None:
 
 
 def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> None:
-    found = printed("repro", saved(here / "model.onnx", FUSED, [2, 3], TensorProto.DOUBLE, **BOUNDS))
+    found = answered("repro", saved(here / "model.onnx", *FUSED, **BOUNDS))
     assert found["reproduces"]
     assert "Relu" in found["script"]
     assert "Clip" in found["script"]
@@ -119,7 +91,7 @@ def test_the_fewest_nodes_that_an_optimiser_breaks_are_written(here: Path) -> No
 
 @pytest.mark.slow
 def test_the_fewest_nodes_that_the_exporters_optimiser_breaks_are_written(here: Path) -> None:
-    found = printed("repro", "mods.py:guarded", "--issue")
+    found = answered("repro", "mods.py:guarded", "--issue")
     assert found["reproduces"]
     assert "onnxscript.optimizer.optimize(model)" in found["script"]
     assert [name for name in ("Sin", "Relu", "Mul", "Add") if f"{name} (" in found["script"]] == ["Add"]
@@ -131,7 +103,7 @@ def test_the_fewest_nodes_that_the_exporters_optimiser_breaks_are_written(here: 
 
 @pytest.mark.slow
 def test_of_a_model_whose_calls_pass_alone_a_part_of_the_graph_is_written(here: Path) -> None:
-    found = printed("repro", "mods.py:emptied")
+    found = answered("repro", "mods.py:emptied")
     assert found["reproduces"]
     assert "Expand" in found["script"]
     assert "Sin" not in found["script"]
@@ -140,8 +112,8 @@ def test_of_a_model_whose_calls_pass_alone_a_part_of_the_graph_is_written(here: 
 
 
 def test_an_issue_names_the_optimiser(here: Path) -> None:
-    path = saved(here / "model.onnx", FUSED, ["n", 3], TensorProto.DOUBLE, **BOUNDS)
-    found = printed("repro", path, "--issue")
+    path = saved(here / "model.onnx", *FUSED, **BOUNDS)
+    found = answered("repro", path, "--issue")
     assert found["issue"].startswith(
         "<!-- for https://github.com/microsoft/onnxruntime/issues/new -->\n# Relu and Clip"
     )
@@ -150,26 +122,18 @@ def test_an_issue_names_the_optimiser(here: Path) -> None:
 
 def test_a_wrong_node_is_written_with_plain_numbers(here: Path) -> None:
     # 28 times the float32 next to 4/28 is not 4.
-    node = helper.make_node(
-        "Resize",
-        ["x", "", "", "sizes"],
-        ["y"],
-        mode="nearest",
-        coordinate_transformation_mode="asymmetric",
-        nearest_mode="floor",
-    )
-    path = saved(
-        here / "model.onnx", [node], [1, 1, 28, 28], TensorProto.FLOAT, sizes=np.asarray([1, 1, 4, 4], np.int64)
-    )
-    found = printed("repro", path)
+    how = 'mode = "nearest", coordinate_transformation_mode = "asymmetric", nearest_mode = "floor"'
+    text = ("float[1,1,28,28] x", "float[1,1,4,4] y", f'y = Resize <{how}> (x, "", "", sizes)')
+    path = saved(here / "model.onnx", *text, sizes=[1, 1, 4, 4])
+    found = answered("repro", path)
     assert found["reproduces"]
     assert "np.arange(784)" in found["script"]
     assert found["beside"] == []
 
 
 def test_a_file_that_is_wrong_itself_is_no_defect_of_a_runtime(here: Path) -> None:
-    node = helper.make_node("Dropout", ["x", "ratio", "train"], ["y"])
-    path = saved(here / "model.onnx", [node], [2, 4], TensorProto.FLOAT, ratio=np.float32(1), train=np.bool_(True))
+    text = ("float[2,4] x", "float[2,4] y", "y = Dropout (x, ratio, train)")
+    path = saved(here / "model.onnx", *text, ratio=np.float32(1), train=np.bool_(True))
     done = typed("repro", path, status=1)
     assert "is wrong itself, at Dropout" in done.output
 
@@ -185,6 +149,4 @@ def test_a_file_that_is_wrong_itself_is_no_defect_of_a_runtime(here: Path) -> No
     ],
 )
 def test_what_is_wrong_is_one_line(here: Path, words: list[str], line: str) -> None:
-    done = CliRunner().invoke(conformance, ["repro", *words])
-    assert done.exit_code
-    assert line in done.output
+    assert line in typed("repro", *words, status=(1, 2)).output

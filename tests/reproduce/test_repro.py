@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from string import Formatter
@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
-from recorded_rows import recorded, row_of
+from recorded_rows import call, recorded, row_of, tensor
 from sampling import sampled
 from script_runs import ended, fork_scripts, run_script
 
@@ -28,7 +28,7 @@ from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import CONVERTERS
 from harness.core.dtypes import ALL
-from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
 from harness.core.styles import STYLES
 from harness.core.tensors import build_tensor
 from harness.pipeline.supervisor import Supervisor
@@ -46,120 +46,64 @@ pytestmark = pytest.mark.slowest(4)
 NAN, INF = float("nan"), float("inf")
 
 
-def tensor(shape: Sequence[int], values: Sequence[Any], dtype: str = "float32") -> TensorSpec:
-    """A contiguous tensor."""
-    return TensorSpec(tuple(shape), dtype, contiguous_strides(tuple(shape)), 0, Literal(tuple(values)))
-
-
-IMAGE = tensor((1, 1, 2, 2), (1.0, 2.0, 3.0, 6.0))
-POOL = (("self", IMAGE), ("kernel_size", (2, 2)), ("stride", (2, 2)), ("padding", (0, 0)))
-DIVISOR = Invocation(
-    "aten.avg_pool2d.default",
-    (*POOL, ("ceil_mode", False), ("count_include_pad", True), ("divisor_override", 3)),
-)
-NO_DIVISOR = Invocation("aten.avg_pool2d.default", POOL)
-DOUBLE = tensor((1, 1, 2, 2), (1.0, 2.0, 3.0, 6.0), "float64")
-SCALAR = tensor((), (2.5,))
+IMAGE = tensor([[[[1.0, 2.0], [3.0, 6.0]]]])
+POOL = {"kernel_size": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+FLAGS = {"ceil_mode": False, "count_include_pad": True, "divisor_override": 3}
+DIVISOR = call("aten.avg_pool2d.default", self=IMAGE, **POOL, **FLAGS)
+NO_DIVISOR = call("aten.avg_pool2d.default", self=IMAGE, **POOL)
+DOUBLE = tensor([[[[1.0, 2.0], [3.0, 6.0]]]], "float64")
+SCALAR = tensor(2.5)
 MIXED = (-0.3, 0.0, 0.7, NAN, INF, -INF)
+MISMATCH = (Stage.COMPARE, Outcome.MISMATCH)
 
 #: Name → converter, backend, invocation, and how it ends: real defects of each kind.
 REAL: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
-    "a dropped argument": ("dynamo", "ort-cpu", DIVISOR, Stage.COMPARE, Outcome.MISMATCH),
-    "the same by the other exporter": ("torchscript", "openvino", DIVISOR, Stage.COMPARE, Outcome.MISMATCH),
+    "a dropped argument": ("dynamo", "ort-cpu", DIVISOR, *MISMATCH),
+    "the same by the other exporter": ("torchscript", "openvino", DIVISOR, *MISMATCH),
     "an invalid model": (
-        "torchscript",
-        "ort-cpu",
-        Invocation("aten.topk.default", (("self", SCALAR), ("k", 1))),
-        Stage.CHECK,
-        Outcome.ERROR,
+        *("torchscript", "ort-cpu", call("aten.topk.default", self=SCALAR, k=1)),
+        *(Stage.CHECK, Outcome.ERROR),
     ),
     "no conversion": (
-        "torchscript",
-        "ort-cpu",
-        unary("aten.erfinv.default", [0.25]),
-        Stage.CONVERT,
-        Outcome.UNSUPPORTED,
+        *("torchscript", "ort-cpu", unary("aten.erfinv.default", [0.25])),
+        *(Stage.CONVERT, Outcome.UNSUPPORTED),
     ),
     "no kernel": (
-        "torchscript",
-        "ort-cpu",
-        Invocation(NO_DIVISOR.overload, (("self", DOUBLE), *POOL[1:])),
-        Stage.LOAD,
-        Outcome.UNSUPPORTED,
+        *("torchscript", "ort-cpu", call("aten.avg_pool2d.default", self=DOUBLE, **POOL)),
+        *(Stage.LOAD, Outcome.UNSUPPORTED),
     ),
     "a model that does not run": (
-        "torchscript",
-        "ort-cpu",
-        Invocation("aten.cumsum.default", (("self", SCALAR), ("dim", 0))),
-        Stage.RUN,
-        Outcome.ERROR,
+        *("torchscript", "ort-cpu", call("aten.cumsum.default", self=SCALAR, dim=0)),
+        *(Stage.RUN, Outcome.ERROR),
     ),
-    "a lost sign of zero": (
-        "dynamo",
-        "ort-cpu",
-        unary("aten.diag_embed.default", [-0.0, 1.0]),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
-    ),
+    "a lost sign of zero": ("dynamo", "ort-cpu", unary("aten.diag_embed.default", [-0.0, 1.0]), *MISMATCH),
     "NaN in other places": (
-        "torchscript",
-        "ort-cpu",
-        Invocation("aten.remainder.Tensor", (("self", vector([1.5, INF])), ("other", vector([-INF, 2.0])))),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
+        *("torchscript", "ort-cpu", call("aten.remainder.Tensor", self=[1.5, INF], other=[-INF, 2.0])),
+        *MISMATCH,
     ),
-    "a runtime's wrong values": (
-        "dynamo",
-        "ort-cpu",
-        unary("aten.sigmoid.default", [-39.0, -40.0]),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
-    ),
+    "a runtime's wrong values": ("dynamo", "ort-cpu", unary("aten.sigmoid.default", [-39.0, -40.0]), *MISMATCH),
     "a runtime's wrong shape": (
-        "dynamo",
-        "ort-cpu",
-        Invocation("aten.repeat_interleave.self_int", (("self", vector([1.0, 2.0])), ("repeats", 0))),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
+        *("dynamo", "ort-cpu", call("aten.repeat_interleave.self_int", self=[1.0, 2.0], repeats=0)),
+        *MISMATCH,
     ),
     "a graph in fewer bits": (
-        "dynamo",
-        "ort-cpu",
-        Invocation("aten.celu.default", (("self", tensor((2,), (-1.0, 2.0), "float64")), ("alpha", 0.001))),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
+        *("dynamo", "ort-cpu", call("aten.celu.default", self=tensor([-1.0, 2.0], "float64"), alpha=0.001)),
+        *MISMATCH,
     ),
     "what a builder refuses": (
-        "torchscript",
-        "trt-rtx",
-        Invocation("aten.cumsum.default", (("self", SCALAR), ("dim", 0))),
-        Stage.LOAD,
-        Outcome.UNSUPPORTED,
+        *("torchscript", "trt-rtx", call("aten.cumsum.default", self=SCALAR, dim=0)),
+        *(Stage.LOAD, Outcome.UNSUPPORTED),
     ),
 }
 #: Planted ones, whose converter or backend has code of its own.
+GUILTY = unary("aten.neg.default", [VALUE])
 PLANTED: dict[str, tuple[str, str, Invocation, Stage, Outcome]] = {
     "a wrong conversion": (
-        "planted-wrong",
-        "ort-cpu",
-        Invocation("aten.celu.default", (("self", vector([-1.0, 2.0])), ("alpha", 2.0))),
-        Stage.COMPARE,
-        Outcome.MISMATCH,
+        *("planted-wrong", "ort-cpu", call("aten.celu.default", self=[-1.0, 2.0], alpha=2.0)),
+        *MISMATCH,
     ),
-    "an exception": (
-        "torchscript",
-        "onnx-api:planted.raises",
-        unary("aten.neg.default", [VALUE]),
-        Stage.RUN,
-        Outcome.ERROR,
-    ),
-    "a dead process": (
-        "torchscript",
-        "onnx-api:planted.segfault",
-        unary("aten.neg.default", [VALUE]),
-        Stage.RUN,
-        Outcome.CRASH,
-    ),
+    "an exception": ("torchscript", "onnx-api:planted.raises", GUILTY, Stage.RUN, Outcome.ERROR),
+    "a dead process": ("torchscript", "onnx-api:planted.segfault", GUILTY, Stage.RUN, Outcome.CRASH),
 }
 EVERY = {**REAL, **PLANTED}
 
@@ -211,10 +155,10 @@ def test_a_script_fails_by_itself_as_the_case_did(name: str, run: Path, tmp_path
 #: A defect → the same call where it is not met.
 GONE: dict[str, Invocation] = {
     "the same by the other exporter": NO_DIVISOR,
-    "an invalid model": Invocation("aten.topk.default", (("self", vector([1.0, 2.0])), ("k", 1))),
+    "an invalid model": call("aten.topk.default", self=[1.0, 2.0], k=1),
     "no conversion": unary("aten.neg.default", [0.25]),
     "no kernel": NO_DIVISOR,
-    "a model that does not run": Invocation("aten.cumsum.default", (("self", vector([1.0])), ("dim", 0))),
+    "a model that does not run": call("aten.cumsum.default", self=[1.0], dim=0),
     "a lost sign of zero": unary("aten.diag_embed.default", [0.0, 1.0]),
     "a dead process": unary("aten.neg.default", [1.0]),
 }
@@ -367,13 +311,13 @@ def test_a_literal_is_the_tensor_bit_for_bit(
 
 
 def test_long_literals_say_a_pattern() -> None:
-    assert call_source.tensor(tensor((20,), [7] * 20, "int32")) == "torch.full((20,), 7, dtype=torch.int32)"
-    assert call_source.tensor(tensor((3, 4), range(12), "int64")).startswith("torch.arange(0, 12, 1")
+    assert call_source.tensor(tensor([7] * 20, "int32")) == "torch.full((20,), 7, dtype=torch.int32)"
+    assert call_source.tensor(tensor([*range(12)], shape=(3, 4))).startswith("torch.arange(0, 12, 1")
 
 
 def test_a_literal_keeps_few_digits() -> None:
-    assert call_source.tensor(tensor((2,), [0.1, -0.0])) == "torch.tensor([0.1, -0.0], dtype=torch.float32)"
-    third = call_source.tensor(tensor((), [1 / 3], "bfloat16"))
+    assert call_source.tensor(tensor([0.1, -0.0])) == "torch.tensor([0.1, -0.0], dtype=torch.float32)"
+    third = call_source.tensor(tensor(1 / 3, "bfloat16"))
     assert third == "torch.tensor(0.334, dtype=torch.bfloat16)"
     assert math.isclose(float(eval(third, {"torch": torch})), 1 / 3, rel_tol=2**-8)
 
@@ -487,10 +431,7 @@ def test_the_forms_ask_for_what_a_report_has() -> None:
 
 def test_the_shrunk_case_is_preferred(run: Path) -> None:
     recorded = failure_of(run, "the same by the other exporter").verdict
-    small = Invocation(
-        DIVISOR.overload,
-        (("self", tensor((1, 1, 1, 1), (3.0,))), ("kernel_size", (1, 1)), ("divisor_override", 2)),
-    )
+    small = call(DIVISOR.overload, self=tensor([[[[3.0]]]]), kernel_size=(1, 1), divisor_override=2)
     append_line(
         run,
         Minimal(
