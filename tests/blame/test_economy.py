@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from failure_contexts import converter_called, start, trial_of, words_of
+from failure_contexts import converter_called, start, statements, trial_of
 from harness_runs import literal_unit
 from onnx_texts import onnx_model
 from recorded_rows import call, tensor
@@ -17,7 +17,7 @@ from recorded_rows import call, tensor
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.witnesses.pytorch import ask_decomposition
-from harness.compare.diagnosis import Diagnosis
+from harness.compare.diagnosis import Diagnosis, Finding
 from harness.compare.verdict import Verdict
 from harness.convert.converter import Converter, ExportRequest
 from harness.convert.converters.dynamo import DynamoConverter
@@ -29,7 +29,7 @@ from harness.pipeline.nodes.walk import Attempts, walk
 from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import Unit, find_groups, run_part
-from harness.present.evidence import evidence_of_row, sentence
+from harness.present.evidence import evidence_of_row
 
 ORT = start("ort-cpu")
 
@@ -116,7 +116,7 @@ def test_the_graph_before_the_optimiser_comes_with_the_program_that_is_translate
     again = FailureContext(context.failure, context.settings, started, start, {}, model=context.model)
     decision = examine(again, frozenset(), asked.append)
     assert {"the decomposed program", "the exporter's optimiser"} <= {*asked}
-    assert "Exported without dynamo's optimiser, the call gives the same wrong result" in words_of(decision)
+    assert "unoptimised-export/same" in statements(decision)
     assert len(exporter.exports) == 1
 
 
@@ -202,5 +202,5 @@ def test_whether_an_operator_is_decomposed_is_found_out_once() -> None:
         (said,) = ask_decomposition.testify(
             FailureContext(failure, context.settings, lambda name: exporter, start, exports, model=model)
         )
-        assert "but dynamo translates the operator itself" in sentence(said)
+        assert (said.statement, said.finding) == ("decomposition", Finding.OTHER)
     assert len(exporter.exports) == 1

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from math import prod
 
 import pytest
 from failure_contexts import converter_called, trial_of
-from harness_runs import vector
+from recorded_rows import call, tensor, vector
 
 from harness.blame.examine import examine
 from harness.blame.witnesses.emission import find_emitting_function
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.provenance import emitted
-from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.pipeline.program import CallStructure
 
-BOOLS = TensorSpec((2, 2), "bool", (2, 1), 0, Literal((True, False, False, False)))
-SQUARE = TensorSpec((2, 2), "float32", (2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))
-BATCH = TensorSpec((1, 2, 2), "float32", (4, 2, 1), 0, Literal((1.0, 2.0, 3.0, 4.0)))
-IMAGE = TensorSpec((1, 1, 4, 4), "float32", (16, 16, 4, 1), 0, Literal(tuple(float(i) for i in range(16))))
-
-
-def call(overload: str, **arguments: Any) -> Invocation:
-    """A call of an operator."""
-    return Invocation(overload, tuple(arguments.items()))
+BOOLS = tensor([[True, False], [False, False]])
+SQUARE = tensor([[1.0, 2.0], [3.0, 4.0]])
+BATCH = tensor([[[1.0, 2.0], [3.0, 4.0]]])
+IMAGE = tensor([float(i) for i in range(16)], shape=(1, 1, 4, 4))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +44,7 @@ def test_the_function_that_ran_is_named(case: Invocation, function: str) -> None
 
 def test_a_rejected_node_is_that_of_the_innermost_function() -> None:
     # ONNX's convolution has no integers.
-    image = TensorSpec((1, 1, 3, 3), "int32", (9, 9, 3, 1), 0, Literal(tuple(range(9))))
+    image = tensor([*range(9)], "int32", shape=(1, 1, 3, 3))
     case = call("aten.conv2d.default", input=image, weight=image)
     context = trial_of(case, outcome=Outcome.ERROR, stage=Stage.CHECK)
     (testimony,) = find_emitting_function.testify(context)
@@ -69,17 +64,12 @@ def test_of_a_decomposed_call_the_failing_inner_call_is_sought() -> None:
 
 def test_a_check_of_sizes_that_the_exporter_drops_is_the_converters() -> None:
     def pooled(*sizes: int) -> Invocation:
-        return call("aten.adaptive_avg_pool1d.default", self=rows(*sizes), output_size=(5,))
+        rows = tensor([float(i) for i in range(prod(sizes))], shape=sizes)
+        return call("aten.adaptive_avg_pool1d.default", self=rows, output_size=(5,))
 
     context = trial_of(pooled(1, 16), pooled(1, 15), dynamic=True, outcome=Outcome.ERROR)
     decision = examine(context, frozenset(), lambda name: None)
     assert (decision.blame, decision.rule) == ("converter", "drops-guard")
-
-
-def rows(*sizes: int) -> TensorSpec:
-    """A row-major tensor of two dimensions."""
-    count = sizes[0] * sizes[1]
-    return TensorSpec(sizes, "float32", (sizes[1], 1), 0, Literal(tuple(float(i) for i in range(count))))
 
 
 def test_torchscripts_functions_are_known_too() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 import pytest
-from failure_contexts import words_of
+from failure_contexts import statements, words_of
 from onnxscript import rewriter
 from planted_culprits import (
     SLIPS,
@@ -281,7 +281,7 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypat
             )
             decision = case.blamed(model, exporter=exporter)
             monkeypatch.undo()
-            named = decision.blame == "pytorch" and "PyTorch decomposes" in words_of(decision)
+            named = decision.blame == "pytorch" and any(key.startswith("program/") for key in statements(decision))
             found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
             break
         if found.planted == plants:
@@ -354,8 +354,8 @@ def test_wrong_passes_of_an_exporter_are_named(names: list[str], plants: int, mo
             model = export_alone(converter("dynamo"), case.structure, Route(converter="dynamo"))
             if case.fails(backend("ort-cpu"), model):
                 decision = case.blamed(model)
-                said = f"until dynamo's optimiser applies its pass {called}."
-                named = decision.blame == "converter" and said in words_of(decision)
+                passes = statements(decision).get("exporter-passes/right", {}).get("passes")
+                named = decision.blame == "converter" and passes == [called]
                 found.add(f"{case.call.overload} {called}", decision, named)
             monkeypatch.undo()
             break

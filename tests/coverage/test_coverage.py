@@ -219,7 +219,7 @@ def test_the_option_prints_the_report_and_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_of_an_operator_it_says_what_a_run_has_tried(tmp_path: Path) -> None:
+def test_the_coverage_of_an_operator_lists_what_a_run_has_tried(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [vector_call("float32", 0.5), vector_call("float64", -2.0)])
     done = run_harness("--coverage", "--op", "celu", "--results-dir", run)
     assert done.returncode == 0, output(done)

@@ -69,7 +69,7 @@ def test_a_large_tensor_is_drawn_like_itself(dtype: torch.dtype) -> None:
     assert len(str(spec)) < 300
 
 
-def test_shares_of_infinities_and_ranges_of_integers_are_kept() -> None:
+def test_a_described_tensor_keeps_shares_of_infinities_ranges_and_order() -> None:
     torch.manual_seed(0)
     masked = torch.randn(40, 50).masked_fill(torch.rand(40, 50) < 0.25, -torch.inf)
     drawn = build_tensor(describe_tensor(masked, "x"))
