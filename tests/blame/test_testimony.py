@@ -31,7 +31,7 @@ class Case:
         owner: The component that is to blame.
         rule: The rule of the decision table.
         stated: Statements that witnesses must make, with some of their facts.
-        unstated: Statements that nobody may make.
+        unstated: Statements that no witness may make.
         options: Of the failure: converter, backend, outcome.
         nodes: The graph, in ONNX's text format; "" for the export.
         numbers: Initializers of the graph.
@@ -299,7 +299,7 @@ SPECIFICATION = {
     # Another layout of the same numbers.
     "the shape of a grid": Case(GRID, "backend", "wrong-node", options={**TORCHSCRIPT, **OPENVINO}),
     # The graph splits the last dimension in three, where PyTorch takes the first that has a size of three.
-    "another shape beside a node that fails": Case(
+    "a wrong shape and a node that fails": Case(
         call(
             "aten.cross.default",
             **dict.fromkeys(("self", "other"), tensor([[1, 2], [3, 4], [5, 6]], "int32")),

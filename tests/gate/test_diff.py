@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from commands import typed
-from harness_runs import recorded, unary
+from harness_runs import recorded, row_of, unary
 
 from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -25,24 +25,8 @@ CASES = [unary("aten.relu.default", [float(i)]) for i in range(8)]
 
 
 def verdict(invocation: Invocation, outcome: Outcome = Outcome.PASS, **more: Any) -> Verdict:
-    fields: dict[str, Any] = {
-        "case_id": invocation.case_id,
-        "overload": invocation.overload,
-        "family": "activation",
-        "dtype": invocation.dtype,
-        "shape_mode": "static",
-        "source": "generated",
-        "converter": "dynamo",
-        "converter_version": "1",
-        "opset": 18,
-        "backend": "ort-cpu",
-        "backend_version": "1",
-        "device": "cpu",
-        "stage": Stage.COMPARE,
-        "outcome": outcome,
-        "invocation": invocation.json,
-    }
-    return Verdict(**{**fields, **more})
+    fields: dict[str, Any] = {"family": "activation", "converter_version": "1", "opset": 18, "backend_version": "1"}
+    return row_of(invocation, outcome=outcome, **{**fields, **more})
 
 
 def run(directory: Path, verdicts: list[Verdict], version: str = "1.0", **options: Any) -> Path:

@@ -1,4 +1,4 @@
-"""Differences from a baseline are told, with the same cases, with others, and with more of them."""
+"""Differences from a baseline are reported for the same cases, for other ones, and for a larger budget."""
 
 from __future__ import annotations
 
