@@ -26,7 +26,7 @@ RIGHT = WRONG.replace("to=1))", "to=1), alpha=alpha)")
 
 
 @pytest.mark.slow
-def test_from_a_wrong_rule_to_a_green_gate(tmp_path: Path) -> None:
+def test_a_wrong_rule_is_found_mended_and_gated(tmp_path: Path) -> None:
     rules, base, run = tmp_path / "my_rules.py", tmp_path / "baseline", tmp_path / "run"
     done = run_harness(
         *("--op", "celu", "--examples", "64", "--shrink", "0"),

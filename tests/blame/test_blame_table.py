@@ -129,7 +129,7 @@ def heard(said: list[tuple[Role, Finding]]) -> list[Said]:
 
 
 @pytest.mark.parametrize(("blame", "said"), MISMATCHES)
-def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
+def test_the_table_decides_about_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
     for order in (said, said[::-1]):
         decision = decide(Outcome.MISMATCH, heard(order))
         assert decision.blame == blame
@@ -138,7 +138,9 @@ def test_wrong_results(blame: str, said: list[tuple[Role, Finding]]) -> None:
 
 
 @pytest.mark.parametrize(("blame", "outcome", "said"), REFUSALS)
-def test_models_that_do_not_run(blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]) -> None:
+def test_the_table_decides_about_models_that_do_not_run(
+    blame: str, outcome: Outcome, said: list[tuple[Role, Finding]]
+) -> None:
     assert decide(outcome, heard(said)).blame == blame
 
 
@@ -182,7 +184,7 @@ def test_two_independent_agreements_outvote_a_definition() -> None:
         (Stage.COMPARE, Outcome.CRASH, "unknown"),
     ],
 )
-def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> None:
+def test_some_outcomes_are_decided_without_witnesses(stage: Stage, outcome: Outcome, blame: str) -> None:
     decision = decide_directly(ended(stage, outcome, "the first line\nthe second"), Route(converter="dynamo"))
     assert decision is not None
     assert decision.blame == blame
@@ -190,7 +192,7 @@ def test_what_needs_no_witness(stage: Stage, outcome: Outcome, blame: str) -> No
     assert "second" not in words_of(decision)
 
 
-def test_what_needs_witnesses() -> None:
+def test_other_outcomes_need_witnesses() -> None:
     for stage, outcome in ((Stage.COMPARE, Outcome.MISMATCH), (Stage.RUN, Outcome.ERROR)):
         assert decide_directly(ended(stage, outcome), Route(converter="dynamo")) is None
 

@@ -247,7 +247,7 @@ def test_the_verdict_is_that_of_a_look_at_the_sources(name: str, supervisor: Sup
 
 
 @pytest.mark.parametrize("name", LATER)
-def test_so_it_is_with_operators_of_later_opsets(name: str, supervisor: Supervisor) -> None:
+def test_the_verdict_with_a_later_opset_is_that_of_a_look_at_the_sources(name: str, supervisor: Supervisor) -> None:
     opset, case, facts = LATER[name]
     assert facts.items() <= vars(ended(supervisor, case, opset)).items()
 

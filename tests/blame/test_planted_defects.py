@@ -208,7 +208,9 @@ def test_a_slip_is_found_unless_it_is_known_to_be_missed(defect: Defect, caught_
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("defect", planted_defects(TORCHSCRIPT), ids=lambda defect: defect.name)
-def test_so_is_a_slip_of_torchscript(defect: Defect, caught_in_torchscript: set[str]) -> None:
+def test_a_slip_of_torchscript_is_found_unless_it_is_known_to_be_missed(
+    defect: Defect, caught_in_torchscript: set[str]
+) -> None:
     assert (defect.overload not in caught_in_torchscript) == (defect.name in MISSED)
 
 

@@ -108,7 +108,7 @@ def test_integers_and_booleans_must_be_equal() -> None:
 
 @floats
 @pytest.mark.parametrize("expected", [0.0, 1.0, -3.0, 96.0])
-def test_rule_7_near_pytorch(dtype: str, expected: float) -> None:
+def test_rule_7_accepts_what_is_near_pytorch(dtype: str, expected: float) -> None:
     tolerance = DEFAULT[dtype]
     allowed = tolerance.atol + tolerance.rtol * abs(expected)
     # In steps of the dtype itself, so that rounding the numbers decides nothing.
@@ -126,7 +126,7 @@ def test_rule_7_near_pytorch(dtype: str, expected: float) -> None:
 
 @floats
 @pytest.mark.parametrize("expected", [1.0, -3.0, 1e-4])
-def test_rule_1_the_last_places(dtype: str, expected: float) -> None:
+def test_rule_1_accepts_the_last_places_and_no_more(dtype: str, expected: float) -> None:
     """However small a number is; and a float64 result that was computed in float32 is wrong."""
     (rounded,) = array(expected, dtype).astype(np.float64)
     allowed = tolerance_of(CLOSE, dtype).rtol * abs(rounded)
@@ -138,7 +138,7 @@ def test_rule_1_the_last_places(dtype: str, expected: float) -> None:
 
 
 @floats
-def test_rule_1_nan_and_infinities(dtype: str) -> None:
+def test_rule_1_accepts_the_same_nan_and_infinities(dtype: str) -> None:
     for value in (NAN, INF, -INF):
         assert judged(value, value, dtype) is None
     assert judged(NAN, 1.0, dtype) == "NaN positions"
@@ -170,7 +170,7 @@ def test_the_sign_of_zero_counts_if_the_judge_asks_for_it() -> None:
 
 
 @floats
-def test_rule_2_near_the_truth(dtype: str) -> None:
+def test_rule_2_accepts_what_is_near_the_truth(dtype: str) -> None:
     # PyTorch is off by a half; the backend is right, or as wrong the other way.
     assert judged(1.5, 1.0, dtype, truth=1.0) is None
     assert judged(1.5, 1.0, dtype) == "values"
@@ -178,7 +178,7 @@ def test_rule_2_near_the_truth(dtype: str) -> None:
 
 
 @narrow
-def test_rule_2_infinities_of_the_truth_rounded(dtype: str) -> None:
+def test_rule_2_accepts_infinities_of_the_truth_rounded(dtype: str) -> None:
     beyond = 4.0 * LARGEST[dtype]
     assert judged(LARGEST[dtype], INF, dtype, truth=beyond) is None
     assert judged(LARGEST[dtype], -INF, dtype, truth=beyond) == "infinities"
@@ -200,7 +200,7 @@ def test_a_truth_of_another_shape_is_none() -> None:
 
 
 @floats
-def test_rule_3_no_further_than_pytorch(dtype: str) -> None:
+def test_rule_3_accepts_what_is_no_further_than_pytorch(dtype: str) -> None:
     assert judged(1.5, 0.5, dtype, truth=1.0) is None
     assert judged(1.5, 0.75, dtype, truth=1.0) is None
     assert judged(1.5, 0.4375, dtype, truth=1.0) == "values"

@@ -106,7 +106,9 @@ def test_defects_come_before_results_that_are_left_open() -> None:
         (2, 1, 3e38, False),
     ],
 )
-def test_coordinates_of_no_place(mode: int, padding: int, coordinate: float, kept: bool) -> None:
+def test_a_coordinate_of_no_place_is_judged_only_if_the_text_defines_it(
+    mode: int, padding: int, coordinate: float, kept: bool
+) -> None:
     grid = tensor((1, 1, 2, 2), "float32", [coordinate, 0.0, 0.5, 0.5])
     found = answer(
         "aten.grid_sampler_2d.default",

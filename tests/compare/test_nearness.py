@@ -78,7 +78,7 @@ def pointwise(overload: str, value: float, dtype: str = "float32", **more: Any) 
     return call(f"aten.{overload}", self=tensor([value], dtype), **more)
 
 
-def test_rule_3_pytorchs_error_beside_the_case() -> None:
+def test_rule_3_allows_pytorchs_error_at_neighbouring_inputs() -> None:
     """x·Φ(x) cancels where x is very negative, in PyTorch as elsewhere; by how much is a matter of luck."""
     case = pointwise("gelu.default", -5.0)
     oracle = run_reference(case)

@@ -148,7 +148,7 @@ RESHAPE = (
         ("", ""),
     ],
 )
-def test_says_what_the_defect_is(message: str, signature: str) -> None:
+def test_a_signature_says_what_the_defect_is(message: str, signature: str) -> None:
     assert normalise(message) == signature
 
 
@@ -167,7 +167,7 @@ def test_says_what_the_defect_is(message: str, signature: str) -> None:
         ("could not open /tmp/tmpx1y2z3a4/model.onnx", "could not open ./build/other.onnx"),
     ],
 )
-def test_forgets_what_belongs_to_one_case(one: str, other: str) -> None:
+def test_a_signature_forgets_what_belongs_to_one_case(one: str, other: str) -> None:
     assert normalise(one) == normalise(other)
 
 
@@ -182,7 +182,7 @@ def test_forgets_what_belongs_to_one_case(one: str, other: str) -> None:
         (NESTED, NESTED.replace("aten_mul", "aten_div")),
     ],
 )
-def test_keeps_defects_apart(one: str, other: str) -> None:
+def test_a_signature_keeps_defects_apart(one: str, other: str) -> None:
     assert normalise(one) != normalise(other)
 
 
@@ -225,7 +225,7 @@ def _celu(elem_type: int, name: str) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
 
-def test_one_missing_kernel_of_onnxruntime_in_several_dtypes() -> None:
+def test_a_missing_kernel_of_onnxruntime_has_one_signature_in_several_dtypes() -> None:
     signatures = set()
     for index, elem_type in enumerate((TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)):
         with pytest.raises(Exception, match="Celu") as caught:
@@ -234,7 +234,7 @@ def test_one_missing_kernel_of_onnxruntime_in_several_dtypes() -> None:
     assert len(signatures) == 1
 
 
-def test_one_missing_rule_of_torch_onnx_in_several_programs() -> None:
+def test_a_missing_rule_of_torch_onnx_has_one_signature_in_several_programs() -> None:
     class Program(torch.nn.Module):
         def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
             return tuple(torch.ops.aten.mode.default(x)[0] for x in inputs)

@@ -99,7 +99,7 @@ def test_its_optimiser_can_be_left_out(name: str) -> None:
     assert len(model.graph.node) > len(optimised.graph.node)
 
 
-def test_it_tells_its_own_conversions(name: str) -> None:
+def test_a_graph_builder_tells_its_own_conversions(name: str) -> None:
     conversions = find_converter(name).conversions
     assert conversions is not None
     assert conversions("aten.elu.default") == ("aten_elu",)

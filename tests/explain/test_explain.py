@@ -133,7 +133,7 @@ def test_the_command_refuses_an_unknown_operator_in_one_line() -> None:
     assert "near: aten.max_unpool2d.default" in done.stderr
 
 
-def test_celu(celu: Any) -> None:
+def test_celu_is_explained_by_its_versions_and_dtypes(celu: Any) -> None:
     assert (celu["onnx"]["name"], celu["onnx"]["domain"], celu["onnx"]["first_opset"]) == (
         "Celu",
         "ai.onnx",
@@ -159,7 +159,7 @@ def test_celu(celu: Any) -> None:
 
 
 @pytest.mark.slow
-def test_elu(elu: Any) -> None:
+def test_an_argument_that_onnx_lacks_has_no_counterpart(elu: Any) -> None:
     assert (elu["onnx"]["name"], elu["onnx"]["first_opset"]) == ("Elu", 1)
     assert [v["opset"] for v in elu["onnx"]["versions"]] == [1, 6, 22]
     found = pairs(elu)
@@ -177,7 +177,7 @@ def test_the_advice_on_elu_is_what_pytorch_computes() -> None:
 
 
 @pytest.mark.thorough
-def test_upsample_bilinear2d(upsample: Any) -> None:
+def test_an_operator_is_explained_with_all_its_overloads(upsample: Any) -> None:
     assert [a["overload"]["signature"]["overload"] for a in upsample["overloads"]] == [
         "aten.upsample_bilinear2d.default",
         "aten.upsample_bilinear2d.vec",
@@ -234,7 +234,7 @@ def test_the_other_half_pixel_differs_for_an_output_of_size_one() -> None:
 
 
 @pytest.mark.slow
-def test_max_unpool2d(max_unpool2d: Any) -> None:
+def test_an_operator_without_a_function_of_torchlib_is_decomposed(max_unpool2d: Any) -> None:
     assert (max_unpool2d["onnx"]["name"], max_unpool2d["onnx"]["first_opset"]) == ("MaxUnpool", 9)
     # torchlib has no function for it, but for all that PyTorch takes it apart into.
     assert how(max_unpool2d)["dynamo"] == "decomposition"
@@ -284,7 +284,7 @@ def test_the_advice_on_max_unpool2d_is_what_pytorch_computes() -> None:
     np.testing.assert_array_equal(unpool(pooled, indices, [6, 8]), expected.numpy())
 
 
-def test_an_operator_without_any_conversion() -> None:
+def test_an_operator_without_any_conversion_is_explained() -> None:
     """Hermite polynomials: no operator of ONNX, no conversion, no decomposition."""
     found = explained("special_hermite_polynomial_h", status=1)
     assert found["onnx"] is None

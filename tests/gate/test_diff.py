@@ -81,7 +81,7 @@ def test_every_case_has_its_kind_of_change(runs: tuple[Path, Path]) -> None:
     assert found.versions == {"backend ort-cpu": ("1.0", "1.1")}
 
 
-def test_the_command(runs: tuple[Path, Path]) -> None:
+def test_the_command_prints_what_changed_and_closes_on_it(runs: tuple[Path, Path]) -> None:
     before, after = map(str, runs)
     said = typed("diff", before, after)
     assert "backend ort-cpu: 1.0 → 1.1" in said.output

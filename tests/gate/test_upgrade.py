@@ -52,7 +52,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_an_account_of_what_moved_and_taking_it_over(project: Path) -> None:
+def test_what_moved_is_listed_and_taken_over(project: Path) -> None:
     done = conformance("upgrade", "--json", "--results-dir", "run", *OTHER, cwd=project)
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)

@@ -208,7 +208,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["rms", "branch", "encoder"])
-def test_a_model_that_survives(models: Path, name: str) -> None:
+def test_a_right_model_survives(models: Path, name: str) -> None:
     (way,) = checked(f"{models}:{name}", status=0)["ways"]
     assert [run["outcome"] for run in way["runs"]] == ["pass"] * 4
 
@@ -497,7 +497,7 @@ def test_what_a_model_prints_is_not_in_the_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_rule_for_an_operator_that_the_model_defines(tmp_path: Path) -> None:
+def test_a_rule_converts_an_operator_that_the_model_defines(tmp_path: Path) -> None:
     file, rules = tmp_path / "own.py", tmp_path / "rules.py"
     file.write_text(
         "import torch\n"

@@ -77,7 +77,7 @@ def program(name: str) -> torch.export.ExportedProgram:
 
 @pytest.mark.parametrize("converter", sampled(["dynamo", "torchscript"], every=2))
 @pytest.mark.parametrize("name", sampled(sorted({*SIZES, *NAMED}), named=SIZES))
-def test_exported_programs(name: str, converter: str, supervisor: Supervisor, tmp_path: Path) -> None:
+def test_an_exported_program_survives(name: str, converter: str, supervisor: Supervisor, tmp_path: Path) -> None:
     torch.export.save(program(name), tmp_path / f"{name}.pt2")
     found = checked(str(tmp_path / f"{name}.pt2"), supervisor, converter)
     assert found.survives

@@ -72,14 +72,14 @@ def ends_in_batch(row: Verdict) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_calls(operator: str) -> None:
+def test_a_call_ends_in_a_batch_as_by_itself(operator: str) -> None:
     rows = recorded(Options(ops=(operator,), examples=24, shapes="static", converters=("dynamo",)))
     judged = [row for row in rows if row.stage is not Stage.REFERENCE]
     assert len(judged) >= 20
     assert {row.case_id: ends_in_batch(row) for row in judged} == {row.case_id: ends_alone(row) for row in judged}
 
 
-def test_programs() -> None:
+def test_a_program_ends_in_a_batch_as_by_itself() -> None:
     rows = recorded(Options(ops=("program.conv-bn",), sources=("programs",), examples=8, shapes="static"))
     judged = [row for row in rows if row.stage is not Stage.REFERENCE]
     assert judged
@@ -114,7 +114,7 @@ def test_a_program_that_is_right_call_by_call_passes_in_a_batch_as_by_itself() -
     assert ends_in_batch(verdict) == ends_alone(verdict)
 
 
-def test_runs_of_models_and_files(tmp_path: Path) -> None:
+def test_a_model_or_file_ends_in_a_batch_as_by_itself(tmp_path: Path) -> None:
     model, file = tmp_path / "model.py", tmp_path / "file.onnx"
     model.write_text(MODEL)
     saved(file, "float[N,4] x", "float[N,4] y", "e = Exp (x) y = Softmax (e)", opset=17, ir=8)

@@ -138,7 +138,7 @@ def test_matrix_says_what_it_leaves_out() -> None:
     assert "and 2 more operators with only skipped or undecided cases" in printed
 
 
-def test_counts_outcomes_by_stage() -> None:
+def test_outcomes_are_counted_by_stage() -> None:
     rows = [verdict(1), verdict(2), mismatch(3), skip(4, "aten.celu.default", "no")]
     rows += [verdict(5, stage=Stage.LOAD, outcome=Outcome.BUILT)]
     rows += [dataclasses.replace(mismatch(6), blame="spec")]
@@ -259,7 +259,7 @@ def test_command_is_what_a_shell_takes_apart_again(tmp_path: Path) -> None:
     assert shown_path(tmp_path, tmp_path) == "."
 
 
-def test_progress_line() -> None:
+def test_the_progress_line_counts_and_estimates() -> None:
     now = 100.0
     run = progress.ProgressLine(180, clock=lambda: now)
     assert run.line() == "0 cases, 0.0/s, 0/180 items, 0 failures, time left unknown"
@@ -281,7 +281,7 @@ def test_no_more_time_is_left_than_the_user_gives() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (3751, "1:02:31")])
-def test_duration(seconds: float, shown: str) -> None:
+def test_a_duration_is_shown_in_few_characters(seconds: float, shown: str) -> None:
     assert progress.duration(seconds) == shown
 
 
@@ -354,7 +354,7 @@ def test_summary_is_coloured_only_where_asked_for(run: Path) -> None:
     assert "\x1b" not in file.getvalue()
 
 
-def test_summary_of_nothing(tmp_path: Path) -> None:
+def test_a_run_without_cases_is_summarised_in_a_line(tmp_path: Path) -> None:
     RunWriter(tmp_path / "run", RunInfo.begin(seed=1, options={})).close()
     assert summary_text(tmp_path / "run", width=80, cwd=tmp_path) == "No case was drawn; the run is in run\n"
     with pytest.raises(ResultsError, match="holds no run"):

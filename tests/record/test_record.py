@@ -70,12 +70,12 @@ def written(directory: Path, info: RunInfo, batches: int = 3, size: int = 4) -> 
     return rows
 
 
-def test_has_the_columns_of_the_contract_first() -> None:
+def test_a_record_has_the_columns_of_the_contract_first() -> None:
     assert SCHEMA.names[: len(CONTRACT)] == CONTRACT
     assert set(SCHEMA.names) == {"run_id", *(f.name for f in dataclasses.fields(Verdict))}
 
 
-def test_gives_back_what_was_written(tmp_path: Path, info: RunInfo) -> None:
+def test_a_record_gives_back_what_was_written(tmp_path: Path, info: RunInfo) -> None:
     odd = verdict(
         99,
         opset=None,
@@ -278,7 +278,7 @@ def test_reads_only_what_is_asked_for(tmp_path: Path, info: RunInfo) -> None:
     assert table.to_pylist() == [{"overload": "aten.celu.default"}]
 
 
-def test_finds_a_case_by_the_beginning_of_its_id(tmp_path: Path, info: RunInfo) -> None:
+def test_a_case_is_found_by_the_beginning_of_its_id(tmp_path: Path, info: RunInfo) -> None:
     with RunWriter(tmp_path, info) as writer:
         for case_id in ("abc123", "abc999", "def456"):
             writer.write([verdict(case_id=case_id), verdict(case_id=case_id, backend="onnx-reference")])

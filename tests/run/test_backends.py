@@ -41,7 +41,7 @@ def ort() -> Backend:
     return start("ort-cpu")
 
 
-def test_names_and_version(backend: Backend) -> None:
+def test_a_backend_has_the_version_and_device_of_its_entry(backend: Backend) -> None:
     entry, argument = BACKENDS.find(backend.name)
     assert backend.version == entry.version(argument)
     assert backend.version[0].isdigit()
@@ -65,7 +65,7 @@ def test_outputs_come_in_graph_order(backend: Backend) -> None:
     exact(a, -x)
 
 
-def test_unused_inputs_initialisers_and_constants(backend: Backend) -> None:
+def test_unused_inputs_initialisers_and_constants_are_taken(backend: Backend) -> None:
     model = model_of(
         [node("Add", ["x", "k"], ["y"], name="add"), node("Identity", ["k"], ["z"], name="same")],
         [info("x", F32, [2]), info("unused", F32, [3])],
@@ -78,13 +78,13 @@ def test_unused_inputs_initialisers_and_constants(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (0, 3), (2, 0, 1), (1, 1, 1, 1, 1)])
-def test_scalars_and_empty_tensors(backend: Backend, shape: tuple[int, ...]) -> None:
+def test_scalars_and_empty_tensors_keep_their_shapes(backend: Backend, shape: tuple[int, ...]) -> None:
     x = np.full(shape, -1.5, np.float32)
     (y,) = run(backend, unary("Neg", F32, shape), x=x)
     exact(y, -x)
 
 
-def test_dynamic_shapes(backend: Backend) -> None:
+def test_a_session_takes_sizes_within_its_ranges(backend: Backend) -> None:
     session = backend.load(unary("Neg", F32, ["n", 3]), {"x": ShapeRange(min=(0, 3), opt=(2, 3), max=(5, 3))})
     for rows in (2, 5, 0, 1):
         x = np.arange(1, 1 + rows * 3, dtype=np.float32).reshape(rows, 3)
@@ -143,7 +143,7 @@ def test_ort_draws_the_same_numbers_of_a_model_that_is_loaded_again(ort: Backend
     exact(run(ort, model, x=zeros)[0], first)
 
 
-def test_ort_bfloat16_beside_other_dtypes(ort: Backend) -> None:
+def test_ort_takes_bfloat16_with_other_dtypes(ort: Backend) -> None:
     model = model_of(
         [
             node("Cast", ["x"], ["y"], name="down", to=TensorProto.BFLOAT16),

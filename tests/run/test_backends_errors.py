@@ -28,7 +28,7 @@ def test_unsupported_operator_names_its_node(name: str) -> None:
     assert caught.value.nodes == ("bad one (1)",)
 
 
-def test_reference_evaluator_without_an_operator() -> None:
+def test_the_reference_evaluator_names_an_operator_that_it_lacks() -> None:
     model = model_of(
         [node("MaxRoiPool", ["x", "r"], ["y"], name="roi", pooled_shape=[1, 1])],
         [info("x", F32, [1, 1, 4, 4]), info("r", F32, [1, 5])],
@@ -159,7 +159,7 @@ def test_cuda_messages_do_not_name_the_machine() -> None:
         ("Non-zero status code returned while running Reshape node. Name:'700'", False),
     ],
 )
-def test_cuda_faults_that_stick(message: str, sticky: bool) -> None:
+def test_cuda_faults_that_stick_are_told_from_others(message: str, sticky: bool) -> None:
     assert _cuda.is_sticky(message) is sticky
 
 

@@ -50,7 +50,7 @@ def test_hidden_gpus_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         ("..", "cannot be imported"),
     ],
 )
-def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
+def test_a_bad_module_for_onnx_api_is_refused_with_a_reason(module: str, reason: str) -> None:
     entry, argument = BACKENDS.find(f"onnx-api:{module}")
     problem = entry.probe(argument)
     assert problem is not None
@@ -59,7 +59,7 @@ def test_onnx_api_with_a_bad_module(module: str, reason: str) -> None:
     assert "onnx-api:onnxruntime.backend" in problem.install
 
 
-def test_what_is_registered() -> None:
+def test_every_backend_is_registered() -> None:
     names = [entry.name for entry in BACKENDS.entries()]
     expected = [
         "aot-eager",

@@ -108,7 +108,7 @@ def test_rtx_limit_found_while_building_names_its_node(rtx: Backend) -> None:
     assert caught.value.nodes == ("too_much",)
 
 
-def test_rtx_input_that_sets_shapes(rtx: Backend) -> None:
+def test_rtx_refuses_an_input_that_determines_shapes(rtx: Backend) -> None:
     model = model_of(
         [node("Reshape", ["x", "s"], ["y"], name="shaping")],
         [info("x", F32, [4]), info("s", I64, [2])],
