@@ -281,7 +281,7 @@ def test_no_more_time_is_left_than_the_user_gives() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0:00"), (59.6, "1:00"), (3751, "1:02:31")])
-def test_a_duration_is_shown_in_few_characters(seconds: float, shown: str) -> None:
+def test_a_duration_is_shown_in_hours_minutes_and_seconds(seconds: float, shown: str) -> None:
     assert progress.duration(seconds) == shown
 
 
