@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import torch
 from click.testing import CliRunner, Result
 from onnx.reference import ReferenceEvaluator
+from onnx_texts import onnx_model
 
 from harness.app.cli._group import conformance
 from harness.core.overloads import UnknownOperator
@@ -199,24 +199,19 @@ def test_an_operator_is_explained_with_all_its_overloads(upsample: Any) -> None:
     assert upsample["overloads"][1]["overload"]["composite"] is True
 
 
+def evaluated(node: str, opset: int, **feeds: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the result of a node of images and sizes by the specification's own implementation."""
+    inputs = "float[a,b,c,d] x, int64[4] s" + ", int64[a,b,c,d] i" * ("i" in feeds)
+    model = onnx_model(inputs, "float[e,f,g,h] y", node, opset=opset)
+    (result,) = ReferenceEvaluator(model).run(None, feeds)
+    return np.asarray(result)
+
+
 def resize(x: torch.Tensor, size: list[int], mode: str) -> np.ndarray[Any, Any]:
     """Resize as the specification's implementation does."""
-    node = onnx.helper.make_node(
-        "Resize", ["x", "", "", "s"], ["y"], mode="linear", coordinate_transformation_mode=mode
-    )
-    graph = onnx.helper.make_graph(
-        [node],
-        "g",
-        [
-            onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(x.shape)),
-            onnx.helper.make_tensor_value_info("s", onnx.TensorProto.INT64, [4]),
-        ],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 19)])
+    how = f'mode = "linear", coordinate_transformation_mode = "{mode}"'
     sizes = np.array([*x.shape[:2], *size], dtype=np.int64)
-    (found,) = ReferenceEvaluator(model).run(None, {"x": x.numpy(), "s": sizes})
-    return np.asarray(found)
+    return evaluated(f'y = Resize <{how}> (x, "", "", s)', 19, x=x.numpy(), s=sizes)
 
 
 @pytest.mark.parametrize("size", [[1, 1], [3, 5], [1, 9], [8, 2]])
@@ -260,21 +255,8 @@ def unpool(x: torch.Tensor, indices: torch.Tensor, size: list[int]) -> np.ndarra
     planes = x.shape[0] * x.shape[1]
     offsets = torch.arange(planes).view(*x.shape[:2], 1, 1) * size[0] * size[1]
     kernel = [max(out - into + 1, 1) for out, into in zip(size, x.shape[2:], strict=True)]
-    node = onnx.helper.make_node("MaxUnpool", ["x", "i", "s"], ["y"], kernel_shape=kernel)
-    graph = onnx.helper.make_graph(
-        [node],
-        "g",
-        [
-            onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, list(x.shape)),
-            onnx.helper.make_tensor_value_info("i", onnx.TensorProto.INT64, list(x.shape)),
-            onnx.helper.make_tensor_value_info("s", onnx.TensorProto.INT64, [4]),
-        ],
-        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
-    )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)])
     feeds = {"x": x.numpy(), "i": (indices + offsets).numpy(), "s": np.array([*x.shape[:2], *size])}
-    (found,) = ReferenceEvaluator(model).run(None, feeds)
-    return np.asarray(found)
+    return evaluated(f"y = MaxUnpool <kernel_shape = {kernel}> (x, i, s)", 18, **feeds)
 
 
 def test_the_advice_on_max_unpool2d_is_what_pytorch_computes() -> None:
