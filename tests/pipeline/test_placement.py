@@ -9,10 +9,10 @@ from pathlib import Path
 
 import onnx
 import pytest
-from backend_models import F32, I64, info, model_of, node, start_to_run
+from backend_models import start_to_run
 from click.testing import CliRunner
 from harness_runs import output, rows, run_harness, unary
-from onnx import helper
+from onnx_texts import onnx_model
 
 from harness.app.cli._group import conformance
 from harness.core.case_group import CaseGroup
@@ -108,13 +108,9 @@ def test_a_real_provider_that_takes_some_nodes(provider: str, on_cpu: Mapping[st
         ("ort-webgpu", Placement(OnCpu.PARTLY, ("Det",))),
     ],
 )
-def test_one_node_of_a_case_falls_back(provider: str, placement: Placement) -> None:
+def test_the_nodes_of_a_case_that_fall_back_are_told(provider: str, placement: Placement) -> None:
     backend = started(provider)
-    model = model_of(
-        [node("Relu", ["x"], ["r"], name="relu"), node("Det", ["r"], ["y"], name="det")],
-        [info("x", F32, [2, 2])],
-        [info("y", F32, [])],
-    )
+    model = onnx_model("float[2,2] x", "float y", "[relu] r = Relu (x) [det] y = Det (r)", opset=18)
     assert placement_of(backend.load(model, None), model) == placement
 
 
@@ -126,18 +122,17 @@ def test_what_cuda_takes_runs_there() -> None:
 
 
 def test_nodes_within_branches_are_told() -> None:
-    branches = [
-        helper.make_graph([node(name, ["x"], ["b"], name=name.lower())], name, [], [info("b", F32, [2])])
-        for name in ("Celu", "Relu")
-    ]
-    choice = node("If", ["c"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1])
-    model = model_of([choice], [info("x", F32, [2]), info("c", onnx.TensorProto.BOOL, [])], [info("y", F32, [2])])
+    branches = (
+        f"{name} = b () => (float[2] b) {{ b = {kind} (x) }}"
+        for name, kind in (("then_branch", "Celu"), ("else_branch", "Relu"))
+    )
+    nodes = f"y = If <{', '.join(branches)}> (c)"
+    model = onnx_model("float[2] x, bool c", "float[2] y", nodes, opset=18)
     assert placement_of(started("planted-ort:azure").load(model, None), model) == wholly("Celu", "If", "Relu")
 
 
 def test_a_graph_without_inputs_is_computed_while_it_is_loaded() -> None:
-    bounds = [helper.make_tensor(name, I64, [], [value]) for name, value in (("a", 0), ("b", 5), ("c", 1))]
-    model = model_of([node("Range", ["a", "b", "c"], ["y"], name="range")], [], [info("y", I64, [5])], bounds)
+    model = onnx_model("", "int64[5] y", "y = Range (a, b, c)", opset=18, a=0, b=5, c=1)
     assert placement_of(started("planted-ort:azure").load(model, None), model) == Placement(OnCpu.FOLDED)
 
 
@@ -150,14 +145,10 @@ def test_nodes_that_the_runtime_names_anew_are_told_of_the_right_case() -> None:
         members.append(Member.of(CallStructure.of(group), group))
     (x,), (z,) = (member.structure.input_names for member in members)
     (y,), (w,) = (member.structure.output_names for member in members)
-    model = model_of(
-        [node("Own", [x], [y], name="call", domain="own"), node("Relu", [z], [w], name="relu")],
-        [info(x, F32, [2]), info(z, F32, [2])],
-        [info(y, F32, [2]), info(w, F32, [2])],
-        domains=["own"],
-    )
-    body = [node("Celu", ["a"], ["t"], name="inner"), node("Neg", ["t"], ["b"], name="outer")]
-    model.functions.append(helper.make_function("own", "Own", ["a"], ["b"], body, [helper.make_opsetid("", 18)]))
+    outputs, nodes = f"float[2] {y}, float[2] {w}", f"[call] {y} = own.Own ({x}) [relu] {w} = Relu ({z})"
+    model = onnx_model(f"float[2] {x}, float[2] {z}", outputs, nodes, opset=18, domain="own")
+    body = '<opset_import: ["": 18], domain: "own"> Own (a) => (b) { [inner] t = Celu (a) [outer] b = Neg (t) }'
+    model.functions.append(onnx.parser.parse_function(body))
     session = backend.load(model, None)
     assert placements(backend, session, Converted(model, tuple(members), 0.0), None) == {
         0: wholly("Celu", "Neg"),

@@ -4,23 +4,10 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import onnx
 import pytest
-from backend_models import (
-    F32,
-    GPU_BACKENDS,
-    I64,
-    ON_GPU,
-    exact,
-    info,
-    model_of,
-    node,
-    run,
-    start,
-    start_to_run,
-    unary,
-)
+from backend_models import F32, GPU_BACKENDS, ON_GPU, exact, run, start, start_to_run, unary
 from onnx import TensorProto, helper
+from onnx_texts import onnx_model
 
 from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run.backend import BACKENDS, Backend, ShapeRange, UnsupportedModel
@@ -49,15 +36,8 @@ def test_a_backend_has_the_version_and_device_of_its_entry(backend: Backend) -> 
 
 
 def test_outputs_come_in_graph_order(backend: Backend) -> None:
-    model = model_of(
-        [
-            node("Neg", ["x"], ["a"], name="neg"),
-            node("Add", ["x", "w"], ["b"], name="add"),
-            node("Shape", ["w"], ["c"], name="shape"),
-        ],
-        [info("w", F32, [2]), info("x", F32, [2])],
-        [info("c", I64, [1]), info("b", F32, [2]), info("a", F32, [2])],
-    )
+    nodes = "a = Neg (x) b = Add (x, w) c = Shape (w)"
+    model = onnx_model("float[2] w, float[2] x", "int64[1] c, float[2] b, float[2] a", nodes, opset=18)
     x, w = np.array([1, -2], np.float32), np.array([10, 20], np.float32)
     c, b, a = run(backend, model, x=x, w=w)
     exact(c, np.array([2], np.int64))
@@ -66,12 +46,8 @@ def test_outputs_come_in_graph_order(backend: Backend) -> None:
 
 
 def test_unused_inputs_initialisers_and_constants_are_taken(backend: Backend) -> None:
-    model = model_of(
-        [node("Add", ["x", "k"], ["y"], name="add"), node("Identity", ["k"], ["z"], name="same")],
-        [info("x", F32, [2]), info("unused", F32, [3])],
-        [info("y", F32, [2]), info("z", F32, [2])],
-        [helper.make_tensor("k", F32, [2], [1.0, 2.0])],
-    )
+    nodes, k = "y = Add (x, k) z = Identity (k)", np.array([1.0, 2.0], np.float32)
+    model = onnx_model("float[2] x, float[3] unused", "float[2] y, float[2] z", nodes, opset=18, k=k)
     y, z = run(backend, model, x=np.ones(2, np.float32), unused=np.zeros(3, np.float32))
     exact(y, np.array([2, 3], np.float32))
     exact(z, np.array([1, 2], np.float32))
@@ -93,7 +69,7 @@ def test_a_session_takes_sizes_within_its_ranges(backend: Backend) -> None:
 
 
 def test_output_shape_that_depends_on_data(backend: Backend) -> None:
-    model = model_of([node("NonZero", ["x"], ["y"], name="nonzero")], [info("x", F32, [4])], [info("y", I64, [1, "n"])])
+    model = onnx_model("float[4] x", "int64[1,n] y", "y = NonZero (x)", opset=18)
     session = backend.load(model, None)
     (some,) = session.run({"x": np.array([0, 1, 0, 2], np.float32)})
     exact(some, np.array([[1, 3]], np.int64))
@@ -134,8 +110,7 @@ def test_bfloat16_round_trip_is_bit_exact(name: str, shape: tuple[int, ...]) -> 
 
 
 def test_ort_draws_the_same_numbers_of_a_model_that_is_loaded_again(ort: Backend) -> None:
-    drawn = node("RandomNormalLike", ["x"], ["y"], name="drawn")
-    model = model_of([drawn], [info("x", F32, [8])], [info("y", F32, [8])])
+    model = onnx_model("float[8] x", "float[8] y", "y = RandomNormalLike (x)", opset=18)
     zeros = np.zeros(8, np.float32)
     session = ort.load(model, None)
     (first,), (second,) = session.run({"x": zeros}), session.run({"x": zeros})
@@ -144,15 +119,9 @@ def test_ort_draws_the_same_numbers_of_a_model_that_is_loaded_again(ort: Backend
 
 
 def test_ort_takes_bfloat16_with_other_dtypes(ort: Backend) -> None:
-    model = model_of(
-        [
-            node("Cast", ["x"], ["y"], name="down", to=TensorProto.BFLOAT16),
-            node("Cast", ["h"], ["z"], name="up", to=F32),
-            node("Not", ["b"], ["c"], name="not"),
-        ],
-        [info("x", F32, [3]), info("h", TensorProto.BFLOAT16, [2]), info("b", TensorProto.BOOL, [1])],
-        [info("c", TensorProto.BOOL, [1]), info("y", TensorProto.BFLOAT16, [3]), info("z", F32, [2])],
-    )
+    nodes = "y = Cast <to = 16> (x) z = Cast <to = 1> (h) c = Not (b)"
+    outputs = "bool[1] c, bfloat16[3] y, float[2] z"
+    model = onnx_model("float[3] x, bfloat16[2] h, bool[1] b", outputs, nodes, opset=18)
     x = np.array([1.1, -0.0, 3e38], np.float32)
     h = np.array([0.1, -2], ml_dtypes.bfloat16)
     c, y, z = run(ort, model, x=x, h=h, b=np.array([True]))
@@ -197,15 +166,9 @@ WIDE = {
 
 @pytest.mark.parametrize("dtype", WIDE)
 def test_statements_about_narrowing_are_true(backend: Backend, dtype: str) -> None:
-    element = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    model = model_of(
-        [
-            node("Add", ["x", "one"], ["y"], name="add"),
-            node("Greater", ["x", "one"], ["g"], name="greater"),
-        ],
-        [info("x", element, [2]), info("one", element, [2])],
-        [info("y", element, [2]), info("g", TensorProto.BOOL, [2])],
-    )
+    kind = {"float64": "double", "float32": "float"}.get(dtype, dtype)
+    nodes = "y = Add (x, one) g = Greater (x, one)"
+    model = onnx_model(f"{kind}[2] x, {kind}[2] one", f"{kind}[2] y, bool[2] g", nodes, opset=18)
     x, one = np.array(WIDE[dtype], dtype), np.ones(2, dtype)
     try:
         y, greater = run(backend, model, x=x, one=one)
@@ -219,10 +182,8 @@ def test_statements_about_narrowing_are_true(backend: Backend, dtype: str) -> No
 def test_an_input_of_openvino_that_becomes_an_output_is_fed() -> None:
     # In OpenVINO's model the tensor bears the output's name alone.
     pytest.importorskip("openvino")
-    model = onnx.parser.parse_model(
-        '<ir_version: 9, opset_import: ["": 20]> g (bool[2, 64] x) => (bool[2, 64] y) {'
-        " s = SequenceConstruct (x)\n i = Constant <value = int64 {0}> ()\n y = SequenceAt (s, i) }"
-    )
+    nodes = "s = SequenceConstruct (x) i = Constant <value = int64 {0}> () y = SequenceAt (s, i)"
+    model = onnx_model("bool[2,64] x", "bool[2,64] y", nodes, ir=9)
     entry, argument = BACKENDS.find("openvino")
     session = entry.create(argument).load(model, None)
     for x in (np.ones((2, 64), bool), np.zeros((2, 64), bool)):

@@ -8,8 +8,8 @@ import numpy as np
 import onnxruntime
 import psutil
 import pytest
-from backend_models import BF16, DET, DET_IO, F32, I64, info, model_of, node, start, unary
-from onnx import numpy_helper
+from backend_models import F32, determinant, start, unary
+from onnx_texts import onnx_model
 
 from harness.run import cuda as _cuda
 from harness.run.backend import Backend, BackendFailure, DeviceLost, HasPassLog, InvalidModel, UnsupportedModel
@@ -24,16 +24,13 @@ def ort() -> Backend:
 @pytest.mark.parametrize("name", ["ort-cpu", "ort-web", "openvino", "onnx-api:onnxruntime.backend", "tract", "trt-rtx"])
 def test_unsupported_operator_names_its_node(name: str) -> None:
     with pytest.raises(UnsupportedModel) as caught:
-        start(name).load(model_of(DET, *DET_IO), None)
+        start(name).load(determinant(), None)
     assert caught.value.nodes == ("bad one (1)",)
 
 
 def test_the_reference_evaluator_names_an_operator_that_it_lacks() -> None:
-    model = model_of(
-        [node("MaxRoiPool", ["x", "r"], ["y"], name="roi", pooled_shape=[1, 1])],
-        [info("x", F32, [1, 1, 4, 4]), info("r", F32, [1, 5])],
-        [info("y", F32, [1, 1, 1, 1])],
-    )
+    pooled = "[roi] y = MaxRoiPool <pooled_shape = [1, 1]> (x, r)"
+    model = onnx_model("float[1,1,4,4] x, float[1,5] r", "float[1,1,1,1] y", pooled, opset=18)
     with pytest.raises(UnsupportedModel, match="MaxRoiPool") as caught:
         start("onnx-reference").load(model, None)
     assert caught.value.nodes == ("roi",)
@@ -43,12 +40,8 @@ def test_the_reference_evaluator_names_an_operator_that_it_lacks() -> None:
     "name", ["ort-cpu", "ort-web", "onnx-reference", "openvino", "tract", "iree", "tvm", "trt-rtx"]
 )
 def test_unknown_domain_is_unsupported(name: str) -> None:
-    model = model_of(
-        [node("Foo", ["x"], ["y"], name="custom", domain="my.domain")],
-        [info("x", F32, [2])],
-        [info("y", F32, [2])],
-        domains=["my.domain"],
-    )
+    nodes = "[custom] y = my.domain.Foo (x)"
+    model = onnx_model("float[2] x", "float[2] y", nodes, opset=18, domain="my.domain")
     with pytest.raises(UnsupportedModel) as caught:
         start(name).load(model, None)
     assert caught.value.nodes == ("custom",)
@@ -56,25 +49,19 @@ def test_unknown_domain_is_unsupported(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["ort-cpu", "openvino", "tract", "trt-rtx"])
 def test_invalid_model_names_its_node(name: str) -> None:
-    model = model_of(
-        [node("Relu", ["x"], ["y"], name="fine"), node("MatMul", ["a", "a"], ["z"], name="wrong product")],
-        [info("x", F32, [2]), info("a", F32, [2, 3])],
-        [info("y", F32, [2]), info("z", F32, None)],
-    )
+    nodes = "[fine] y = Relu (x) [wrong_product] z = MatMul (a, a)"
+    model = onnx_model("float[2] x, float[2,3] a", "float[2] y, float[a,b] z", nodes, opset=18)
     with pytest.raises(InvalidModel) as caught:
         start(name).load(model, None)
-    assert caught.value.nodes == ("wrong product",)
+    assert caught.value.nodes == ("wrong_product",)
 
 
 def test_tract_names_the_nodes_of_a_dtype_that_it_lacks() -> None:
-    model = model_of(
-        [node("Relu", ["x"], ["y"], name="fine"), node("Abs", ["b"], ["z"], name="of bfloat16")],
-        [info("x", F32, [2]), info("b", BF16, [2])],
-        [info("y", F32, [2]), info("z", BF16, [2])],
-    )
+    nodes = "[fine] y = Relu (x) [of_bfloat16] z = Abs (b)"
+    model = onnx_model("float[2] x, bfloat16[2] b", "float[2] y, bfloat16[2] z", nodes, opset=18)
     with pytest.raises(UnsupportedModel) as caught:
         start("tract").load(model, None)
-    assert caught.value.nodes == ("of bfloat16",)
+    assert caught.value.nodes == ("of_bfloat16",)
 
 
 def test_newer_opset_is_unsupported(ort: Backend) -> None:
@@ -85,11 +72,8 @@ def test_newer_opset_is_unsupported(ort: Backend) -> None:
 
 
 def test_ort_names_the_node_that_fails_at_run_time(ort: Backend) -> None:
-    model = model_of(
-        [node("Relu", ["x"], ["r"], name="fine"), node("Reshape", ["x", "s"], ["y"], name="shaping")],
-        [info("x", F32, ["n"]), info("s", I64, ["k"])],
-        [info("y", F32, None), info("r", F32, ["n"])],
-    )
+    nodes = "[fine] r = Relu (x) [shaping] y = Reshape (x, s)"
+    model = onnx_model("float[n] x, int64[k] s", "float[a,b] y, float[n] r", nodes, opset=18)
     session = ort.load(model, None)
     with pytest.raises(BackendFailure) as caught:
         session.run({"x": np.zeros(4, np.float32), "s": np.array([3])})
@@ -100,11 +84,7 @@ def test_ort_names_the_node_that_fails_at_run_time(ort: Backend) -> None:
 
 def test_a_failure_on_a_device_without_memory_is_a_lost_device(monkeypatch: pytest.MonkeyPatch) -> None:
     azure = OrtBackend("azure", "azure", "AzureExecutionProvider")
-    model = model_of(
-        [node("Reshape", ["x", "s"], ["y"], name="shaping")],
-        [info("x", F32, ["n"]), info("s", I64, ["k"])],
-        [info("y", F32, None)],
-    )
+    model = onnx_model("float[n] x, int64[k] s", "float[a,b] y", "[shaping] y = Reshape (x, s)", opset=18)
     feeds = {"x": np.zeros(4, np.float32), "s": np.array([3])}
     session = azure.load(model, None)
     with pytest.raises(BackendFailure, match="shaping"):
@@ -130,7 +110,7 @@ def test_ort_is_not_to_repeat_on_the_cpu_what_another_provider_fails_at(provider
 
 def test_ort_prints_nothing_when_it_fails(ort: Backend, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UnsupportedModel):
-        ort.load(model_of(DET, *DET_IO), None)
+        ort.load(determinant(), None)
     assert capfd.readouterr() == ("", "")
 
 
@@ -174,10 +154,8 @@ def test_a_process_of_node_that_ends_is_a_lost_device() -> None:
 
 
 def test_onnx_runtime_tells_which_optimisations_change_a_model(ort: Backend) -> None:
-    inputs = [info("x", F32, [2]), info("low", F32, []), info("high", F32, [])]
-    fused = node("Relu", ["x"], ["y"]), node("Identity", ["y"], ["z"])
-    nodes = [*fused, node("Clip", ["z", "low", "high"], ["c"])]
-    model = model_of(nodes, inputs, [info("c", F32, [2])])
+    nodes = "y = Relu (x) z = Identity (y) c = Clip (z, low, high)"
+    model = onnx_model("float[2] x, float low, float high", "float[2] c", nodes, opset=18)
     assert isinstance(ort, HasPassLog)
     assert ort.applied_passes(model) == ("EliminateIdentity",)
     assert ort.applied_passes(unary("Relu", F32, [2])) == ()
@@ -185,9 +163,7 @@ def test_onnx_runtime_tells_which_optimisations_change_a_model(ort: Backend) -> 
 
 def test_a_model_that_loads_for_its_optimisations_alone_tells_them(ort: Backend) -> None:
     # ONNX Runtime has no Relu of integers, and joins this one with the bound.
-    nodes = [node("Relu", ["x"], ["y"]), node("Clip", ["y", "", "high"], ["c"])]
-    model = model_of(nodes, [info("x", I64, [2])], [info("c", I64, [2])])
-    model.graph.initializer.append(numpy_helper.from_array(np.array(3), "high"))
+    model = onnx_model("int64[2] x", "int64[2] c", 'y = Relu (x) c = Clip (y, "", high)', opset=18, high=3)
     assert isinstance(ort, HasPassLog)
     assert ort.load(model, None).run({"x": np.array([-5, 5])})[0].tolist() == [0, 3]
     assert "FuseReluClip" in ort.applied_passes(model)

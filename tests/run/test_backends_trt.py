@@ -8,8 +8,8 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from backend_models import DET, DET_IO, F32, I64, info, model_of, needs_no_gpu, node, start, unary
-from onnx import TensorProto, helper
+from backend_models import F32, determinant, needs_no_gpu, start, unary
+from onnx_texts import onnx_model
 
 from harness.run.backend import BACKENDS, Backend, BackendFailure, ShapeRange, UnsupportedModel
 from harness.run.trt_execution import copy_from_buffer, make_allocator
@@ -43,8 +43,7 @@ def test_rtx_builds_odd_shapes(rtx: Backend, shape: tuple[int, ...]) -> None:
 
 @needs_no_gpu
 def test_rtx_builds_what_passes_through_and_comes_twice(rtx: Backend) -> None:
-    x = info("x", F32, [2])
-    model = model_of([node("Relu", ["x"], ["y"], name="relu")], [x], [info("y", F32, [2]), x])
+    model = onnx_model("float[2] x", "float[2] y, float[2] x", "y = Relu (x)", opset=18)
     assert build(rtx, model) > 1000
 
 
@@ -61,22 +60,14 @@ def test_rtx_dynamic_shapes_need_ranges(rtx: Backend) -> None:
 def test_rtx_goes_on_after_failures(rtx: Backend) -> None:
     for _ in range(3):
         with pytest.raises(UnsupportedModel):
-            rtx.load(model_of(DET, *DET_IO), None)
+            rtx.load(determinant(), None)
         assert build(rtx, unary("Relu", F32, [2])) > 1000
 
 
 def test_rtx_reports_every_unsupported_node(rtx: Backend) -> None:
-    square = info("w", F32, [2, 2])
-    model = model_of(
-        [
-            node("Det", ["w"], ["a"], name="first"),
-            node("Relu", ["w"], ["b"], name="fine"),
-            node("Foo", ["w"], ["c"], name="second", domain="my.domain"),
-        ],
-        [square],
-        [info("a", F32, []), info("b", F32, [2, 2]), info("c", F32, [2, 2])],
-        domains=["my.domain"],
-    )
+    nodes = "[first] a = Det (w) [fine] b = Relu (w) [second] c = my.domain.Foo (w)"
+    outputs = "float a, float[2,2] b, float[2,2] c"
+    model = onnx_model("float[2,2] w", outputs, nodes, opset=18, domain="my.domain")
     with pytest.raises(UnsupportedModel) as caught:
         rtx.load(model, None)
     assert caught.value.nodes == ("first", "second")
@@ -84,36 +75,25 @@ def test_rtx_reports_every_unsupported_node(rtx: Backend) -> None:
     assert "Plugin not found" in caught.value.reasons["second"]
 
 
-@pytest.mark.parametrize(("element", "shape"), [(TensorProto.INT16, [2]), (F32, [1] * 9)])
-def test_rtx_blames_the_readers_of_an_input_that_it_cannot_hold(rtx: Backend, element: int, shape: list[int]) -> None:
-    model = model_of(
-        [node("Relu", ["x"], ["y"], name="fine"), node("Neg", ["w"], ["z"], name="reader")],
-        [info("x", F32, [2]), info("w", element, shape)],
-        [info("y", F32, [2]), info("z", element, shape)],
-    )
+@pytest.mark.parametrize("kind", ["int16[2]", "float[1,1,1,1,1,1,1,1,1]"])
+def test_rtx_blames_the_readers_of_an_input_that_it_cannot_hold(rtx: Backend, kind: str) -> None:
+    nodes = "[fine] y = Relu (x) [reader] z = Neg (w)"
+    model = onnx_model(f"float[2] x, {kind} w", f"float[2] y, {kind} z", nodes, opset=18)
     with pytest.raises(UnsupportedModel) as caught:
         rtx.load(model, None)
     assert caught.value.nodes == ("reader",)
 
 
 def test_rtx_limit_found_while_building_names_its_node(rtx: Backend) -> None:
-    model = model_of(
-        [node("TopK", ["x", "k"], ["v", "i"], name="too_much")],
-        [info("x", F32, [5000])],
-        [info("v", F32, [4000]), info("i", I64, [4000])],
-        [helper.make_tensor("k", I64, [1], [4000])],
-    )
+    node = "[too_much] v, i = TopK (x, k)"
+    model = onnx_model("float[5000] x", "float[4000] v, int64[4000] i", node, opset=18, k=[4000])
     with pytest.raises(UnsupportedModel, match="exceeds the maximum") as caught:
         rtx.load(model, None)
     assert caught.value.nodes == ("too_much",)
 
 
 def test_rtx_refuses_an_input_that_determines_shapes(rtx: Backend) -> None:
-    model = model_of(
-        [node("Reshape", ["x", "s"], ["y"], name="shaping")],
-        [info("x", F32, [4]), info("s", I64, [2])],
-        [info("y", F32, ["a", "b"])],
-    )
+    model = onnx_model("float[4] x, int64[2] s", "float[a,b] y", "[shaping] y = Reshape (x, s)", opset=18)
     with pytest.raises(UnsupportedModel, match="determines shapes") as caught:
         rtx.load(model, None)
     assert caught.value.nodes == ("shaping",)
@@ -124,11 +104,7 @@ def test_rtx_narrows_float64_only(rtx: Backend) -> None:
     log = trt.Logger(trt.Logger.ERROR)
     builder = trt.Builder(log)
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
-    model = model_of(
-        [node("Neg", ["x"], ["y"], name="neg"), node("Neg", ["i"], ["j"], name="negi")],
-        [info("x", TensorProto.DOUBLE, [2]), info("i", I64, [2])],
-        [info("y", TensorProto.DOUBLE, [2]), info("j", I64, [2])],
-    )
+    model = onnx_model("double[2] x, int64[2] i", "double[2] y, int64[2] j", "y = Neg (x) j = Neg (i)", opset=18)
     assert trt.OnnxParser(network, log).parse(model.SerializeToString())
     assert network.get_output(0).dtype == trt.DataType.FLOAT
     assert network.get_output(1).dtype == trt.DataType.INT64

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from backend_models import DET, DET_IO, F32, exact, model_of, run, unary
+from backend_models import F32, determinant, exact, run, unary
 from harness_runs import output, rows, run_harness
 from onnx import TensorProto
 
@@ -40,7 +40,7 @@ def test_what_webgpu_takes_runs_there_and_the_rest_on_the_cpu(webgpu: Backend) -
 
 def test_a_missing_kernel_names_its_node(webgpu: Backend) -> None:
     with pytest.raises(UnsupportedModel) as caught:
-        webgpu.load(model_of(DET, *DET_IO), None)
+        webgpu.load(determinant(), None)
     assert caught.value.nodes == ("bad one (1)",)
 
 

@@ -8,38 +8,20 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from onnx_texts import onnx_model
 
 from harness.run import cuda as _cuda
 from harness.run.backend import BACKENDS, Backend, BackendSession, ShapeRange, UnsupportedModel
 
-F32, BF16, I64 = TensorProto.FLOAT, TensorProto.BFLOAT16, TensorProto.INT64
-Info = onnx.ValueInfoProto
-node = helper.make_node
+F32 = TensorProto.FLOAT
 
 
-def info(name: str, element: int, shape: Sequence[int | str | None] | None) -> Info:
-    return helper.make_tensor_value_info(name, element, shape)
-
-
-def model_of(
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Sequence[Info],
-    outputs: Sequence[Info],
-    initializers: Sequence[onnx.TensorProto] = (),
-    opset: int = 18,
-    domains: Sequence[str] = (),
-) -> onnx.ModelProto:
-    graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), list(initializers))
-    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(domain, 1) for domain in domains)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
-
-
-def unary(operator: str, element: int, shape: Sequence[int | str | None] | None) -> onnx.ModelProto:
-    return model_of(
-        [node(operator, ["x"], ["y"], name="the_node")],
-        [info("x", element, shape)],
-        [info("y", element, shape)],
-    )
+def unary(operator: str, element: int, shape: Sequence[int | str | None]) -> onnx.ModelProto:
+    """Return a model of one node, ``the_node``, whose input and output have this dtype and these sizes."""
+    values = [helper.make_tensor_value_info(name, element, shape) for name in "xy"]
+    node = helper.make_node(operator, ["x"], ["y"], name="the_node")
+    graph = helper.make_graph([node], "graph", values[:1], values[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
 def start(name: str) -> Backend:
@@ -103,15 +85,12 @@ def exact(actual: np.ndarray, expected: np.ndarray) -> None:
     assert actual.flags.c_contiguous
 
 
-#: ONNX Runtime's CPU has no float64 Det, OpenVINO and TensorRT have no Det at all.
-DET = [
-    node("Relu", ["x"], ["y"], name="fine"),
-    node("Det", ["w"], ["d"], name="bad one (1)"),
-]
-DET_IO = (
-    [info("x", F32, [2]), info("w", TensorProto.DOUBLE, [2, 2])],
-    [info("y", F32, [2]), info("d", TensorProto.DOUBLE, [])],
-)
+def determinant() -> onnx.ModelProto:
+    """Return a model with a node that ONNX Runtime's CPU lacks for float64, and OpenVINO and TensorRT altogether."""
+    nodes = "[fine] y = Relu (x) [bad] d = Det (w)"
+    model = onnx_model("float[2] x, double[2,2] w", "float[2] y, double d", nodes, opset=18)
+    model.graph.node[1].name = "bad one (1)"
+    return model
 
 
 needs_no_gpu = pytest.mark.skipif(_cuda.missing_gpu() is None, reason="says what happens without a GPU")

@@ -11,7 +11,7 @@ from onnx import numpy_helper, parser
 
 
 def onnx_model(
-    inputs: str, outputs: str, nodes: str, *, opset: int = 20, ir: int = 10, **weights: Any
+    inputs: str, outputs: str, nodes: str, *, opset: int = 20, ir: int = 10, domain: str = "", **weights: Any
 ) -> onnx.ModelProto:
     """Return a model: ``onnx_model("float[n,4] x", "float y", "h = MatMul (x, w) y = Relu (h)", w=...)``.
 
@@ -21,10 +21,12 @@ def onnx_model(
         nodes: The nodes; an input that is left out is ``""``.
         opset: The version of ONNX's operators.
         ir: The version of the file format.
+        domain: The domain of other operators, in its version 1.
         weights: Initializers.
     """
+    opsets = f'"": {opset}' + f', "{domain}": 1' * bool(domain)
     model = parser.parse_model(
-        f'<ir_version: {ir}, opset_import: ["": {opset}]> graph ({inputs}) => ({outputs}) {{ {nodes} }}'
+        f"<ir_version: {ir}, opset_import: [{opsets}]> graph ({inputs}) => ({outputs}) {{ {nodes} }}"
     )
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
     return model
