@@ -12,7 +12,7 @@ from converter_failures import failed
 from harness_runs import row_of
 from rich.console import Console
 
-from harness.causes.groups import FailureGroup, failure_groups
+from harness.causes.groups import FailureGroup, GroupKind, failure_groups
 from harness.causes.known_issues import KnownIssue, no_longer_failing, read_known_issues, shipped_file
 from harness.compare.signatures import normalise
 from harness.compare.verdict import Outcome, Stage, Verdict
@@ -392,3 +392,17 @@ def test_the_entries_that_come_with_the_harness_are_valid_and_upstream() -> None
     for issue in known:
         assert issue.link.startswith(tuple(f"https://github.com/{name}/" for name in upstream)), issue.link
         assert issue.note.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "blame", "kind"),
+    [
+        (Outcome.MISMATCH, "converter", GroupKind.DEFECT),
+        (Outcome.MISMATCH, "unknown", GroupKind.UNDECIDED),
+        (Outcome.MISMATCH, "spec", GroupKind.LEFT_OPEN),
+        (Outcome.UNSUPPORTED, "backend", GroupKind.GAP),
+    ],
+)
+def test_a_group_is_a_defect_a_gap_undecided_or_left_open(outcome: Outcome, blame: str, kind: GroupKind) -> None:
+    (group,) = groups_of(failure(1, outcome=outcome, blame=blame))
+    assert group.kind is kind
