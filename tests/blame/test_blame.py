@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from failure_contexts import statements
+from failure_contexts import states
 from harness_runs import (
     KERNELS_METADATA,
     METADATA,
@@ -138,18 +138,19 @@ def verdicts_of(
         return [verdict for verdicts in run_unit(unit, supervisor) for verdict in verdicts]
 
 
-def heard(verdict: Verdict) -> dict[str, Mapping[str, Any]]:
-    """Return what witnesses state of a failure; nothing if none was asked."""
-    diagnosis = Diagnosis.from_row(vars(verdict))
-    return statements(diagnosis) if diagnosis is not None else {}
+def diagnosis(verdict: Verdict) -> Diagnosis:
+    """Return the recorded diagnosis of a failure."""
+    recorded = Diagnosis.from_row(vars(verdict))
+    assert recorded is not None
+    return recorded
 
 
 @pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
 def test_a_graph_whose_nodes_are_all_right_is_the_converters(converter: str) -> None:
     (verdict,) = verdicts_of(average_of(1.0), converter=converter)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "converter")
-    assert heard(verdict)["nodes-as-defined/same"]["nodes"] == 1
-    assert heard(verdict)["other-backend/same"]["witness"] == "onnx-reference"
+    assert states(diagnosis(verdict), "nodes-as-defined/same", nodes=1)
+    assert states(diagnosis(verdict), "other-backend/same", witness="onnx-reference")
 
 
 def test_an_invalid_model_is_the_converters() -> None:
@@ -163,7 +164,7 @@ NAN_SIGN = unary("aten.sign.default", [2.0, float("nan"), -1.0, 3.0])
 def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Path) -> None:
     (verdict,) = verdicts_of(NAN_SIGN)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
-    assert heard(verdict)["open-question/open"]["operator"] == "Sign"
+    assert states(diagnosis(verdict), "open-question/open", operator="Sign", subject="NaN")
     replay = record_of(tmp_path / "record", [NAN_SIGN])
     done = run_harness("--replay", replay, "--results-dir", tmp_path / "run")
     assert done.returncode == 0, output(done)
@@ -174,7 +175,7 @@ def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Pat
 
 def test_without_blame_nothing_is_looked_into() -> None:
     (verdict,) = verdicts_of(average_of(1.0), blame=False)
-    assert (verdict.outcome, verdict.blame, heard(verdict)) == (Outcome.MISMATCH, "unknown", {})
+    assert (verdict.outcome, verdict.blame, Diagnosis.from_row(vars(verdict))) == (Outcome.MISMATCH, "unknown", None)
 
 
 @pytest.mark.parametrize("crime", ["segfault", "raises", "leaves"])
@@ -184,9 +185,9 @@ def test_a_witness_that_dies_costs_no_verdict(crime: str) -> None:
     verdicts = verdicts_of(guilty, innocent, witnesses=witnesses, last_witnesses=())
     assert {v.case_id for v in verdicts} == {guilty.case_id, innocent.case_id}
     assert {(v.outcome, v.blame) for v in verdicts} == {(Outcome.MISMATCH, "converter")}
-    stated = {v.case_id: heard(v) for v in verdicts}
-    assert ("witness-died/died" in stated[guilty.case_id]) == (crime != "raises")
-    assert stated[innocent.case_id]["other-backend/same"]["witness"] in witnesses
+    decisions = {v.case_id: diagnosis(v) for v in verdicts}
+    assert states(decisions[guilty.case_id], "witness-died/died", witness=witnesses[0]) == (crime != "raises")
+    assert states(decisions[innocent.case_id], "other-backend/same", witness=witnesses[0])
 
 
 class Recording(Supervisor):
@@ -230,6 +231,7 @@ def test_a_crash_is_blamed_on_whose_code_ran() -> None:
     (verdict,) = verdicts_of(unary("aten.neg.default", [VALUE]), backends=["onnx-api:planted.segfault"])
     assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.RUN, Outcome.CRASH, "backend")
     assert verdict.blame_rule == "process-ended"
+    assert diagnosis(verdict).facts["component"] == "onnx-api:planted.segfault"
 
 
 def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None:
@@ -237,14 +239,14 @@ def test_a_gap_of_the_backend_is_the_backends_where_the_model_is_valid() -> None
     (verdict,) = verdicts_of(unary("aten.asinh.default", [1.0], "float64"))
     assert (verdict.stage, verdict.outcome, verdict.blame) == (Stage.LOAD, Outcome.UNSUPPORTED, "backend")
     assert verdict.blame_rule == "not-implemented"
-    assert "checker/valid" in heard(verdict)
+    assert states(diagnosis(verdict), "checker/valid")
 
 
 def test_a_wrong_dtype_is_the_graphs_if_onnx_infers_it() -> None:
     # No other runtime runs this model: onnx-reference fails on it.
     (verdict,) = verdicts_of(call("aten.diagonal.default", self=tensor([[1]])), converter="torchscript")
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "dtype", "converter")
-    assert heard(verdict)["inferred-form/same"]["property"] == "dtype"
+    assert states(diagnosis(verdict), "inferred-form/same", property="dtype")
 
 
 NORMAL = tensor([[[0.5, 1.0, 3.0]]], "float64")
@@ -275,7 +277,7 @@ def test_a_graph_with_fewer_bits_than_the_call_is_the_converters(
     # Both converters emit it, and in float64 nothing confirms PyTorch.
     (verdict,) = verdicts_of(case, backends=[backend])
     assert (verdict.outcome, verdict.signature, verdict.blame) == (Outcome.MISMATCH, "values", "converter")
-    assert statement in heard(verdict)
+    assert states(diagnosis(verdict), statement)
 
 
 @pytest.mark.parametrize(("case", "backend"), [(LAYER_NORM, "ort-cpu"), (INSTANCE_NORM, "onnx-reference")])
@@ -286,7 +288,7 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(case: Invoc
 
 
 @pytest.mark.parametrize(
-    ("case", "statement"),
+    ("case", "statement", "facts"),
     [
         # onnx-reference computes 0 · inf.
         pytest.param(
@@ -297,13 +299,18 @@ def test_an_epsilon_that_the_schema_has_in_float32_is_the_converters(case: Invoc
                 scale_factors=None,
             ),
             "float32-graph/right",
+            {"witness": "ort-cpu"},
             id="right",
         ),
         # What is left of 1 + erf(x) in float32 says nothing: onnx-reference's Erf has float32's precision.
-        pytest.param(unary("aten.gelu.default", [-4.0], "float64"), "wrong-node/wrong", id="cancelled"),
+        pytest.param(
+            unary("aten.gelu.default", [-4.0], "float64"), "wrong-node/wrong", {"operator": "Gelu"}, id="cancelled"
+        ),
     ],
 )
-def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(case: Invocation, statement: str) -> None:
+def test_a_runtime_without_a_float64_kernel_is_asked_in_float32(
+    case: Invocation, statement: str, facts: dict[str, str]
+) -> None:
     (verdict,) = verdicts_of(case, backends=["onnx-reference"])
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "backend")
-    assert statement in heard(verdict)
+    assert states(diagnosis(verdict), statement, **facts)

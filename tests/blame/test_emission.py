@@ -5,10 +5,9 @@ from __future__ import annotations
 from math import prod
 
 import pytest
-from failure_contexts import converter_called, trial_of
+from failure_contexts import converter_called, diagnosis_of, trial_of
 from recorded_rows import call, tensor, vector
 
-from harness.blame.examine import examine
 from harness.blame.witnesses.emission import find_emitting_function
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.provenance import emitted
@@ -68,7 +67,7 @@ def test_a_check_of_sizes_that_the_exporter_drops_is_the_converters() -> None:
         return call("aten.adaptive_avg_pool1d.default", self=rows, output_size=(5,))
 
     context = trial_of(pooled(1, 16), pooled(1, 15), dynamic=True, outcome=Outcome.ERROR)
-    decision = examine(context, frozenset(), lambda name: None)
+    decision = diagnosis_of(context)
     assert (decision.blame, decision.rule) == ("converter", "drops-guard")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 import pytest
-from failure_contexts import statements, words_of
+from failure_contexts import diagnosis_of, states, words_of
 from onnxscript import rewriter
 from planted_culprits import (
     SLIPS,
@@ -25,7 +25,6 @@ from planted_culprits import (
     slipped,
 )
 
-from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
 from harness.blame.witnesses import decomposed_program
@@ -136,7 +135,7 @@ class Honest:
 
         settings = Settings(last_witnesses=())
         context = FailureContext(failure, settings, find, start, {}, model=model)
-        return examine(context, frozenset(), lambda name: None)
+        return diagnosis_of(context)
 
 
 def honest_cases(seed: int, names: Sequence[str], converters: Sequence[str]) -> Iterator[Honest]:
@@ -281,7 +280,10 @@ def test_wrong_decompositions_are_named(names: list[str], plants: int, monkeypat
             )
             decision = case.blamed(model, exporter=exporter)
             monkeypatch.undo()
-            named = decision.blame == "pytorch" and any(key.startswith("program/") for key in statements(decision))
+            decomposed = any(
+                states(decision, f"program/{finding}") for finding in ("contradicts", "refuses", "invalid")
+            )
+            named = decision.blame == "pytorch" and decomposed
             found.add(f"{case.call.overload} {wrong.__name__}", decision, named)
             break
         if found.planted == plants:
@@ -354,8 +356,7 @@ def test_wrong_passes_of_an_exporter_are_named(names: list[str], plants: int, mo
             model = export_alone(converter("dynamo"), case.structure, Route(converter="dynamo"))
             if case.fails(backend("ort-cpu"), model):
                 decision = case.blamed(model)
-                passes = statements(decision).get("exporter-passes/right", {}).get("passes")
-                named = decision.blame == "converter" and passes == [called]
+                named = decision.blame == "converter" and states(decision, "exporter-passes/right", passes=[called])
                 found.add(f"{case.call.overload} {called}", decision, named)
             monkeypatch.undo()
             break

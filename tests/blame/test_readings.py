@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from failure_contexts import start, trial_of
+from failure_contexts import diagnosis_of, start, trial_of
 from onnx import helper, numpy_helper
 
-from harness.blame.examine import examine
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.pipeline.nodes.definition import Definition
@@ -76,5 +75,5 @@ def test_a_result_fits_a_reading_wherever_a_nan_lies(name: str) -> None:
 def test_a_maximum_that_depends_on_where_nan_lies_is_the_runtimes(values: tuple[float, ...]) -> None:
     spec = TensorSpec((len(values),), "float32", (1,), 0, Literal(values))
     call = Invocation("aten.amax.default", (("self", spec), ("dim", (0,))))
-    decision = examine(trial_of(call), frozenset(), lambda name: None)
+    decision = diagnosis_of(trial_of(call))
     assert (decision.blame, decision.rule) == ("backend", "wrong-node")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from failure_contexts import diagnosis_of, start, statements, trial_of, words_of
+from failure_contexts import diagnosis_of, start, states, trial_of, words_of
 from harness_runs import record_of, unary, vector
 from onnx_texts import onnx_model
 from recorded_run import summary_text
@@ -186,7 +186,7 @@ def test_a_runtime_that_lacks_float64_says_in_float32_where_nan_belongs() -> Non
     )
     decision = diagnosis_of(trial_of(call, backend="onnx-reference"))
     assert decision.blame == "backend"
-    assert "float32-graph/right" in statements(decision)
+    assert states(decision, "float32-graph/right")
 
 
 def test_outputs_that_are_wrong_in_another_way_are_another_failure() -> None:
@@ -208,7 +208,7 @@ def test_of_two_wrong_nodes_each_of_which_stops_the_graph_one_is_named() -> None
     call = Invocation("aten._euclidean_dist.default", (("x1", empty), ("x2", replace(empty, shape=(3, 0)))))
     decision = diagnosis_of(trial_of(call, backend="onnx-api:planted.keeps_empty"))
     assert decision.blame == "backend"
-    assert statements(decision)["wrong-node/wrong"]["node"]["operator"] == "ReduceSum"
+    assert states(decision, "wrong-node/wrong", operator="ReduceSum")
     assert not _raised(decision)
 
 

@@ -12,11 +12,10 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from failure_contexts import converter_called, diagnosis_of, start, statements, trial_of
+from failure_contexts import converter_called, diagnosis_of, start, states, trial_of
 from harness_runs import literal_unit, output, rows, run_harness
 from sampling import sampled
 
-from harness.blame.examine import examine
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, Diagnosis
 from harness.compare.verdict import Outcome, Stage
@@ -236,7 +235,7 @@ DIVIDED = program(
 
 
 def test_a_failure_of_one_call_has_the_place_of_that_call() -> None:
-    decision = examine(trial_of(DIVIDED), frozenset(), lambda name: None)
+    decision = diagnosis_of(trial_of(DIVIDED))
     assert Invocation.from_json(decision.call).overload == "aten.avg_pool2d.default"
     assert decision.rule == "ignored-argument"
     assert decision.facts[CALL_ALONE] == "aten.avg_pool2d.default"
@@ -252,11 +251,11 @@ EMPTIED = program(
 
 
 def test_a_failure_of_no_single_call_is_the_compositions() -> None:
-    decision = examine(trial_of(EMPTIED), frozenset(), lambda name: None)
+    decision = diagnosis_of(trial_of(EMPTIED))
     assert decision.call == ""
     assert decision.blame == "backend"
     assert decision.facts[COMPOSED] == 5
-    assert statements(decision)["runtime-passes/right"]["passes"] == ["ExpandElimination"]
+    assert states(decision, "runtime-passes/right", passes=["ExpandElimination"])
 
 
 def test_a_call_that_fails_in_another_way_is_not_the_reason() -> None:
@@ -266,7 +265,7 @@ def test_a_call_that_fails_in_another_way_is_not_the_reason() -> None:
         ("aten.erf.default", {"self": Result(0)}),
     )
     unsupported = trial_of(failing, outcome=Outcome.UNSUPPORTED)
-    decision = examine(unsupported, frozenset(), lambda name: None)
+    decision = diagnosis_of(unsupported)
     assert decision.facts[CALL_ALONE] == "aten.erf.default"
 
 
@@ -284,7 +283,7 @@ def test_arithmetic_on_sizes_flows_between_calls() -> None:
     assert torch_call(HALVED).splitlines()[1:5] == ["v0 = x0.shape[0]", "v1 = -v0", "v2 = v1 // 2", "v3 = -v2"]
     larger = HALVED.map_tensors(lambda spec: replace(spec, shape=(5, 2)))
     assert run_reference(larger).expected[0].shape == (3, 2)
-    decision = examine(trial_of(HALVED, larger, dynamic=True), frozenset(), lambda name: None)
+    decision = diagnosis_of(trial_of(HALVED, larger, dynamic=True))
     assert decision.call == ""
     assert decision.blame == "converter"
     assert decision.facts[COMPOSED] == 5
@@ -327,7 +326,7 @@ def test_a_rule_that_breaks_a_model_is_named() -> None:
     rejected = trial_of(bounded, outcome=Outcome.ERROR, stage=Stage.CHECK)
     decision = diagnosis_of(rejected)
     assert decision.rule == "optimiser-breaks-graph"
-    assert statements(decision)["exporter-passes/right"]["passes"] == ["FuseMaxMinToClip"]
+    assert states(decision, "exporter-passes/right", passes=["FuseMaxMinToClip"])
 
 
 def test_a_rule_comes_before_the_pass_that_it_needs() -> None:
@@ -337,7 +336,7 @@ def test_a_rule_comes_before_the_pass_that_it_needs() -> None:
     )
     decision = diagnosis_of(trial_of(clipped))
     assert decision.rule == "optimiser-breaks-graph"
-    assert statements(decision)["exporter-passes/right"]["passes"] == ["FuseSuccessiveReluClip"]
+    assert states(decision, "exporter-passes/right", passes=["FuseSuccessiveReluClip"])
 
 
 #: The rule that joins the two bounds names one of them after the value that is clipped.
@@ -367,7 +366,7 @@ def test_a_name_that_collides_is_a_defect_of_the_pass_that_gives_it_again() -> N
     rejected = trial_of(NAMED, outcome=Outcome.ERROR, stage=Stage.CHECK)
     decision = diagnosis_of(rejected)
     assert decision.rule == "optimiser-breaks-graph"
-    assert statements(decision)["exporter-passes/right"]["passes"] == ["FuseSuccessiveReluClip"]
+    assert states(decision, "exporter-passes/right", passes=["FuseSuccessiveReluClip"])
 
 
 def test_a_program_inherits_from_the_same_structure_alone() -> None:

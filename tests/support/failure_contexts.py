@@ -12,7 +12,7 @@ from onnx import helper, numpy_helper, parser
 from harness.blame.examine import examine
 from harness.blame.failure_context import FailureContext
 from harness.blame.testimony import Failure
-from harness.compare.diagnosis import Diagnosis
+from harness.compare.diagnosis import Diagnosis, Testimony
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.converter import Converter, find_converter
 from harness.core.case_group import CaseGroup
@@ -96,9 +96,21 @@ def diagnosis_of(context: FailureContext) -> Diagnosis:
     return examine(context, frozenset(), lambda name: None)
 
 
-def statements(decision: Diagnosis) -> dict[str, Mapping[str, Any]]:
-    """Return the statements of the witnesses, as keys of the sentences that people read, with the facts of each."""
-    return {f"{t.statement}/{t.finding}": t.facts for t in reversed(decision.testimony)}
+def states(decision: Diagnosis, statement: str, **facts: Any) -> bool:
+    """Whether a witness makes a statement.
+
+    Args:
+        decision: The diagnosis.
+        statement: The key of the sentence that people read: ``wrong-node/wrong``.
+        facts: Some of its facts, or of those of the node that it is about: ``operator="Gelu"``.
+    """
+
+    def has_facts(testimony: Testimony) -> bool:
+        node = testimony.facts.get("node")
+        known = {**testimony.facts, **(node if isinstance(node, Mapping) else {})}
+        return facts.items() <= known.items()
+
+    return any(f"{t.statement}/{t.finding}" == statement and has_facts(t) for t in decision.testimony)
 
 
 def words_of(decision: Diagnosis) -> str:
