@@ -70,7 +70,7 @@ def sessions_end_with_the_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def what_a_file_registers_goes_with_it() -> Iterator[None]:
+def registries_are_restored() -> Iterator[None]:
     """Take back the converters and backends that a file of tests adds to this process.
 
     Commands that take every converter by default would meet them in the next file of the same process, and

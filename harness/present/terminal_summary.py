@@ -75,7 +75,7 @@ def print_summary(
         # A line that people copy is never wrapped.
         console.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
     if verbose:
-        for part in _for_maintainers(results_dir):
+        for part in _upkeep_parts(results_dir):
             console.print(part, soft_wrap=True)
 
 
@@ -160,7 +160,7 @@ def _ending(results_dir: Path, minutes: float | None) -> Iterator[Text]:
     yield Text(f"Incomplete: {plain(there.summary)}", style="bold yellow")
 
 
-def _for_maintainers(results_dir: Path) -> Iterator[RenderableType]:
+def _upkeep_parts(results_dir: Path) -> Iterator[RenderableType]:
     """Yield how the run was made, and what of it concerns the harness itself."""
     yield from _notes(results_dir)
     found = read_upkeep(results_dir)
@@ -221,7 +221,7 @@ def _next(results_dir: Path, case: Mapping[str, Any], cwd: Path | None, what: st
 
 
 def _written_script(results_dir: Path, case: Mapping[str, Any]) -> Path | None:
-    """Write the script that shows a failing case beside the record; return None if there is none."""
+    """Write the script that shows a failing case into the directory of the run; return None if there is none."""
     if str(case["overload"]).startswith(MODEL):
         return None
     try:

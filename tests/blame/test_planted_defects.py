@@ -134,8 +134,8 @@ class First:
     """The first cases with dynamo, and those that fail with a slip and pass without it.
 
     Attributes:
-        honest: That pass with the converter as PyTorch has it.
-        shown: The overloads of which one passes with the planted conversion without its slip.
+        honest: The failing cases that pass with PyTorch's own conversion.
+        shown: The overloads that have a failing case which passes once the slip is taken out.
     """
 
     sweep: Sweep

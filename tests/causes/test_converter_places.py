@@ -69,7 +69,7 @@ def test_a_missing_cast_shows_as_operands_or_as_a_result_of_another_dtype() -> N
 
 
 def test_where_a_cast_is_missing_a_node_is_not_defined_or_numbers_leave_their_dtype() -> None:
-    """Both are of one function; each alone may have another cause."""
+    """Both failures share a function and a cause; a failure that shows only one of the two signs may not."""
     name, undefined = "aten.celu.default", INVALID.format("Celu") + CAST
     celu: dict[str, Any] = {"function": "celu"}
     recast = failed(name, "values: output 0: expected -0.960382061663796, got -0.960382044315338", **celu)

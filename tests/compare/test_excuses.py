@@ -9,22 +9,18 @@ import numpy as np
 import pytest
 import torch
 from harness_runs import vector
+from recorded_rows import tensor
 
 from harness.compare.comparison import compare
 from harness.compare.output_comparison import OutputComparison, parse_excuses
 from harness.core.dtypes import Array
-from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
 from harness.generate.operator_case import judge_of
 from harness.pipeline.case import CaseOracle
 from harness.pipeline.reference import run_reference
 
 NAN, INF = float("nan"), float("inf")
-
-
-def tensor(shape: tuple[int, ...], dtype: str, values: Any) -> TensorSpec:
-    literal = Literal(tuple(np.resize(values, int(np.prod(shape))).tolist()))
-    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, literal)
 
 
 def answer(overload: str, **arguments: Any) -> CaseOracle:
@@ -38,7 +34,7 @@ def judged(reference: CaseOracle, got: Array) -> OutputComparison:
 
 @pytest.mark.parametrize("beta", [0.0, -0.0, 0])
 def test_a_factor_of_zero_hides_no_nan(beta: float) -> None:
-    empty = {"mat": tensor((8, 0), "float16", []), "vec": tensor((0,), "float16", [])}
+    empty = {"mat": tensor([], "float16", shape=(8, 0)), "vec": tensor([], "float16")}
     found = answer("aten.addmv.default", self=vector([NAN], "float16"), **empty, beta=beta, alpha=1)
     # "If beta is 0, then the content of input will be ignored, and nan and inf in it will not be propagated."
     assert (found.expected[0] == 0).all()
@@ -47,8 +43,8 @@ def test_a_factor_of_zero_hides_no_nan(beta: float) -> None:
 
 
 def test_a_rule_that_excuses_is_named_with_the_elements() -> None:
-    big = tensor((2, 2), "float32", [3e38, 3e38, -3e38, -3e38])
-    found = answer("aten.mm.default", self=big, mat2=tensor((2, 2), "float32", [1.0, 1.0, -1.0, 0.5]))
+    big = tensor([[3e38, 3e38], [-3e38, -3e38]])
+    found = answer("aten.mm.default", self=big, mat2=tensor([[1.0, 1.0], [-1.0, 0.5]]))
     got = found.expected[0].copy()
     got[0, 0] += np.float32(1e31)
     comparison = judged(found, got)
@@ -109,10 +105,10 @@ def test_defects_come_before_results_that_are_left_open() -> None:
 def test_a_coordinate_of_no_place_is_judged_only_if_the_text_defines_it(
     mode: int, padding: int, coordinate: float, kept: bool
 ) -> None:
-    grid = tensor((1, 1, 2, 2), "float32", [coordinate, 0.0, 0.5, 0.5])
+    grid = tensor([[[[coordinate, 0.0], [0.5, 0.5]]]])
     found = answer(
         "aten.grid_sampler_2d.default",
-        input=tensor((1, 1, 3, 3), "float32", np.arange(1.0, 10.0)),
+        input=tensor(np.arange(1.0, 10.0).tolist(), shape=(1, 1, 3, 3)),
         grid=grid,
         interpolation_mode=mode,
         padding_mode=padding,
@@ -141,8 +137,8 @@ def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(
     width = 2 if coordinate == 6e-8 else 3
     found = answer(
         "aten.grid_sampler_2d.default",
-        input=tensor((1, 1, 1, width), "float32", np.arange(1.0, 1.0 + width)),
-        grid=tensor((1, 1, 1, 2), "float32", [coordinate, 0.0]),
+        input=tensor([[[np.arange(1.0, 1.0 + width).tolist()]]]),
+        grid=tensor([[[[coordinate, 0.0]]]]),
         interpolation_mode=1,
         padding_mode=0,
         align_corners=False,
@@ -153,7 +149,7 @@ def test_the_nearest_of_two_pixels_is_open_where_rounding_decides(
 
 
 def _resized(overload: str, image: Array, **more: Any) -> CaseOracle:
-    spec = tensor(image.shape, "uint8", image)
+    spec = tensor(image.tolist(), "uint8")
     return answer(overload, self=spec, output_size=[4, 5], align_corners=False, **more)
 
 
@@ -173,7 +169,7 @@ def test_pixels_are_rounded_and_not_cut_off(name: str) -> None:
 
 def test_an_infinite_factor_decides_a_sum_of_which_other_terms_overflow() -> None:
     huge = float(np.finfo(np.float64).max)
-    first, second = tensor((1, 2), "float64", [1e300, 1.0]), tensor((2, 1), "float64", [huge, -INF])
+    first, second = tensor([[1e300, 1.0]], "float64"), tensor([[huge], [-INF]], "float64")
     found = answer("aten.mm.default", self=first, mat2=second)
     # +inf, which is not an infinity but for the range of float64, and -inf, which is one.
     assert np.isnan(found.expected[0]).all()
@@ -230,9 +226,9 @@ def test_attention_is_open_where_a_score_leaves_the_range(key: float, open_: boo
     """Whether 40 · 2·10³⁷ · 0.125 is finite depends on when a kernel scales."""
     found = answer(
         "aten.scaled_dot_product_attention.default",
-        query=tensor((1, 1, 1, 1), "float32", [40.0]),
-        key=tensor((1, 1, 2, 1), "float32", [key, -key]),
-        value=tensor((1, 1, 2, 1), "float32", [1.0, 2.0]),
+        query=tensor([[[[40.0]]]]),
+        key=tensor([[[[key], [-key]]]]),
+        value=tensor([[[[1.0], [2.0]]]]),
         scale=0.125,
     )
     judgement = judged(found, np.full_like(found.expected[0], 7.0))

@@ -8,17 +8,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from recorded_rows import call
 
-from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec, contiguous_strides
+from harness.core.invocation import Recipe, TensorSpec, contiguous_strides
 from harness.generate.pairs.table import PairTable, pair_table
 
 
 def ordinary(shape: tuple[int, ...], dtype: str = "float32") -> TensorSpec:
     return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Recipe(("any",), "plain", 0))
-
-
-def call(overload: str, **arguments: Argument) -> Invocation:
-    return Invocation(overload, tuple(arguments.items()))
 
 
 def names(table: PairTable, row: int = 0) -> set[str]:

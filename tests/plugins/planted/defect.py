@@ -26,9 +26,9 @@ class Defect:
     Attributes:
         name: Name of the function that converts.
         overload: Dotted name.
-        converter: Of `planted.converters`, with the slip; ``planted-right`` in place of ``planted-wrong`` has
-            the same conversion without it.
-        slip: What is wrong.
+        converter: Name of the planted converter that makes the slip. The converter with ``right`` in place of
+            ``wrong`` in its name has the same conversion without it.
+        slip: The mistake in words.
         function: The conversion, whose first argument is whether the slip is made.
     """
 

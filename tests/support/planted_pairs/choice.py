@@ -73,7 +73,7 @@ def choose_pair(operator: str, seed: int) -> PlantedPair | None:
 def _random_pair(
     operator: str, structural: Sequence[Condition], of_values: Sequence[Condition], chance: random.Random
 ) -> Conjunction:
-    """As often of structure alone as of structure and values, of values, and of values that meet."""
+    """Draw a pair of one of four kinds: structure, structure and values, values, or values that meet."""
     kind = chance.randrange(4) if of_values else 0
     if kind == 3:
         elements = [condition for condition in of_values if condition.is_of_elements]
