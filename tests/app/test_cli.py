@@ -12,11 +12,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from commands import answered, entered
 from harness_runs import output, rows, unary, vector
 from recorded_run import NAME, conformance, make
 
-from harness.app.cli._group import conformance as group
 from harness.core.invocation import Invocation
 from harness.core.tensors import build_tensors
 from harness.record.json_lines import Minimal, append_line
@@ -38,27 +37,16 @@ def run(made: tuple[Path, subprocess.CompletedProcess[str]]) -> Path:
     return made[0] / "results" / NAME
 
 
-def typed(*words: str | Path) -> Result:
-    """The command in this process."""
-    return CliRunner().invoke(group, [str(word) for word in words])
-
-
-def as_json(*words: str | Path) -> Any:
-    done = typed(*words, "--json")
-    assert done.exit_code in (0, 1), done.output
-    return json.loads(done.stdout)
-
-
 def worst(run: Path, **wanted: str) -> dict[str, Any]:
     options = [word for name, value in wanted.items() for word in (f"--{name}", value)]
-    group: dict[str, Any] = as_json("failures", run, *options)["failures"]["groups"][0]
+    group: dict[str, Any] = answered("failures", run, *options, status=1)["failures"]["groups"][0]
     return group
 
 
 def known(run: Path, **wanted: str) -> dict[str, Any]:
     """The first failure that an upstream issue is known for."""
     options = [word for name, value in wanted.items() for word in (f"--{name}", value)]
-    groups = as_json("failures", run, *options)["failures"]["groups"]
+    groups = answered("failures", run, *options, status=1)["failures"]["groups"]
     return next(group for group in groups if group["known"])
 
 
@@ -85,7 +73,7 @@ def test_run_passes_pytests_exit_status_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_has_an_example_and_the_exit_statuses(name: str) -> None:
-    done = typed(name, "--help")
+    done = entered(name, "--help")
     assert done.exit_code == 0
     assert f"  conformance {name}" in done.output.partition("Examples:")[2]
     assert "Exit status" in done.output
@@ -93,23 +81,23 @@ def test_help_has_an_example_and_the_exit_statuses(name: str) -> None:
 
 
 def test_every_command_is_listed() -> None:
-    assert set(COMMANDS) <= set(typed("--help").output.split())
+    assert set(COMMANDS) <= set(entered("--help").output.split())
 
 
 def test_failures_are_listed_worst_first(run: Path) -> None:
-    done = typed("failures", run)
+    done = entered("failures", run)
     assert done.exit_code == 1
     first = done.output.index("aten.avg_pool2d.default")
     assert first < done.output.index("aten.special_hermite_polynomial_h")
     assert "known: https://github.com/pytorch/pytorch/issues/105349" in done.output
-    groups = as_json("failures", run, "--limit", "0")["failures"]["groups"]
+    groups = answered("failures", run, "--limit", "0", status=1)["failures"]["groups"]
     places = [(group["blame"] == "spec", not group["callers"], -group["priority"]) for group in groups]
     assert places == sorted(places)
     assert all(0 < group["priority"] < 1 for group in groups)
 
 
 def test_one_missing_conversion_is_one_failure_with_its_overloads(run: Path) -> None:
-    found = as_json("failures", run, "--op", "special_hermite_polynomial_h")["failures"]
+    found = answered("failures", run, "--op", "special_hermite_polynomial_h", status=1)["failures"]
     [group] = found["groups"]
     assert (group["component"], group["fault"]) == ("dynamo", "no-conversion")
     assert group["place"] == "no conversion of aten.special_hermite_polynomial_h"
@@ -147,7 +135,7 @@ def test_failures_are_filtered(run: Path, option: str, value: str) -> None:
     wanted = "aten.erf.default" if option == "op" else value
     failed = {"mismatch", "unsupported", "error", "crash", "timeout"}
     cases = {r["case_id"] for r in rows(run) if r["outcome"] in failed and r[column] == wanted}
-    groups = as_json("failures", run, f"--{option}", value, "--limit", "0")["failures"]["groups"]
+    groups = answered("failures", run, f"--{option}", value, "--limit", "0", status=1)["failures"]["groups"]
     assert cases
     assert sum(group["cases"] for group in groups) >= len(cases)
     found = {row["case_id"] for row in rows(run) for g in groups if row["case_id"] == g["smallest"]["case_id"]}
@@ -155,7 +143,7 @@ def test_failures_are_filtered(run: Path, option: str, value: str) -> None:
 
 
 def test_nothing_of_a_kind_is_fine(run: Path) -> None:
-    done = typed("failures", run, "--outcome", "crash")
+    done = entered("failures", run, "--outcome", "crash")
     assert (done.exit_code, done.output) == (0, "No failures of that kind.\n")
 
 
@@ -169,7 +157,7 @@ def test_nothing_of_a_kind_is_fine(run: Path) -> None:
     ],
 )
 def test_unknown_names_suggest_near_ones(run: Path, words: tuple[str, str], said: str) -> None:
-    done = typed("failures", run, *words)
+    done = entered("failures", run, *words)
     assert done.exit_code == 2
     assert said in done.output
 
@@ -177,7 +165,7 @@ def test_unknown_names_suggest_near_ones(run: Path, words: tuple[str, str], said
 @pytest.mark.parametrize("command", ["failures", "tolerance"])
 @pytest.mark.parametrize("option", [(), ("--run",)])
 def test_a_directory_without_a_run_is_one_line(command: str, option: tuple[str, ...], tmp_path: Path) -> None:
-    done = typed(command, *option, tmp_path)
+    done = entered(command, *option, tmp_path)
     assert done.exit_code == 2
     assert done.output == (
         f"Error: {tmp_path} holds no run; give the directory that holds its run.json, or leave it out for the newest\n"
@@ -185,19 +173,19 @@ def test_a_directory_without_a_run_is_one_line(command: str, option: tuple[str, 
 
 
 def test_two_runs_at_once_are_refused(run: Path, tmp_path: Path) -> None:
-    assert "two runs are named" in typed("failures", run, "--run", tmp_path).output
+    assert "two runs are named" in entered("failures", run, "--run", tmp_path).output
 
 
 def test_the_newest_run_is_found(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(run.parent.parent)
-    named, found = typed("failures", f"results/{NAME}"), typed("failures")
+    named, found = entered("failures", f"results/{NAME}"), entered("failures")
     assert found.exit_code == 1
     assert found.output == named.output
 
 
 def test_show_tells_everything_of_a_case(run: Path) -> None:
     case_id = known(run, op="avg_pool2d", outcome="mismatch")["smallest"]["case_id"]
-    done = typed("show", case_id[:8], "--run", run)
+    done = entered("show", case_id[:8], "--run", run)
     assert done.exit_code == 1
     for part in (
         case_id,
@@ -212,7 +200,7 @@ def test_show_tells_everything_of_a_case(run: Path) -> None:
         "https://github.com/pytorch/pytorch/issues/105349",
     ):
         assert part in done.output
-    printed = as_json("show", case_id, "--run", run)
+    printed = answered("show", case_id, "--run", run, status=1)
     assert list(printed) == [
         *("run", "case_id", "call", "torch", "invocation", "versions", "verdicts", "minimal", "known")
     ]
@@ -221,12 +209,12 @@ def test_show_tells_everything_of_a_case(run: Path) -> None:
 
 def test_show_of_a_passing_case_is_status_0(run: Path) -> None:
     passing = [r["case_id"] for r in rows(run) if r["overload"] == "aten.celu.default" and r["dtype"] == "float32"]
-    assert typed("show", passing[0], "--run", run).exit_code == 0
+    assert entered("show", passing[0], "--run", run).exit_code == 0
 
 
 def test_unknown_cases_suggest_near_ones(run: Path) -> None:
     case_id = rows(run, "case_id")[0]["case_id"]
-    done = typed("show", case_id[:-1] + ("0" if case_id[-1] != "0" else "1"), "--run", run)
+    done = entered("show", case_id[:-1] + ("0" if case_id[-1] != "0" else "1"), "--run", run)
     assert done.exit_code == 2
     assert f"near: {case_id}" in done.output
 
@@ -237,7 +225,7 @@ def test_the_call_that_show_prints_builds_the_very_tensors(run: Path) -> None:
         invocation = Invocation.from_json(row["invocation"])
         if any(spec.storage_size > 64 and spec.numel for spec in invocation.tensors()):
             continue
-        *statements, _ = as_json("show", row["case_id"], "--run", run)["torch"].splitlines()
+        *statements, _ = answered("show", row["case_id"], "--run", run, status=(0, 1))["torch"].splitlines()
         made: dict[str, Any] = {"torch": torch}
         exec("\n".join(statements), made)
         tensors = [value for value in made.values() if isinstance(value, torch.Tensor)]
@@ -271,21 +259,21 @@ def test_show_and_replay_know_minimal_cases(run: Path, tmp_path: Path) -> None:
             }
         ),
     )
-    shown = typed("show", failed.case_id, "--run", copied)
+    shown = entered("show", failed.case_id, "--run", copied)
     assert f"Minimal case {small.case_id}" in shown.output
     assert "fails with divisor_override=3, not without it" in shown.output
-    assert as_json("show", small.case_id, "--run", copied)["case_id"] == failed.case_id
-    groups = as_json("failures", copied, "--op", "avg_pool2d", "--outcome", "mismatch")["failures"]["groups"]
+    assert answered("show", small.case_id, "--run", copied, status=1)["case_id"] == failed.case_id
+    groups = answered("failures", copied, "--op", "avg_pool2d", "--outcome", "mismatch", status=1)["failures"]["groups"]
     assert small.case_id in [group["minimal"]["case_id"] for group in groups if group["minimal"]]
     beginning = small.case_id[0]
     fitting = sorted({v.case_id for v in verdicts(run) if v.case_id.startswith(beginning)} | {small.case_id})
     assert len(fitting) > 3
     for word in ("show", "replay", "repro"):
-        done = typed(word, beginning, "--run", copied)
+        done = entered(word, beginning, "--run", copied)
         assert done.exit_code != 0
         assert f"'{beginning}' begins {len(fitting)} cases of {copied}: {fitting[0]}, " in done.output
         assert "give more of the id" in done.output
-    replayed = as_json("replay", small.case_id, "--run", copied)
+    replayed = answered("replay", small.case_id, "--run", copied)
     assert [case["invocation"] for case in replayed["cases"]] == [small.json]
 
 
@@ -307,14 +295,14 @@ def test_replay_runs_a_file_of_invocations(tmp_path: Path) -> None:
     # hundred runs.
     rare = Invocation("aten.rand_like.default", (("self", vector([0.0] * 40, "float16")),))
     one.write_text(json.dumps([right.to_data(), rare.to_data()], indent=2))
-    printed = as_json("replay", lines)
+    printed = answered("replay", lines)
     assert printed["still_failing"] == 0
     assert [case["call"].partition("(")[0] for case in printed["cases"]] == [
         "aten.celu.default",
         "aten.erf.default",
     ]
     assert {case["verdict"]["backend"] for case in printed["cases"]} == {"onnx-reference"}
-    printed = as_json("replay", one)
+    printed = answered("replay", one, status=1)
     assert printed["still_failing"] == 1
     drawn, case = sorted(printed["cases"], key=lambda case: str(case["verdict"]["outcome"]))
     assert "1.0 cannot be drawn there" in drawn["verdict"]["message"]
@@ -338,14 +326,14 @@ def test_a_file_that_is_no_invocation_is_one_line(content: str | None, said: str
     path = tmp_path / "bad.json"
     if content is not None:
         path.write_text(content)
-    done = typed("replay", path)
+    done = entered("replay", path)
     assert done.exit_code == 2
     assert said in done.output
 
 
 @pytest.mark.parametrize("words", [("failures", "--limit", "0"), ("tolerance", "--limit", "0")])
 def test_a_pipe_gets_plain_lines_of_a_hundred_columns(run: Path, words: tuple[str, ...]) -> None:
-    lines = typed(*words, "--run", run).output.splitlines()
+    lines = entered(*words, "--run", run).output.splitlines()
     assert len(lines) > 10
     for line in lines:
         assert "\x1b" not in line
@@ -360,9 +348,9 @@ def test_a_record_of_an_older_version_is_read(run: Path, tmp_path: Path) -> None
     pq.write_table(table.drop_columns(["evidence", "needed_rtol", "needed_atol"]), older / "verdicts.parquet")
     case_id = table["case_id"][0].as_py()
     # Without evidence there are other places to tell failures by, and no failure is lost.
-    new, old = (as_json("failures", one)["failures"]["groups"] for one in (run, older))
+    new, old = (answered("failures", one, status=1)["failures"]["groups"] for one in (run, older))
     operators = {name for group in new for name in group["overloads"]}
     assert operators == {name for group in old for name in group["overloads"]}
     assert sum(group["cases"] for group in old) >= sum(group["cases"] for group in new)
-    assert as_json("show", case_id, "--run", older)["verdicts"][0]["evidence"] == ""
-    assert {row["rtol"] for row in as_json("tolerance", older)["rows"]} == {None}
+    assert answered("show", case_id, "--run", older, status=(0, 1))["verdicts"][0]["evidence"] == ""
+    assert {row["rtol"] for row in answered("tolerance", older)["rows"]} == {None}

@@ -23,11 +23,9 @@ from typing import Any
 
 import psutil
 import pytest
-from click.testing import CliRunner
-from commands import typed
+from commands import answered, typed
 from harness_runs import ROOT, environment, recorded, row_of, rows, unary
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
@@ -162,8 +160,7 @@ def test_the_site_of_a_red_night_shows_what_is_missing(night: Night) -> None:
 
 @pytest.mark.slow
 def test_the_run_is_in_the_dataset_with_what_it_lacks(night: Night) -> None:
-    done = CliRunner().invoke(conformance, ["dataset", "list", str(night.dataset), "--json"])
-    listed = json.loads(done.stdout)
+    listed = answered("dataset", "list", night.dataset)
     (run,) = listed["runs"]
     assert run["unfinished"] == list(completeness(night.out / "run").unfinished)
     assert listed["set_aside"] == listed["damaged"] == []
@@ -268,7 +265,7 @@ def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> No
     night = script.Nightly(script.options().parse_args(["--finish", *where]))
     night.fetch_previous()
     (against,) = night.against()
-    done = CliRunner().invoke(conformance, ["diff", str(against), str(run("now", celu, erf))])
+    done = typed("diff", against, run("now", celu, erf))
     assert done.output.endswith(" → now: 2 cases in both\n  2 unchanged\n"), done.output
 
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import entered
 from harness_runs import recorded, row_of, unary
 from sampling import sampled
 
-from harness.app.cli._group import conformance
 from harness.causes.groups import COLUMNS, FAILED, failure_groups
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.record import layout, store
@@ -63,7 +63,7 @@ def whole(tmp_path: Path) -> Path:
 def asked(run: Path, words: tuple[str, ...]) -> Result:
     other, place = str(run.parent / "other"), str(run.parent / "out")
     meant = {"RUN": str(run), "OTHER": other, "OUT": place, "CASE": next(verdicts()).case_id}
-    return CliRunner().invoke(conformance, [meant.get(word, word) for word in words])
+    return entered(*(meant.get(word, word) for word in words))
 
 
 ASKED = (

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 
-from click.testing import CliRunner
+from commands import answered
 from harness_runs import row_of, unary
 
-from harness.app.cli._group import conformance
 from harness.causes.cause import RootCause
 from harness.causes.richness import estimate_causes
 from harness.compare.verdict import Outcome
@@ -37,16 +35,14 @@ def make_run(directory: Path, **sources: str) -> Path:
 def test_a_case_kept_from_an_earlier_run_is_not_found_again(tmp_path: Path) -> None:
     earlier = make_run(tmp_path / "earlier", celu="generated", erf="generated")
     run = make_run(tmp_path / "run", celu="generated", erf="corpus", exp="redrawn")
-    words = ["summary", str(run), "--earlier", str(earlier), "--json"]
-    causes = json.loads(CliRunner().invoke(conformance, words).stdout)["causes"]
+    causes = answered("summary", run, "--earlier", earlier)["causes"]
     assert causes == {"each": [2, 2], "together": 3, "new": 1, "kept": 1, "estimated": 3}
 
 
 def test_a_case_of_each_cause_is_kept_in_a_file_that_a_run_takes(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "one", celu="generated", erf="corpus"), make_run(tmp_path / "two", celu="generated")]
     file = tmp_path / "known.jsonl"
-    done = CliRunner().invoke(conformance, ["corpus", *map(str, runs), "--out", str(file), "--json"])
-    assert json.loads(done.stdout) == {"out": str(file), "runs": 2, "cases": 2, "operators": 2}
+    assert answered("corpus", *runs, "--out", file) == {"out": str(file), "runs": 2, "cases": 2, "operators": 2}
     kept = [entry.invocation for entry in read_contents(file).entries]
     assert kept == [unary("aten.celu.default", [1.0]), unary("aten.erf.default", [1.0])]
 

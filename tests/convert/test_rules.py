@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import answered
 from harness_runs import output, rows, run_harness
 
-from harness.app.cli._group import conformance
 from harness.gate.case_changes import ChangeKind
 from harness.gate.run_diff import compare_runs
 from harness.plan import reexecute
@@ -98,9 +96,8 @@ def test_a_regressed_case_is_named_and_rerun_with_its_rule(tried: Path) -> None:
 def test_the_numbers_beside_a_replayed_verdict_are_those_of_the_rule(tried: Path) -> None:
     wrong = [r for r in rows(tried / "run") if r["rule"] == "my_rules.py:celu" and r["outcome"] == "mismatch"]
     smallest = min(wrong, key=lambda row: int(row["total_elements"]))
-    options = ["--run", str(tried / "run"), "--converter", "torchscript", "--json"]
-    printed = json.loads(CliRunner().invoke(conformance, ["replay", smallest["case_id"], *options]).stdout)
-    (case,) = printed["cases"]
+    options = ("--run", tried / "run", "--converter", "torchscript")
+    (case,) = answered("replay", smallest["case_id"], *options, status=1)["cases"]
     (got,), (expected,) = case["got"], case["expected"]
     assert len(got) == len(expected) == smallest["total_elements"]
     assert got != expected

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import answered, entered
 from onnx.reference import ReferenceEvaluator
 from onnx_texts import onnx_model
 
-from harness.app.cli._group import conformance
 from harness.core.overloads import UnknownOperator
 from harness.explain import onnx_operator
 from harness.explain.operator import Parameter, find_operator
@@ -21,32 +20,30 @@ from harness.explain.operator import Parameter, find_operator
 pytestmark = pytest.mark.slowest(15)
 
 
-def typed(*words: str | Path) -> Result:
-    return CliRunner().invoke(conformance, ["explain", *map(str, words)])
+def explain(*words: str | Path) -> Result:
+    return entered("explain", *words)
 
 
 def test_help_has_an_example_and_the_exit_statuses() -> None:
-    done = typed("--help")
+    done = explain("--help")
     assert "conformance explain aten::celu" in done.stdout
     assert "Exit status" in done.stdout
 
 
 def test_a_converter_that_is_unknown_is_refused_in_one_line() -> None:
-    done = typed("celu", "--converter", "dinamo")
+    done = explain("celu", "--converter", "dinamo")
     assert done.exit_code == 2
     assert "did you mean dynamo" in done.stderr
 
 
 def test_an_operator_without_a_functional_overload_is_named_as_one() -> None:
-    done = typed("relu_", "--backend", "onnx-reference")
+    done = explain("relu_", "--backend", "onnx-reference")
     assert done.exit_code == 0, done.output
     assert "no overload of it is functional" in done.stdout
 
 
 def explained(*words: str | Path, status: int) -> Any:
-    done = typed(*words, "--examples", "6", "--backend", "ort-cpu", "--json")
-    assert done.exit_code == status, done.output
-    return json.loads(done.stdout)
+    return answered("explain", *words, "--examples", "6", "--backend", "ort-cpu", status=status)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +125,7 @@ def test_an_unknown_operator_is_refused_with_near_ones(word: str, said: str) -> 
 
 
 def test_the_command_refuses_an_unknown_operator_in_one_line() -> None:
-    done = typed("max_unpool2dd")
+    done = explain("max_unpool2dd")
     assert done.exit_code == 2
     assert "near: aten.max_unpool2d.default" in done.stderr
 

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from commands import typed
+from commands import answered, typed
 from harness_runs import output, rows, run_harness
 from planted_rules import BEFORE, EDITS, edited
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Verdict
 from harness.core.route import Route
 from harness.gate.baseline.count_cells import cells_of
@@ -149,7 +147,7 @@ def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
     for one in json.loads(done.stdout)["differences"]:
         found[one["finding"]].add(one["overload"])
     assert dict(found) == differences_in((planted / "said").read_text())
-    text = CliRunner().invoke(conformance, ["diff", *sides, "--markdown"]).stdout
+    text = typed("diff", *sides, "--markdown").stdout
     assert "| backend ort-cpu | 0.9 | " in text
     assert "#### Regression: " in text
     same = typed("diff", sides[0], sides[0], "--fail-on", "change")
@@ -157,9 +155,8 @@ def test_a_diff_with_the_baseline_tells_the_same(planted: Path) -> None:
 
 
 def test_a_changed_rule_is_given_as_the_reason(planted: Path) -> None:
-    without = str(planted / "before" / "without-rules")
-    done = CliRunner().invoke(conformance, ["diff", without, str(planted / "before"), "--json"])
-    lines = {line["overload"]: line for line in json.loads(done.stdout)["overloads"]}
+    answer = answered("diff", planted / "before" / "without-rules", planted / "before")
+    lines = {line["overload"]: line for line in answer["overloads"]}
     assert lines["aten.fmax.default"]["why"] == "rule: the converter's own → my_rules.py:fmax"
 
 

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
+from commands import entered
 from harness_runs import output, row_of, run_harness, unary
 
 from harness.app import baseline_option
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.gate.baseline.cell_text import decode, encode
 from harness.gate.baseline.cells import BaselineCell
@@ -53,8 +53,8 @@ def base(tmp_path: Path) -> Path:
     return tmp_path / "base"
 
 
-def diff(*words: str | Path) -> Any:
-    return CliRunner().invoke(conformance, ["diff", *map(str, words)])
+def diff(*words: str | Path) -> Result:
+    return entered("diff", *words)
 
 
 def every_kind_of_cell() -> list[BaselineCell]:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
-from commands import typed
+from click.testing import Result
+from commands import answered, entered, typed
 from harness_runs import recorded, row_of, unary
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.gate.case_changes import ChangeKind
@@ -87,9 +86,9 @@ def test_the_command_prints_what_changed_and_closes_on_it(runs: tuple[Path, Path
     assert "backend ort-cpu: 1.0 → 1.1" in said.output
     assert "1 regressed, 1 fails differently, 1 error above bound, 1 numerics moved, 1 improved" in said.output
     typed("diff", before, after, "--fail-on", "regression", status=1)
-    same = CliRunner().invoke(conformance, ["diff", before, before, "--fail-on", "change"])
+    same = typed("diff", before, before, "--fail-on", "change")
     assert (same.exit_code, same.output) == (0, "a → a: 7 cases in both\n  7 unchanged\n")
-    data = json.loads(CliRunner().invoke(conformance, ["diff", before, after, "--json"]).output)
+    data = answered("diff", before, after)
     assert data["counts"]["regressed"] == 1
     assert data["versions"] == {"backend ort-cpu": {"before": "1.0", "after": "1.1"}}
 
@@ -98,16 +97,15 @@ def test_markdown_obeys_nothing_that_a_run_says(tmp_path: Path) -> None:
     hostile = "a | b <script>alert(1)</script>\n# title"
     bad = dataclasses.replace(verdict(CASES[0], Outcome.MISMATCH, signature="values"), message=hostile)
     before, after = run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [bad])
-    said = CliRunner().invoke(conformance, ["diff", str(before), str(after), "--markdown"]).output
+    said = typed("diff", before, after, "--markdown").output
     (row,) = [line for line in said.splitlines() if line.startswith("| 1 |")]
     assert "<script>" not in row
     assert "a \\| b" in row
 
 
 def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
-    said = CliRunner().invoke(conformance, ["diff", str(tmp_path), str(tmp_path)])
     # A regression is 1; what cannot be carried out has another status.
-    assert said.exit_code == 2
+    said = typed("diff", tmp_path, tmp_path, status=2)
     assert f"{tmp_path} holds neither a run" in said.output
 
 
@@ -146,7 +144,7 @@ RELU, CELU = "aten.relu.default", "aten.celu.default"
 
 
 def diff(*words: str | Path) -> Result:
-    return CliRunner().invoke(conformance, ["diff", *map(str, words)])
+    return entered("diff", *words)
 
 
 def of(overload: str, count: int, **more: Any) -> list[Verdict]:

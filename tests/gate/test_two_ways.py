@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import entered
 from harness_runs import output, rows, run_harness
-
-from harness.app.cli._group import conformance
 
 pytestmark = pytest.mark.slowest(15)
 
@@ -26,7 +25,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def diff(*words: str | Path) -> Result:
-    return CliRunner().invoke(conformance, ["diff", *map(str, words)])
+    return entered("diff", *words)
 
 
 def test_what_one_alone_passes_has_changed(runs: tuple[Path, Path]) -> None:

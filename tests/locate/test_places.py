@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from commands import answered, typed
 from harness_runs import record_of, unary
 from located_mutants import drawn_calls, locate_mutation, place_of, runner
 from mutants.mutation import Mutation, mutations
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Invocation, Literal, TensorSpec, contiguous_strides
 from harness.locate.locate import locate
@@ -113,10 +111,10 @@ def test_decompositions_that_only_gave_shapes_are_not_suspected() -> None:
 
 def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
     run = record_of(tmp_path, [DIVISOR], **WRONG)
-    words = ["show", DIVISOR.case_id, "--run", str(run), "--json"]
-    bare = json.loads(CliRunner().invoke(conformance, words).output)
+    words = ("show", DIVISOR.case_id, "--run", run)
+    bare = answered(*words, status=1)
     assert "lines" not in bare["verdicts"][0]
-    shown = json.loads(CliRunner().invoke(conformance, [*words, "--lines"]).output)
+    shown = answered(*words, "--lines", status=1)
     lines = [Suspect(**line) for line in shown["verdicts"][0]["lines"]]
     (line,) = [line for line in lines if "divisor_override" in line.reason]
     assert line.function == "aten_avg_pool2d"
@@ -136,7 +134,7 @@ def test_lines_are_shown_and_reported(tmp_path: Path) -> None:
 )
 def test_a_failure_without_lines_has_a_reason(changes: dict[str, str], why: str, tmp_path: Path) -> None:
     run = record_of(tmp_path, [DIVISOR], **{**WRONG, **changes})
-    words = ["show", DIVISOR.case_id, "--run", str(run), "--lines"]
-    (verdict,) = json.loads(CliRunner().invoke(conformance, [*words, "--json"]).output)["verdicts"]
+    words = ("show", DIVISOR.case_id, "--run", run, "--lines")
+    (verdict,) = answered(*words, status=1)["verdicts"]
     assert (verdict["lines"], verdict["no_lines_because"]) == ([], why)
-    assert "no lines of the converter: " in CliRunner().invoke(conformance, words).output
+    assert "no lines of the converter: " in typed(*words, status=1).output

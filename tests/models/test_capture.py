@@ -9,11 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
-from commands import typed
+from commands import answered, typed
 from harness_runs import output, record_of, rows, run_harness
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.described_tensor import describe_tensor
 from harness.core.invocation import Literal, Recipe, Result, TensorSpec, Weight
@@ -210,8 +208,7 @@ def test_a_captured_corpus_runs_and_its_failures_are_found(tmp_path: Path, monke
     assert recorded == {e.invocation.case_id for e in entries if e.overload in chosen}
     relu = next(e.invocation for e in entries if e.overload == "aten.relu.default")
     failed = record_of(tmp_path / "failed", [relu], outcome=Outcome.MISMATCH, signature="values")
-    again = ["capture", SMALL, "--run", str(failed), "--out", "again.jsonl", "--json"]
-    (model,) = json.loads(CliRunner().invoke(conformance, again).stdout)["models"]
+    (model,) = answered("capture", SMALL, "--run", failed, "--out", "again.jsonl")["models"]
     (place,) = next(use["places"] for use in model["operators"] if use["overload"] == "aten.relu.default")
     assert (place["own_failures"], place["own_cases"]) == (1, 1)
 

@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from click.testing import CliRunner
 from commands import checked, typed
 from onnx import helper, numpy_helper, parser
-
-from harness.app.cli._group import conformance
 
 
 def saved(path: Path, text: str, **weights: Any) -> Path:
@@ -82,9 +79,8 @@ def test_a_result_that_a_text_leaves_open_quotes_it(tmp_path: Path) -> None:
     path = saved(tmp_path / "pooled.onnx", f"{header} {{ y = MaxPool <kernel_shape = [2]> (x) }}")
     given = tmp_path / "pooled.npz"
     np.savez(given, x=np.array([[[1, np.nan, 2, np.nan, np.nan, 3]]], np.float32))
-    options = [str(path), "--inputs", str(given)]
     answer = checked(path, "--inputs", given, status=1)
-    screen = CliRunner().invoke(conformance, ["check", *options]).stdout
+    screen = typed("check", path, "--inputs", given, status=1).stdout
     (way,) = answer["ways"]
     assert way["cause"]["rule"] == "left-open"
     assert way["cause"]["evidence"][:60] in " ".join(screen.split())

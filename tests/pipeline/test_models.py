@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import output, rows, run_harness
 from planted_models import RULES
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.route import Route
 from harness.generate.case_library import load_cases
@@ -194,7 +193,7 @@ def test_models_are_items_and_rows_that_every_view_reads(tmp_path: Path) -> None
     kept = (tmp_path / ".conformance" / "corpus" / "aten.silu.default.jsonl").read_text()
     assert "first divergence of llama-decoder (layers.0.mlp)" in kept
     case = wrong[0]["case_id"]
-    shown = CliRunner().invoke(conformance, ["show", case, "--run", str(where)])
+    shown = typed("show", case, "--run", where, status=1)
     assert "conformance check llama-decoder" in shown.output
     with pytest.raises(ResultsError, match="whole model and cannot be written as a script"):
         find_failure(where, case)

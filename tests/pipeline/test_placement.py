@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import onnx
 import pytest
 from backend_models import start_to_run
-from click.testing import CliRunner
+from commands import answered, typed
 from harness_runs import output, rows, run_harness, unary
 from onnx_texts import onnx_model
 
-from harness.app.cli._group import conformance
 from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.placement import OnCpu, Placement
@@ -193,9 +191,9 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     assert found.operators["NonZero"] == sum("NonZero" in row["placement"] for row in fallen) > 0
     assert f"{len(fallen)} cases fell back to the CPU, in part or wholly: " in done.stdout
     case = next(row for row in fallen if "NonZero" in row["placement"])
-    shown = CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run)]).output
+    shown = typed("show", case["case_id"], "--run", run).output
     assert placement_text(case["placement"]) in shown
-    data = json.loads(CliRunner().invoke(conformance, ["show", case["case_id"], "--run", str(run), "--json"]).output)
+    data = answered("show", case["case_id"], "--run", run)
     assert {v["backend"]: v["placement"] for v in data["verdicts"]} == {
         "ort-cpu": "",
         "planted-ort:azure": case["placement"],
@@ -205,9 +203,9 @@ def test_a_run_says_what_fell_back(tmp_path: Path) -> None:
     assert [one.get("placement", "") for one in shown_cases[0]["rows"]] == [
         placement_text(row["placement"]) for row in rows(run) if row["case_id"] == case["case_id"]
     ]
-    markdown = CliRunner().invoke(conformance, ["summary", str(run)]).output
+    markdown = typed("summary", run).output
     assert f"- {found.sentence}" in markdown
-    summed = json.loads(CliRunner().invoke(conformance, ["summary", str(run), "--json"]).output)
+    summed = answered("summary", run)
     assert summed["fallbacks"] == [found.to_data()]
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import entered
 from harness_runs import rows
 from hypothesis import given, strategies as st
 from recorded_run import NAME, make
 
-from harness.app.cli._group import conformance as group
 from harness.compare.tolerances import DEFAULT, needed_tolerance
 from harness.record.run_info import read_run_info
 
@@ -33,8 +33,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cwd / "results" / NAME
 
 
-def typed(*words: str | Path) -> Result:
-    return CliRunner().invoke(group, ["tolerance", *map(str, words)])
+def tolerance(*words: str | Path) -> Result:
+    return entered("tolerance", *words)
 
 
 FINITE = st.floats(-1e6, 1e6)
@@ -71,7 +71,7 @@ def test_numbers_beside_zero_ask_for_atol_and_large_ones_for_rtol() -> None:
 
 
 def test_the_matrix_is_what_the_record_says(run: Path, tmp_path: Path) -> None:
-    assert typed(run, "--out", tmp_path).exit_code == 0
+    assert tolerance(run, "--out", tmp_path).exit_code == 0
     found = {tuple(row[k] for k in KEY): row for row in json.loads((tmp_path / "tolerance.json").read_text())["rows"]}
     recorded: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in rows(run):
@@ -95,7 +95,7 @@ def test_the_matrix_is_what_the_record_says(run: Path, tmp_path: Path) -> None:
 
 
 def test_the_files_agree(run: Path) -> None:
-    done = typed(run)
+    done = tolerance(run)
     assert done.exit_code == 0
     parquet = pq.read_table(run / "tolerance.parquet").to_pylist()
     with (run / "tolerance.csv").open(newline="") as file:
@@ -108,17 +108,17 @@ def test_the_files_agree(run: Path) -> None:
         assert float(text["max_ulp"]) == row["max_ulp"]
         assert (float(text["rtol"]) if text["rtol"] else None) == row["rtol"]
     assert [row["max_ulp"] for row in parquet] == sorted((r["max_ulp"] for r in parquet), reverse=True)
-    printed = json.loads(typed(run, "--json").stdout)
+    printed = json.loads(tolerance(run, "--json").stdout)
     assert printed["rows"] == parquet
 
 
 def test_a_part_of_the_matrix_is_not_written_over_the_whole(run: Path, tmp_path: Path) -> None:
-    typed(run)
+    tolerance(run)
     before = (run / "tolerance.csv").read_text()
-    done = typed(run, "--op", "celu", "--dtype", "float32")
+    done = tolerance(run, "--op", "celu", "--dtype", "float32")
     assert "written to" not in done.output
     assert (run / "tolerance.csv").read_text() == before
-    done = typed(run, "--op", "celu", "--dtype", "float32", "--out", tmp_path, "--json")
+    done = tolerance(run, "--op", "celu", "--dtype", "float32", "--out", tmp_path, "--json")
     document = json.loads(done.stdout)
     assert {(row["overload"], row["dtype"]) for row in document["rows"]} == {("aten.celu.default", "float32")}
     assert pq.read_table(tmp_path / "tolerance.parquet").num_rows == len(document["rows"])
@@ -127,6 +127,6 @@ def test_a_part_of_the_matrix_is_not_written_over_the_whole(run: Path, tmp_path:
 def test_a_place_that_cannot_be_written_is_one_line(run: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    done = typed(run, "--out", file / "below")
+    done = tolerance(run, "--out", file / "below")
     assert done.exit_code == 2
     assert "choose another place with --out" in done.output

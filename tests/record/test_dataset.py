@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import multiprocessing
 import shutil
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -16,12 +15,12 @@ import fsspec
 import fsspec.implementations.memory
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import answered, entered, typed
 from dataset_places import KINDS, url
 from harness_runs import recorded, row_of, unary
 from writers import add_to_dataset
 
-from harness.app.cli._group import conformance
 from harness.record import layout, store
 from harness.record.archive.archive import AddResult, ArchiveContents, ArchivedRun, Dataset
 from harness.record.archive.place import Location
@@ -48,17 +47,15 @@ def make_run(
 
 
 def cli(*words: str | Path) -> Result:
-    return CliRunner().invoke(conformance, ["dataset", *map(str, words)])
+    return entered("dataset", *words)
 
 
 def done(*words: str | Path) -> str:
-    result = cli(*words)
-    assert result.exit_code == 0, result.output
-    return result.output
+    return typed("dataset", *words).output
 
 
 def asked(*words: str | Path) -> Any:
-    return json.loads(cli(*words, "--json").stdout)
+    return answered("dataset", *words)
 
 
 def ids(dataset: str) -> list[str]:
@@ -312,11 +309,8 @@ def test_commands_take_a_dataset_for_its_newest_run(tmp_path: Path) -> None:
     dataset = tmp_path / "dataset"
     old, new = make_run(tmp_path), make_run(tmp_path, "2026-11-21T01:00:00.000+00:00", rows=5)
     done("add", old, new, "--to", dataset)
-    runner = CliRunner()
-    found = runner.invoke(conformance, ["failures", str(dataset), "--json"])
-    assert json.loads(found.output)["run"].endswith(new.name)
-    changed = runner.invoke(conformance, ["diff", str(dataset / f"run_id={old.name}"), str(dataset), "--json"])
-    assert json.loads(changed.output)["counts"]["new"] == 2
+    assert answered("failures", dataset)["run"].endswith(new.name)
+    assert answered("diff", dataset / f"run_id={old.name}", dataset)["counts"]["new"] == 2
 
 
 def test_a_run_is_fetched_by_the_beginning_of_its_name(tmp_path: Path) -> None:

@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import environment, row_of
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.core.invocation import Invocation
 from harness.record import layout, store
@@ -341,12 +340,10 @@ def test_damage_in_any_column_is_found(words: tuple[str, ...], tmp_path: Path, i
     written(tmp_path, info)
     store.finish(tmp_path)
     file = tmp_path / "verdicts.parquet"
-    command = [*words, str(tmp_path)]
-    assert CliRunner().invoke(conformance, command).exit_code == 0
+    typed(*words, tmp_path)
     # None of the commands reads it.
     _bent(file, "run_ms")
-    done = CliRunner().invoke(conformance, command)
-    assert done.exit_code == 2
+    done = typed(*words, tmp_path, status=2)
     assert done.output == (
         f"Error: {file} is damaged (its bytes are not those that were written); "
         "restore it from a copy or run again into another directory\n"

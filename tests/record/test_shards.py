@@ -7,10 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from commands import entered
 from harness_runs import output, record_of, rows, run_harness, unary
 
-from harness.app.cli._group import conformance as group
 from harness.app.session import Session
 from harness.generate.sources.recorded import read_replay
 from harness.plan.options import Options, UsageProblem
@@ -49,11 +48,6 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def conformance(*words: str | Path) -> Result:
-    """The command, in this process."""
-    return CliRunner().invoke(group, [str(word) for word in words])
-
-
 def copies(shards: Path, tmp_path: Path) -> list[Path]:
     return [Path(shutil.copytree(shards / str(index), tmp_path / str(index))) for index in range(1, COUNT + 1)]
 
@@ -81,7 +75,7 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     whole = keys(shards / "whole")
     parts = [keys(shards / str(index)) for index in range(1, COUNT + 1)]
     assert sorted(key for part in parts for key in part) == whole
-    done = conformance("merge", *(shards / str(i) for i in (2, 1)), "--out", tmp_path / "m")
+    done = entered("merge", *(shards / str(i) for i in (2, 1)), "--out", tmp_path / "m")
     assert done.exit_code == 0, done.output
     assert keys(tmp_path / "m") == whole
     info = read_run_info(tmp_path / "m")
@@ -91,7 +85,7 @@ def test_the_shards_are_the_whole(shards: Path, tmp_path: Path) -> None:
     ]
     assert {row["run_id"] for row in rows(tmp_path / "m", "run_id")} == {info.run_id}
     assert info.operators == read_run_info(shards / "whole").operators
-    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "change")
+    done = entered("diff", shards / "whole", tmp_path / "m", "--fail-on", "change")
     assert done.exit_code == 0, done.output
     assert not done.stderr
 
@@ -102,7 +96,7 @@ def test_lost_and_killed_shards_are_named(shards: Path, tmp_path: Path) -> None:
     shutil.rmtree(one)
     planned = list(read_run_info(two).operators)
     killed(two)
-    done = conformance("merge", one, two, "--out", tmp_path / "m")
+    done = entered("merge", one, two, "--out", tmp_path / "m")
     assert done.exit_code == 1, done.output
     assert f"shard 1/{COUNT} missing: {len(lost)} of" in done.stdout, done.output
     assert f"shard 2/{COUNT} partial: {len(planned)} of" in done.stdout, done.output
@@ -110,29 +104,29 @@ def test_lost_and_killed_shards_are_named(shards: Path, tmp_path: Path) -> None:
     assert (first.state, list(first.unfinished)) == ("missing", lost)
     assert (second.state, list(second.unfinished)) == ("partial", planned)
     # What is missing is neither gone nor right.
-    done = conformance("diff", shards / "whole", tmp_path / "m", "--fail-on", "regression")
+    done = entered("diff", shards / "whole", tmp_path / "m", "--fail-on", "regression")
     assert done.exit_code == 1, done.output
     assert "not checked: shard 1/2 is missing; shard 2/2 is incomplete" in done.stdout, done.output
     assert "gone" not in done.stdout, done.output
-    done = conformance("baseline", tmp_path / "m", "--out", tmp_path / "b")
+    done = entered("baseline", tmp_path / "m", "--out", tmp_path / "b")
     assert done.exit_code == 2, done.output
     assert "a baseline of it would lack cases" in done.stderr, done.output
     for words in (("failures", tmp_path / "m"), ("tolerance", tmp_path / "m")):
-        done = conformance(*words)
+        done = entered(*words)
         assert done.exit_code in (0, 1), done.output
         assert done.stderr.startswith(f"warning: {tmp_path / 'm'} is incomplete: shard 1/2"), done.output
 
 
 def test_a_gate_of_cells_does_not_pass_what_is_missing(shards: Path, tmp_path: Path) -> None:
-    whole = conformance("baseline", shards / "whole", "--out", tmp_path / "b")
+    whole = entered("baseline", shards / "whole", "--out", tmp_path / "b")
     assert whole.exit_code == 0, whole.output
     one, _ = copies(shards, tmp_path)
     merge([one], tmp_path / "m")
-    done = conformance("diff", tmp_path / "b", tmp_path / "m", "--fail-on", "regression")
+    done = entered("diff", tmp_path / "b", tmp_path / "m", "--fail-on", "regression")
     assert done.exit_code == 1, done.output
     assert "not checked: shard 2/2 is missing" in done.stdout, done.output
     assert "nothing differs" not in done.stdout, done.output
-    data = json.loads(conformance("diff", tmp_path / "b", tmp_path / "m", "--json").stdout)
+    data = json.loads(entered("diff", tmp_path / "b", tmp_path / "m", "--json").stdout)
     assert data["worse"] == 0
     assert data["missing"].startswith("shard 2/2 is missing")
 

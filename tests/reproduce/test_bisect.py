@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import onnx
 import pytest
-from click.testing import CliRunner
-from commands import typed
+from commands import answered, typed
 from harness_runs import unary
 from hypothesis import given, settings, strategies as st
 from onnx_texts import saved
 
-from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
 from harness.reproduce.releases import (
     Rerun,
@@ -74,11 +71,9 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.thorough
 def test_a_case_is_rerun_with_each_release(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(case.parent)
-    words = ["bisect", str(case), "--package", "onnxscript", "--from", "0.7.1", "--to", "0.7.2", "--json"]
-    words += ["--converter", "dynamo", "--backend", "onnx-reference"]
-    done = CliRunner().invoke(conformance, words)
-    assert done.exit_code == 1, done.output
-    said = json.loads(done.stdout)
+    releases = ("--package", "onnxscript", "--from", "0.7.1", "--to", "0.7.2")
+    way = ("--converter", "dynamo", "--backend", "onnx-reference")
+    said = answered("bisect", case, *releases, *way, status=1)
     assert [one["release"] for one in said["tried"]] == ["0.7.1", "0.7.2"]
     for one in said["tried"]:
         assert one["verdict"].startswith("dynamo → onnx-reference: mismatch at compare: ")

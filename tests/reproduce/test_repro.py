@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
+from click.testing import Result
+from commands import entered
 from harness_runs import METADATA, literal_unit, record_of, unary, vector
 from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
@@ -24,7 +25,6 @@ from recorded_rows import call, recorded, row_of, tensor
 from sampling import sampled
 from script_runs import ended, fork_scripts, run_script
 
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import CONVERTERS
 from harness.core.dtypes import ALL
@@ -325,8 +325,8 @@ def test_a_literal_keeps_few_digits() -> None:
 # The command
 
 
-def invoke(*words: str | Path) -> Any:
-    return CliRunner().invoke(conformance, ["repro", *map(str, words)])
+def invoke(*words: str | Path) -> Result:
+    return entered("repro", *words)
 
 
 def test_the_command_writes_a_script_and_runs_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

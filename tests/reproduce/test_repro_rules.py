@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import Result
+from commands import entered
 from harness_runs import literal_unit, recorded, unary
 from script_runs import ended, fork_scripts, run_script
 
-from harness.app.cli._group import conformance
 from harness.core.invocation import Invocation
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.unit import run_unit
@@ -69,9 +68,8 @@ def scripts_are_forked(monkeypatch: pytest.MonkeyPatch) -> None:
     fork_scripts(monkeypatch)
 
 
-def repro(tried: Path, converter: str, out: Path, *more: str | Path) -> Any:
-    words = ["repro", CALL.case_id, "--run", tried / "run", "--converter", converter, "--out", out, *more]
-    return CliRunner().invoke(conformance, [str(word) for word in words])
+def repro(tried: Path, converter: str, out: Path, *more: str | Path) -> Result:
+    return entered("repro", CALL.case_id, "--run", tried / "run", "--converter", converter, "--out", out, *more)
 
 
 @pytest.mark.slow
@@ -85,8 +83,8 @@ def test_the_script_has_the_rule_in_it(tried: Path, tmp_path: Path, converter: s
     assert "harness" not in script
     assert "UNUSED" not in script
     # What is mended in the script is mended.
-    done = run_script(tmp_path, script.replace("=SLOPE", "=2.0"))
-    assert done.returncode == 0, ended(done)
+    rerun = run_script(tmp_path, script.replace("=SLOPE", "=2.0"))
+    assert rerun.returncode == 0, ended(rerun)
 
 
 def test_a_mended_rule_is_seen(tried: Path, tmp_path: Path) -> None:

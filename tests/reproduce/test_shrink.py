@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from click.testing import CliRunner
+from commands import entered, typed
 from harness_runs import (
     ROOT,
     literal_unit,
@@ -26,8 +26,6 @@ from hypothesis import given, settings, strategies as st
 from planted._guilty import VALUE
 from recorded_run import conformance
 
-from harness.app.cli._group import conformance as conformance_group
-from harness.app.cli.shrink import command
 from harness.compare.verdict import Outcome, Stage
 from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.route import Route
@@ -276,12 +274,11 @@ def test_a_failure_of_a_rule_is_shrunk_with_the_rule(tmp_path: Path) -> None:
     done = run_harness("--results-dir", tmp_path / "run", "--rules", rules, *few)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, output(done)
     elsewhere = rules.rename(tmp_path / "elsewhere.py")
-    plain = CliRunner().invoke(command, [str(tmp_path / "run")])
+    plain = entered("shrink", tmp_path / "run")
     assert "the rule my_rules.py:celu took part: give its" in plain.output
     elsewhere.rename(rules)
     # Where it was it is found again.
-    done_ = CliRunner().invoke(command, [str(tmp_path / "run"), "--budget", "20"])
-    assert done_.exit_code == 0, done_.output
+    typed("shrink", tmp_path / "run", "--budget", "20")
     assert max(m.elements for m in read_minimal(tmp_path / "run")) <= 2
     assert any("alpha" in said for m in read_minimal(tmp_path / "run") for said in m.matters)
 
@@ -289,16 +286,13 @@ def test_a_failure_of_a_rule_is_shrunk_with_the_rule(tmp_path: Path) -> None:
 def test_the_command_finds_cases_and_suggests_near_ones(tmp_path: Path) -> None:
     run = record_of(tmp_path / "run", [divisor_override()], **failed())
     case_id = divisor_override().case_id
-    done = CliRunner().invoke(command, [str(run), "--case", case_id[:8]])
-    assert done.exit_code == 0, done.output
+    done = typed("shrink", run, "--case", case_id[:8])
     assert case_id in done.output
     assert "divisor_override=2" in done.output
     assert "1 failure shrunk of 1" in done.output
-    done = CliRunner().invoke(conformance_group, ["shrink", str(run), "--case", case_id[:-2] + "zz"])
-    assert done.exit_code == 2
+    done = typed("shrink", run, "--case", case_id[:-2] + "zz", status=2)
     assert case_id in done.output
-    done = CliRunner().invoke(command, [str(run), "--op", "avg_pool2"])
-    assert done.exit_code == 1
+    done = typed("shrink", run, "--op", "avg_pool2", status=1)
     assert "aten.avg_pool2d.default" in done.output
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from commands import typed
 from harness_runs import output, rows, run_harness
 from script_runs import run_text
 
-from harness.app.cli._group import conformance
 from harness.convert.converter import find_converter
 from harness.run.backend import BACKENDS
 
@@ -93,8 +92,7 @@ def test_openvinos_frontend_is_judged_and_its_script_reproduces(tmp_path: Path) 
     wrong = [row for row in rows(run) if row["outcome"] == "mismatch"]
     assert {(row["blame"], row["component"], row["place"]) for row in wrong} == {("backend", "openvino", "aten.celu")}
     script = tmp_path / "repro.py"
-    words = ("repro", wrong[0]["case_id"], "--run", str(run), "--out", str(script))
-    written = CliRunner().invoke(conformance, words)
+    written = typed("repro", wrong[0]["case_id"], "--run", run, "--out", script)
     assert "the script fails as recorded" in written.stderr + written.output, written.output
     text = script.read_text()
     assert "openvino.convert_model(program)" in text

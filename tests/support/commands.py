@@ -12,11 +12,17 @@ from click.testing import CliRunner, Result
 from harness.app.cli._group import conformance
 
 
-def typed(*words: str | Path, status: int | Container[int] = 0) -> Result:
-    """Run a command, which must end with this exit status, or with one of these."""
+def entered(*words: str | Path) -> Result:
+    """Return what a command prints and how it ends."""
     done = CliRunner().invoke(conformance, [str(word) for word in words])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
+    return done
+
+
+def typed(*words: str | Path, status: int | Container[int] = 0) -> Result:
+    """Return what a command prints, which must end with this exit status, or with one of these."""
+    done = entered(*words)
     allowed = (status,) if isinstance(status, int) else status
     assert done.exit_code in allowed, done.output
     return done

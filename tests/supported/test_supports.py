@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner, Result
+from click.testing import Result
+from commands import entered
 from harness_runs import row_of, vector
 
 import harness
-from harness.app.cli._group import conformance
 from harness.compare.verdict import Outcome
 from harness.core.invocation import Invocation
 from harness.core.overloads import UnknownOperator
@@ -24,7 +24,7 @@ from harness.support.answer import SupportLevel, operator_support
 
 
 def supports(*words: str | Path) -> Result:
-    return CliRunner().invoke(conformance, ["supports", *map(str, words)])
+    return entered("supports", *words)
 
 
 def test_an_operator_is_run_and_the_condition_of_its_failure_named() -> None:
