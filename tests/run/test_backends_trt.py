@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import numpy as np
@@ -34,6 +36,42 @@ def test_rtx_builds_and_says_that_it_cannot_run(rtx: Backend) -> None:
     with pytest.raises(BackendFailure, match="cannot run here"):
         session.run({"x": np.zeros(2, np.float32)})
 
+
+#: A logger that allocates until Python collects the garbage, and garbage that holds a builder.
+COLLECTING = """
+import gc
+
+from harness.run import trt_execution
+from harness.run.backend import BACKENDS
+
+make_logger = trt_execution.make_logger
+
+
+def make_collecting_logger(module):
+    gc.disable()
+    ring = [module.Builder(make_logger(module))]
+    ring.append(ring)
+
+    class Collecting(type(make_logger(module))):
+        def log(self, severity, message):
+            kept = [[] for _ in range(5000)]
+
+    logger = Collecting()
+    gc.enable()
+    return logger
+
+
+trt_execution.make_logger = make_collecting_logger
+entry, argument = BACKENDS.find("trt-rtx")
+print(entry.create(argument).name)
+"""
+
+
+@needs_no_gpu
+def test_a_builder_that_is_garbage_does_not_hold_up_the_next() -> None:
+    start("trt-rtx")
+    done = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "trt-rtx\n", done.stderr
 
 @needs_no_gpu
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,) * 8])

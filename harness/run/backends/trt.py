@@ -6,10 +6,12 @@ Differences between TensorRT 8.6, 10, 11 and RTX are detected by the module's at
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,6 +78,22 @@ class BuiltEngine:
         raise BackendFailure(f"the engine was built and cannot run here: {self._reason}")
 
 
+@contextlib.contextmanager
+def _paused_collection() -> Iterator[None]:
+    """Keep Python's garbage collector from running by itself.
+
+    TensorRT calls the logger while it holds a lock that freeing a builder takes, too. A collection that begins in the
+    logger and frees an earlier builder would wait for that lock forever (seen with TensorRT-RTX 1.7).
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 class TrtBackend:
     """One of the two TensorRT modules.
 
@@ -104,13 +122,15 @@ class TrtBackend:
         self._logger = trt_execution.make_logger(self._trt)
         # Errors reach the logger as long as no IErrorRecorder is set. One written in Python would end the process when
         # a network is freed (seen with TensorRT-RTX 1.7).
-        self._builder = self._trt.Builder(self._logger)
+        with _paused_collection():
+            self._builder = self._trt.Builder(self._logger)
         self._runtime: Any = None
         self._accepted: dict[int, bool] = {}
         if hasattr(self._trt, "init_libnvinfer_plugins"):
             self._trt.init_libnvinfer_plugins(self._logger, "")
         if build_only is None:
-            self._runtime = self._trt.Runtime(self._logger)
+            with _paused_collection():
+                self._runtime = self._trt.Runtime(self._logger)
 
     def narrows(self, dtype: str) -> str | None:
         """Return float32 for float64, and int32 for int64 if TensorRT has no int64: so the parser reads them."""
