@@ -73,6 +73,7 @@ def test_a_builder_that_is_garbage_does_not_hold_up_the_next() -> None:
     done = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, timeout=60)
     assert done.stdout == "trt-rtx\n", done.stderr
 
+
 @needs_no_gpu
 @pytest.mark.parametrize("shape", [(), (0, 3), (1,) * 8])
 def test_rtx_builds_odd_shapes(rtx: Backend, shape: tuple[int, ...]) -> None:
