@@ -12,6 +12,7 @@ from harness.app import model_windows
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
+from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.redrawn import Redrawn
 from harness.pipeline.model_loading import load_models
 from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
@@ -71,6 +72,12 @@ def _add_selection(add: Callable[..., None]) -> None:
         action="store_true",
         help="run programs of several calls in place of single ones; with --op, those that contain the operator; with "
         "--model, those of 2 to 6 calls that follow each other in the model",
+    )
+    add(
+        "--onnx",
+        action="store_true",
+        help="run ONNX's own operators in place of PyTorch's, as graphs of a node; with --op, these: Resize, "
+        "LayerNormalization.17, 'Reduce*'",
     )
     add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
@@ -206,6 +213,8 @@ def sources(given: Any) -> tuple[str, ...]:
     Raises:
         UsageProblem: programs and another source are asked for.
     """
+    if given.onnx:
+        return _onnx_sources(given)
     if not given.programs and not given.pattern:
         return tuple(given.source)
     option = "--programs" if given.programs else "--pattern"
@@ -221,6 +230,14 @@ def sources(given: Any) -> tuple[str, ...]:
     drawn = tuple(f"programs:{operator}" for operator in given.op) or ("programs",)
     # What a baseline expects does not depend on the installed optimisers.
     return drawn if given.baseline else (*drawn, Redrawn.name)
+
+
+def _onnx_sources(given: Any) -> tuple[str, ...]:
+    others = {"--source": given.source, "--models": given.models, "--model": given.model}
+    for other, value in {**others, "--programs": given.programs, "--pattern": given.pattern}.items():
+        if value:
+            raise UsageProblem(f"--onnx and {other} both select the cases: give one of them")
+    return (OnnxOperators.name,)
 
 
 def converters(given: Any) -> tuple[str, ...]:

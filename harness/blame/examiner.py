@@ -89,7 +89,8 @@ class Examiner:
 
         alive = partial(self._worker.send, Asking(failure.index, ""))
         tolerance = self._settings.tolerance
-        structure = self._worker.structure(failure.group, failure.source, failure.backend, tolerance, alive)
+        means = failure.source, failure.route, failure.backend, tolerance, alive
+        structure = self._worker.structure(failure.group, *means)
         model, oracle = self._worker.kept.find(self._task.task.serial, failure.result.case)
         backend = self._worker.backend
         return FailureContext(failure, self._settings, converter, backend, self._exports, structure, model, oracle)

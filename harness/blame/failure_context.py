@@ -30,7 +30,6 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.program import is_composed
 from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
-from harness.generate.operator_case import judge_of
 from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.loaded_models import LoadedModels
@@ -149,7 +148,7 @@ class FailureContext:
         #: The user's model that it is a run of; None for anything else.
         self.python_model = self._structure.model
         self.is_onnx = find_converter(failure.converter).makes == ONNX
-        judge = self.reference.judge if self.is_composed else judge_of(self.invocation)
+        judge = self.reference.judge
         count = len(self.reference.expected) if failure.result.wrong_outputs else 0
         # What a text leaves open is no failure, except for a runtime that contradicts itself there.
         settled = judge if failure.result.blame == SPEC else judge.without_unsettled

@@ -383,6 +383,6 @@ def _first(kind: str, wrong: Mask, expected: Array, got: Array, output: int) -> 
 
 
 def _number(element: Any) -> Any:
-    """Return an element as a Python number; bfloat16 has no `item` that gives one."""
+    """Return an element as a Python number, or as a string; bfloat16 has no `item` that gives a number."""
     number = element.item() if hasattr(element, "item") else element
-    return number if isinstance(number, bool | int | float) else float(number)
+    return number if isinstance(number, bool | int | float | str) else float(number)

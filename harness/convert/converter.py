@@ -16,7 +16,7 @@ import torch
 
 from harness.convert.rules.rule import RuleBook
 from harness.core.plugins import Registry, Unavailable
-from harness.core.route import FILE, Route
+from harness.core.route import EXPORTED, FILE, Route
 from harness.core.snippet import ExportSnippet, ExportWanted
 from harness.core.torch_operators import pytree
 from harness.run.artefact import ONNX
@@ -422,10 +422,13 @@ CONVERTERS: Registry[ConverterEntry] = Registry(
 register = CONVERTERS.register
 
 
-class _TakesFile:
-    """Takes the graph of a file unchanged."""
+class _TakesGraph:
+    """Takes a graph unchanged."""
 
-    name, version = FILE, ""
+    version = ""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def convert(self, request: ExportRequest) -> onnx.ModelProto:
         """Return the graph that is exported already."""
@@ -433,19 +436,23 @@ class _TakesFile:
         return request.graph
 
 
-#: Begins the routes of ONNX files, so that a file goes the way of all cases. No user asks for it by name.
-_FILE_ENTRY = ConverterEntry(
-    name=FILE,
-    probe=lambda: None,
-    create=lambda public_api: _TakesFile(),
-    version=lambda: "",
-    opsets=lambda: range(0),
-    captures=False,
-    converts=False,
-)
+def _entry(name: str) -> ConverterEntry:
+    return ConverterEntry(
+        name=name,
+        probe=lambda: None,
+        create=lambda public_api: _TakesGraph(name),
+        version=lambda: "",
+        opsets=(lambda: range(0)) if name == FILE else (lambda: range(1, onnx.defs.onnx_opset_version() + 1)),
+        captures=False,
+        converts=False,
+    )
+
+
+#: Begin the routes of ONNX files and of drawn graphs, so that a graph goes the way of all cases.
+_EXPORTED = {name: _entry(name) for name in EXPORTED}
 
 
 def find_converter(export: str) -> ConverterEntry:
     """Return the converter of an export, as `Route.export` names it; raises as `Registry.find` does."""
     name = Route.parse(export).converter
-    return _FILE_ENTRY if name == FILE else CONVERTERS.find(name)[0]
+    return _EXPORTED[name] if name in _EXPORTED else CONVERTERS.find(name)[0]

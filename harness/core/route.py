@@ -13,8 +13,9 @@ _ARROW = " → "
 _OPSET = "@"
 _TRANSFORM = "+"
 STATIC, DYNAMIC = "static", "dynamic"
-#: The converter in routes of ONNX files, which are already exported.
-FILE = "file"
+#: The converters in routes of graphs, which are already exported: of ONNX files, and of graphs that are drawn.
+FILE, GRAPH = "file", "graph"
+EXPORTED = (FILE, GRAPH)
 
 
 def is_onnx_file(name: str) -> bool:
@@ -28,7 +29,7 @@ class Route:
     """One way from PyTorch to a backend.
 
     Attributes:
-        converter: The name of a registered converter, or `FILE`.
+        converter: The name of a registered converter, or one of `EXPORTED`.
         opset: The opset to emit; None means the converter's default.
         names_opset: Whether the opset is part of the route's name, as in a run at several opsets.
         transforms: The names of the transforms that are applied to the artefact, in order.

@@ -26,6 +26,7 @@ from harness.core.invocation import (
     TensorSpec,
     Weight,
 )
+from harness.core.onnx_operators import find_schema, is_onnx_operator
 from harness.core.program import Program, is_program
 from harness.core.size_operators import SIZE_OPERATORS, is_size_operator
 from harness.core.torch_operators import OpOverload, register_operators
@@ -58,13 +59,15 @@ def _callable(name: str) -> Callable[..., Any]:
 
 
 def argument_names(name: str) -> tuple[str, ...]:
-    """Return the argument names of an overload or of a size operator.
+    """Return the argument names of an overload, of a size operator or of an ONNX operator.
 
     Raises:
-        LookupError: This PyTorch has no such overload.
+        LookupError: The installed packages have no such operator.
     """
     if is_size_operator(name):
         return SIZE_OPERATORS[name].arguments
+    if is_onnx_operator(name):
+        return find_schema(name).argument_names
     return tuple(argument.name for argument in overload(name)._schema.arguments)
 
 

@@ -60,6 +60,31 @@ def declared_cases() -> Mapping[str, OperatorCase]:
 
 
 @cache
+def load_onnx_cases() -> Mapping[str, OperatorCase]:
+    """Import every family of ONNX's own operators; overload → operator case, sorted by overload.
+
+    Raises:
+        CaseFileError: a family file is wrong.
+    """
+    from harness.generate.onnx_case import ONNX_CASES
+
+    package = _package(f"{HOME}.onnx")
+    for module in pkgutil.iter_modules(package.__path__):
+        try:
+            importlib.import_module(f"{HOME}.onnx.{module.name}")
+        except Exception as error:
+            raise CaseFileError(f"{HOME}/onnx/{module.name}.py: {type(error).__name__}: {error}") from error
+    return dict(sorted(ONNX_CASES.items()))
+
+
+def find_case(overload: str) -> OperatorCase | None:
+    """Return the operator case of an overload of PyTorch or of an ONNX operator; None if none covers it."""
+    from harness.core.onnx_operators import is_onnx_operator
+
+    return load_onnx_cases().get(overload) if is_onnx_operator(overload) else OPERATOR_CASES.get(overload)
+
+
+@cache
 def load_cases() -> Mapping[str, OperatorCase]:
     """Load every operator case, with the dtypes and promotions that PyTorch takes beyond the declared ones, with
     complex dtypes if PyTorch takes these, and with its share of a run's budget."""

@@ -12,13 +12,16 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from harness.core.dtypes import FLOATS, INTS, PARTS, WIDE_UNSIGNED, is_float, is_integer
 from harness.core.invocation import Enumerated, Recipe, TensorSpec, contiguous_strides
 from harness.core.styles import STYLE_WEIGHTS
 from harness.generate import provider, scalars, shapes
 from harness.generate.shapes import MAX_ELEMENTS
+
+if TYPE_CHECKING:
+    from harness.core.onnx_operators import OnnxSchema
 
 T = TypeVar("T")
 
@@ -72,13 +75,15 @@ class Draw:
 
     Attributes:
         dtype: The dtype this invocation is about; tensors take it by default.
+        schema: The schema of an ONNX operator, whose tensors are all row-major; None for an operator of PyTorch.
         about: A label for draws that share a line of code with other draws: choices with different labels are
             spread separately.
     """
 
-    def __init__(self, below: Callable[[Int], Int], dtype: str) -> None:
+    def __init__(self, below: Callable[[Int], Int], dtype: str, schema: OnnxSchema | None = None) -> None:
         self._below = below
         self.dtype = dtype
+        self.schema = schema
         self.about = ""
         self._visits: Counter[object] = Counter()
 
@@ -109,6 +114,10 @@ class Draw:
     def boolean(self) -> bool:
         """True or False."""
         return self._index(2) == 1
+
+    def flag(self) -> Any:
+        """Choose 1, 0 or OMIT for an attribute that switches something."""
+        return self.choose(1, 0, OMIT)
 
     def order(self, count: Int) -> list[Int]:
         """Draw the numbers below `count` in any order."""
@@ -206,6 +215,7 @@ class Draw:
         """
         shape = tuple(shape)
         strides, offset = (contiguous_strides(shape), 0)
+        contiguous = contiguous or self.schema is not None
         if not contiguous and domain[0] in _RUNS:
             matrix = domain[0] == "dominant"
             run = Int(domain[_RUNS[str(domain[0])]])

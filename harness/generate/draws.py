@@ -36,7 +36,7 @@ def invocations(case: OperatorCase, dtype: str) -> st.SearchStrategy[Invocation]
 # than several draws.
 @st.composite
 def _hypothesis_invocations(draw: st.DrawFn, case: OperatorCase, dtype: str) -> Invocation:
-    return draw_invocation(Draw(lambda bound: draw(_below(bound)), dtype), case)
+    return draw_invocation(Draw(lambda bound: draw(_below(bound)), dtype, case.schema), case)
 
 
 @cache
@@ -222,7 +222,7 @@ def _draws(
         for turn in range(count):
             dtype = next(about)
             stream.begin(dtype)
-            yield transplants.vary(draw_invocation(Draw(stream.below if turn else _plainest, dtype), case))
+            yield transplants.vary(draw_invocation(Draw(stream.below if turn else _plainest, dtype, case.schema), case))
 
 
 #: How the names of conditions of the main dtype begin.

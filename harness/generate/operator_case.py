@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.compare.judge import CLOSE, Judge
 from harness.core.dtypes import PARTS, WIDE_UNSIGNED
@@ -27,6 +27,9 @@ from harness.core.plugins import declaring_place
 from harness.generate.draw import OMIT, Draw
 from harness.generate.from_schema import draw_by_schema
 from harness.generate.promotion import Promotion
+
+if TYPE_CHECKING:
+    from harness.core.onnx_operators import OnnxSchema
 
 #: Schema argument name → a TensorSpec, a Python value, or OMIT. Names left out are omitted.
 Arguments = Mapping[str, Any]
@@ -53,6 +56,7 @@ class OperatorCase:
         opset: First opset with the operator, if it is one of ONNX's own: a run that asks for no opset emits this one.
         converted: Whether a tested converter has a conversion for any of its calls.
         declared: File and line of the statement that declares it.
+        schema: The schema of an ONNX operator; None for an operator of PyTorch.
     """
 
     overload: str
@@ -71,6 +75,7 @@ class OperatorCase:
     opset: int | None = None
     converted: bool = True
     declared: tuple[str, int] = ("", 0)
+    schema: OnnxSchema | None = None
 
 
 #: Every operator case by overload, filled at import of `cases`.

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
+from harness.core.overloads import packet
 from harness.core.program import is_composed
 from harness.generate.cases_home import cases_directory
 
@@ -16,7 +17,7 @@ _DIMENSIONS = re.compile(r"(?<=[a-z])[123]d(?=\b|_)")
 
 def packet_of(overload: str) -> str:
     """Return ``aten.add`` for ``aten.add.Tensor``, and for itself."""
-    return overload if is_composed(overload) else ".".join(overload.split(".")[:2])
+    return overload if is_composed(overload) else packet(overload) if overload.count(".") > 1 else overload
 
 
 def generalize_dimensions(text: str) -> str:

@@ -14,7 +14,8 @@ from typing import TypeAlias
 
 from harness.core.dtypes import is_integer
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, describe
-from harness.core.tensors import overload
+from harness.core.onnx_operators import find_schema, is_onnx_operator
+from harness.core.tensors import argument_names, overload
 from harness.generate.provider import ChoiceStream, Covering
 
 #: Domains of tensors that hold data, with special values as far as the domain allows them.
@@ -284,6 +285,8 @@ def _holds_data(spec: TensorSpec) -> bool:
 @cache
 def _scalar_names(name: str) -> frozenset[str]:
     """Return arguments that are numbers to calculate with: counts and dims are integers."""
+    if is_onnx_operator(name):
+        return frozenset(a.name for a in find_schema(name).attributes if a.kind == "float")
     kinds = ("number", "Optional[number]", "float", "Optional[float]")
     return frozenset(a.name for a in overload(name)._schema.arguments if str(a.type) in kinds)
 
@@ -304,14 +307,9 @@ def _points(call: Invocation) -> tuple[Hashable, ...]:
             found += [(name, "size", _size_class(value.numel)), (name, "dense", value.is_contiguous)]
         else:
             found.append((name, describe(value)))
-    missing = _argument_names(call.overload) - {name for name, _ in call.arguments}
+    missing = set(argument_names(call.overload)) - {name for name, _ in call.arguments}
     return (*found, *sorted(missing))
 
 
 def _size_class(numel: int) -> str:
     return "one" if numel < 2 else "few" if numel < _ENOUGH else "some" if numel < _MANY else "many"
-
-
-@cache
-def _argument_names(name: str) -> frozenset[str]:
-    return frozenset(a.name for a in overload(name)._schema.arguments)

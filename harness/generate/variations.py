@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from harness.core.invocation import Argument, Invocation, Recipe, TensorSpec
+from harness.core.onnx_operators import find_schema, is_onnx_operator
 from harness.core.tensors import argument_names, overload
 from harness.generate.provider import ChoiceStream
 
@@ -78,13 +79,20 @@ class Transplants:
 
 @cache
 def scalar_names(operator: str) -> tuple[str, ...]:
-    """Return the names of an overload's Scalars."""
+    """Return the names of an overload's Scalars, which PyTorch promotes; ONNX has none."""
+    if is_onnx_operator(operator):
+        return ()
     arguments = overload(operator)._schema.arguments
     return tuple(a.name for a in arguments if str(a.type) in ("number", "Optional[number]"))
 
 
 @cache
 def _optional(operator: str) -> tuple[str, ...]:
+    if is_onnx_operator(operator):
+        # An integer may be an axis, which has to fit the shapes, and a deviation is not negative.
+        if ".Random" in operator:
+            return ()
+        return tuple(a.name for a in find_schema(operator).attributes if a.kind == "float" and not a.is_required)
     arguments = overload(operator)._schema.arguments
     return tuple(a.name for a in arguments if a.has_default_value() and str(a.type) in _SHAPELESS)
 

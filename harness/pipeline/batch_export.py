@@ -27,7 +27,7 @@ from harness.core.invocation import Weight
 from harness.core.program import is_composed, parts_of
 from harness.core.route import Route
 from harness.pipeline.case import CaseOracle, Structure
-from harness.pipeline.program import CallStructure, conversion_failure, export_request
+from harness.pipeline.program import conversion_failure
 from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset, opset_to_check
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
 from harness.pipeline.task import Step
@@ -434,9 +434,7 @@ class BatchExport:
 
     def _request(self, members: Sequence[Member]) -> ExportRequest:
         structures = [m.structure for m in members]
-        if len(structures) == 1:
-            return structures[0].request(self._route)
-        return export_request([s for s in structures if isinstance(s, CallStructure)], self._route)
+        return structures[0].request(self._route, structures[1:])
 
     def _check(self, converted: Converted) -> Iterator[Converted | NotConverted]:
         """Transform a model, and check what comes of it."""

@@ -191,8 +191,8 @@ class Structure(Protocol):
     def outputs_in(self, artefact: AnyModel) -> tuple[str, ...]:
         """Return the names of its outputs in an artefact, in their order."""
 
-    def request(self, route: Route) -> ExportRequest:
-        """Return the export of the structure by itself."""
+    def request(self, route: Route, others: Sequence[Self] = ()) -> ExportRequest:
+        """Return the export of the structure, together with others of its kind that share no names with it."""
 
     def export(self, started: StartedRoute) -> AnyModel | StageFailure:
         """Return the artefact of the structure by itself; a graph returns itself."""

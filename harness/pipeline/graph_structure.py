@@ -14,6 +14,7 @@ from harness.core.route import Route
 from harness.pipeline.case import Case, CaseOracle, RunCase
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.stages import named_feeds
+from harness.pipeline.submodel import merge_graphs
 from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import ShapeRange
 
@@ -40,8 +41,8 @@ class GraphStructure:
         ask: Returns the right outputs of a case; None if its cases have oracles of their own.
         answering_backend: The runtime that is asked, which may die of the graph without optimisations, too.
         names: The names of all inputs, of which the graph may have left some out; None for the graph's.
-        is_checked: Whether an exporter wrote the graph, so that ONNX's checker decides about it; of a user's file the
-            runtime does.
+        is_checked: Whether ONNX's checker decides about the graph; of a user's file the runtime does.
+        is_whole_model: Whether it may be a large model, which is run by itself; a drawn graph is not.
     """
 
     graph: onnx.ModelProto
@@ -50,10 +51,10 @@ class GraphStructure:
     answering_backend: str | None = None
     names: tuple[str, ...] | None = None
     is_checked: bool = False
+    is_whole_model: bool = True
 
     has_program = False
     model = None
-    is_whole_model = True
 
     @property
     def tensors(self) -> tuple[torch.Tensor, ...]:
@@ -88,8 +89,8 @@ class GraphStructure:
         """Return the names of the outputs."""
         return self.output_names
 
-    def request(self, route: Route) -> ExportRequest:
-        """Return the request that is met with the graph itself."""
+    def request(self, route: Route, others: Sequence[Self] = ()) -> ExportRequest:
+        """Return the request that is met with the graph itself, merged with those of others."""
         import torch
 
         from harness.convert.converter import ExportRequest
@@ -99,7 +100,7 @@ class GraphStructure:
             inputs=(),
             input_names=self.input_names,
             output_names=self.output_names,
-            graph=self.graph,
+            graph=merge_graphs([self.graph, *(other.graph for other in others)]) if others else self.graph,
         )
 
     def export(self, started: StartedRoute) -> AnyModel:

@@ -173,8 +173,8 @@ class ModelStructure:
         """Return the names of the outputs in an artefact of the model, in their order."""
         return output_names(artefact)
 
-    def request(self, route: Route) -> ExportRequest:
-        """Return the export of the model along a route."""
+    def request(self, route: Route, others: Sequence[Self] = ()) -> ExportRequest:
+        """Return the export of the model along a route; a model is exported by itself."""
         examples = tuple(t.clone() for t in self.tensors)
         return ExportRequest(
             program=self.model.program,

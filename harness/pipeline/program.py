@@ -114,9 +114,9 @@ class CallStructure:
         """Return the names of its outputs."""
         return self.output_names
 
-    def request(self, route: Route) -> ExportRequest:
-        """Return the export of this structure by itself."""
-        return export_request([self], route)
+    def request(self, route: Route, others: Sequence[Self] = ()) -> ExportRequest:
+        """Return the export of this structure together with others."""
+        return export_request([self, *others], route)
 
     def export(self, started: StartedRoute) -> AnyModel | StageFailure:
         """Return the artefact that a route's converter makes of this structure alone."""

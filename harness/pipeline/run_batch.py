@@ -140,7 +140,9 @@ class BatchRunner:
         self._step = Step(Stage.REFERENCE, None, ())
         # The model comes first: a rule may be for an operator that its file defines.
         tolerance, first = task.settings.tolerance, task.backends[0]
-        self._structures = [worker.structure(g, task.model, first, tolerance, self._say_alive) for g in task.groups]
+        self._structures = [
+            worker.structure(g, task.model, task.route, first, tolerance, self._say_alive) for g in task.groups
+        ]
         self._is_whole_model = any(structure.is_whole_model for structure in self._structures)
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}

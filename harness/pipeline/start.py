@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from harness.core.route import FILE, Route
+from harness.core.route import EXPORTED, Route
 from harness.pipeline.started_route import StartedRoute
 from harness.run.backend import BACKENDS, Backend
 
@@ -28,9 +28,9 @@ class Starter:
     def start(self, route: Route) -> StartedRoute:
         """Return a route with its converter and its backend; raises their exceptions.
 
-        A route without a backend ends with the artefact; that of an ONNX file begins with it.
+        A route without a backend ends with the artefact; that of a graph begins with it.
         """
-        converter = None if route.converter == FILE else self.converter(route)[0]
+        converter = None if route.converter in EXPORTED else self.converter(route)[0]
         return StartedRoute(route, converter, self.backend(route.backend) if route.backend else None)
 
     def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:

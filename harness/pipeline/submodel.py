@@ -1,4 +1,4 @@
-"""Cut a model down to some of its cases, digest its graph, and cast its outputs to other dtypes."""
+"""Cut a model down to some of its cases, merge models, digest a graph, and cast its outputs to other dtypes."""
 
 from __future__ import annotations
 
@@ -74,6 +74,16 @@ def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str
     part.graph.initializer.extend(i for i in graph.initializer if i.name in needed)
     part.graph.value_info.extend(v for v in graph.value_info if v.name in needed)
     return part
+
+
+def merge_graphs(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """Return one graph of several that share no names and import the same operator sets."""
+    merged = onnx.ModelProto()
+    merged.CopyFrom(models[0])
+    for model in models[1:]:
+        for part in ("node", "input", "output", "initializer"):
+            getattr(merged.graph, part).extend(getattr(model.graph, part))
+    return merged
 
 
 def operators_behind(model: onnx.ModelProto) -> dict[str, frozenset[str]]:

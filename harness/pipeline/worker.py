@@ -17,6 +17,7 @@ from harness.convert.rules.rule import RuleBook
 from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.isolation import Send
+from harness.core.onnx_operators import is_onnx_operator
 from harness.core.recent import Recent
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
@@ -25,6 +26,8 @@ from harness.core.torch_arrays import to_numpy
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Member
 from harness.pipeline.case import Structure
+from harness.pipeline.drawn_graph import build_graph
+from harness.pipeline.drawn_oracle import DrawnOracle, declare_ranks, expect_by_definition
 from harness.pipeline.graph_oracle import GraphOracle, Judges, expect
 from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.kept_models import KeptModels
@@ -166,6 +169,7 @@ class WorkerProcess:
         self,
         group: CaseGroup,
         source: ModelSource | None,
+        route: Route,
         backend: str,
         tolerance: Tolerance | None = None,
         alive: Callable[[], None] = lambda: None,
@@ -174,7 +178,8 @@ class WorkerProcess:
 
         Args:
             group: The cases; the nodes of a file are judged in the exported one.
-            source: The model or file that they are runs of; None for calls and programs.
+            source: The model or file that they are runs of; None for calls, programs and drawn graphs.
+            route: The route up to the backends.
             backend: The backend that runs a file.
             tolerance: The user's tolerance for the outputs of a model; None for the effect of roundings.
             alive: Called before each step that may take long.
@@ -184,7 +189,8 @@ class WorkerProcess:
             UnknownName: no registered model has that name.
         """
         if source is None:
-            return CallStructure.of(group)
+            is_drawn = is_onnx_operator(group.exported.overload)
+            return self._drawn_structure(group, route) if is_drawn else CallStructure.of(group)
         if source.is_graph:
             file = self.file(source)
             judges = Judges(self.backend(backend), self.backend(REFERENCE), group.exported, alive)
@@ -196,6 +202,16 @@ class WorkerProcess:
 
             return GraphStructure(file.model, group.index, ask, backend)
         return ModelStructure(self.model(source), index=group.index, tolerance=tolerance, alive=alive)
+
+    def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
+        evaluator = self.backend(REFERENCE)
+        built = build_graph(group.exported, opset=route.opset, index=group.index, is_open=route.dynamic)
+        graph = declare_ranks(built, group.exported, evaluator)
+
+        def ask(invocation: Invocation) -> DrawnOracle:
+            return expect_by_definition(graph, invocation, evaluator)
+
+        return GraphStructure(graph, group.index, ask, is_checked=True, is_whole_model=False)
 
     def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:
         """Return the converter of a route, started once, with the user's rules for it."""

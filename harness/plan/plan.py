@@ -12,13 +12,15 @@ from harness.convert.transform import find_transforms
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import MODEL, PROGRAM
+from harness.core.onnx_operators import UnknownOnnxOperator, is_onnx_operator, match_onnx
 from harness.core.plugins import Unavailable, UnknownName
-from harness.core.route import DYNAMIC, FILE, Route, is_onnx_file
-from harness.generate.case_library import load_cases
+from harness.core.route import DYNAMIC, FILE, GRAPH, Route, is_onnx_file
+from harness.generate.case_library import find_case, load_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
 from harness.generate.sources.generated import Generated
+from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.registry import default_sources, find_source
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
@@ -65,7 +67,15 @@ class Plan:
 
 #: Largest number of cases per operator, and of values per structure: all are drawn before the first is run.
 _MOST = 100_000
-_PROBLEMS = (UnknownName, schema.UnknownOperator, CaseFileError, RuleProblem, ResultsError, ModelProblem)
+_PROBLEMS = (
+    UnknownName,
+    schema.UnknownOperator,
+    UnknownOnnxOperator,
+    CaseFileError,
+    RuleProblem,
+    ResultsError,
+    ModelProblem,
+)
 
 
 def make_plan(options: Options) -> Plan:
@@ -113,6 +123,7 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in converter_names
+        if is_onnx_operator(overload) == (Route.parse(converter).converter == GRAPH)
         for export in (converter, *later.get((converter, overload), ()))
         for unit in _units(options, asked, overload, export, backends_of[converter])
     )
@@ -149,6 +160,8 @@ def _rules(options: Options) -> list[Rule]:
 
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
+    if set(options.sources) == {OnnxOperators.name}:
+        named = _graph_routes(options)
     names = tuple(dict.fromkeys(named or _default_converters(options.backends)))
     for name in names:
         problem = find_converter(name).probe()
@@ -156,6 +169,25 @@ def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
         _check_transforms(name)
     return names
+
+
+def _graph_routes(options: Options) -> tuple[str, ...]:
+    """Return the exports of a run of drawn graphs, which no converter makes."""
+    for name in options.converters:
+        if Route.parse(name).converter != GRAPH:
+            raise UsageProblem(f"--converter {name}: no converter makes the graphs of --onnx; {GRAPH}+TRANSFORM does")
+    if options.rules:
+        raise UsageProblem("--rules has no effect on the graphs of --onnx, which no converter makes")
+    return options.converters or (GRAPH,)
+
+
+def _has_form(case: OperatorCase, options: Options, export: str) -> bool:
+    """Whether an operator case is of an operator's form at the opset of an export."""
+    named = Route.parse(export).opset
+    opset = options.opset if named is None else named
+    if case.schema is None or case.schema.domain or opset is None:
+        return True
+    return case.schema.is_current_at(opset)
 
 
 def _check_transforms(export: str) -> None:
@@ -377,7 +409,8 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
 def _named_by(word: str, known: Sequence[str]) -> list[str]:
     """Return the operators, or the patterns of programs, that a name or a glob matches."""
     if not word.startswith(PROGRAM):
-        return schema.match(word, known)
+        drawn = [name for name in known if is_onnx_operator(name)]
+        return match_onnx(word, drawn) if drawn else schema.match(word, known)
     patterns = [name for name in known if name.startswith(PROGRAM)]
     if matches := fnmatch.filter(patterns, word):
         return matches
@@ -391,7 +424,9 @@ def _units(
     converter: str,
     backend_names: tuple[str, ...],
 ) -> list[Unit]:
-    case = OPERATOR_CASES.get(overload)
+    case = find_case(overload)
+    if case is not None and not _has_form(case, options, converter):
+        return []
     batch_size = min(options.batch_size, find_converter(converter).max_batch or options.batch_size)
     units = []
     for mode in ("static", "dynamic") if options.replay is not None else _modes(options):

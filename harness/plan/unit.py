@@ -26,7 +26,7 @@ from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.invocation import PROGRAM, Invocation
 from harness.core.route import Route
 from harness.generate.call_traits import call_traits
-from harness.generate.operator_case import OPERATOR_CASES
+from harness.generate.case_library import find_case
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.programs import Programs
@@ -270,7 +270,7 @@ def _family(unit: Unit) -> str:
     """Return the family that the record lists the unit under."""
     if not unit.draws:
         return MODEL_SOURCE
-    operator = OPERATOR_CASES.get(unit.overload)
+    operator = find_case(unit.overload)
     return operator.family if operator else "programs" if unit.overload.startswith(PROGRAM) else ""
 
 

@@ -146,7 +146,7 @@ def carry_out(task: PartTask, worker: WorkerProcess) -> None:
 
     try:
         group = CaseGroup.of(task.exported, [task.invocation])
-        structure = worker.structure(group, task.source, task.route.backend, alive=alive)
+        structure = worker.structure(group, task.source, task.route, task.route.backend, alive=alive)
         oracle = structure.oracle(task.invocation)
         converter, _ = worker.converter(task.route)
         if task.optimiser == "exporter" and isinstance(converter, HasUnoptimised):

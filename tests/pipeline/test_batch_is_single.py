@@ -58,7 +58,7 @@ def ends_alone(row: Verdict, source: ModelSource | None = None) -> tuple[object,
     load_cases()
     route = replace(Route.parse(row.converter), opset=row.opset, backend=row.backend)
     invocation, worker = Invocation.from_json(row.invocation), WorkerProcess(lambda message: None)
-    structure = worker.structure(CaseGroup.of(invocation), source, row.backend)
+    structure = worker.structure(CaseGroup.of(invocation), source, route, row.backend)
     oracle = structure.oracle(invocation)
     run = run_case(Case(structure.returning(len(oracle.expected)), oracle), start(route))
     numbers = run.comparison

@@ -51,7 +51,7 @@ def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool
     if [form_of(a) for a in own] != [form_of(a) for a in got]:
         same = [i < len(own) and form_of(own[i]) == form_of(g) for i, g in enumerate(got)]
         return tuple(np.full(g.shape, not s) for g, s in zip(got, same, strict=True))
-    found = wrong_elements(_judge_of(definition), NodeOracle(definition, strict=strict), got)
+    found = wrong_elements(judge_node(definition), NodeOracle(definition, strict=strict), got)
     wide = definition.truth or (None,) * len(own)
     masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
     if any(mask.any() for mask in masks) and definition.body_results is not None:
@@ -78,7 +78,8 @@ def right_results(definition: Definition) -> tuple[Array, ...]:
     return NodeOracle(definition).expected
 
 
-def _judge_of(definition: Definition) -> Judge:
+def judge_node(definition: Definition) -> Judge:
+    """Return the rules for a step's results: choices are exact, sums are compared by their terms, others closely."""
     if definition.is_exact:
         return EXACT if definition.is_copy else EQUAL
     return ACCUMULATES if definition.accumulates else CLOSE

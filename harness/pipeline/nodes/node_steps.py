@@ -184,6 +184,16 @@ def split_steps(model: onnx.ModelProto) -> SteppedGraph:
     return SteppedGraph(model, tuple(steps), constants)
 
 
+def join_steps(graph: SteppedGraph) -> NodeStep:
+    """Return all steps of a graph as one; the graph's only step is returned unchanged."""
+    if len(graph.steps) == 1:
+        return graph.steps[0]
+    nodes = tuple(node for step in graph.steps for node in step.nodes)
+    made = {name for step in graph.steps for name in step.outputs}
+    taken = dict.fromkeys(name for step in graph.steps for name in step.inputs if name not in made)
+    return NodeStep(0, nodes, tuple(taken), tuple(value.name for value in graph.model.graph.output))
+
+
 def _named(node: onnx.NodeProto, place: int) -> onnx.NodeProto:
     copy = onnx.NodeProto()
     copy.CopyFrom(node)

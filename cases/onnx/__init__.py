@@ -1,0 +1,1 @@
+"""Operator cases of ONNX's own operators, a family to a file."""
