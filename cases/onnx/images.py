@@ -38,11 +38,11 @@ def resize(d: Draw) -> Arguments:
     axes = d.choose(OMIT, "last", "all") if version >= 18 else OMIT
     chosen = list(range(2, len(shape))) if axes == "last" else list(range(len(shape)))
     if coordinates == "tf_crop_and_resize":
-        ends = [d.choose(1.0, 0.75) for _ in chosen]
-        arguments |= {
-            "roi": [*(d.choose(0.0, 0.25) for _ in chosen), *ends],
-            "extrapolation_value": d.choose(OMIT, -1.5),
-        }
+        # Batches and channels are seldom cropped.
+        parts = ((0.0, 1.0), (0.0, 1.0), (0.25, 0.75), (0.0, 0.75))
+        regions = [d.choose(*(parts if axis > 1 else (*parts[:2], *parts))) for axis in chosen]
+        arguments |= {"roi": [*(start for start, _ in regions), *(end for _, end in regions)]}
+        arguments |= {"extrapolation_value": d.choose(OMIT, -1.5)}
     elif version == 11:
         # An empty region stands for none.
         arguments |= {"roi": d.tensor((0,), "float32")}

@@ -141,7 +141,7 @@ def concat(d: Draw) -> Arguments:
     return {"inputs": [d.tensor(part) for part in parts], "axis": axis}
 
 
-@ops.case("Split", strings=True)
+@ops.case("Split", since=2, strings=True)
 def split(d: Draw) -> Arguments:
     assert d.schema is not None
     shape = list(d.shape(min_rank=1))
@@ -160,6 +160,9 @@ def split(d: Draw) -> Arguments:
         return {**arguments, "num_outputs": count} if d.schema.attribute("num_outputs") else arguments
     shape[axis] = sum(sizes)
     return {"input": d.tensor(shape), "axis": axis, "split": sizes, "outputs": count}
+
+
+ops.undrawn("Split.1", "The first version has an input and an attribute of one name, and no runtime here has it.")
 
 
 _ENDS = (2**31 - 1, 2**63 - 1, -(2**63))
@@ -228,7 +231,8 @@ def pad(d: Draw) -> Arguments:
 
 def _pad_size(d: Draw, size: int, fills: bool) -> int:
     most = 3 if fills else max(min(size - 1, 3), 0)
-    return d.choose(*range(most + 1), *((-1,) if size > 2 else ()))
+    sizes: list[int] = [*range(most + 1), *((-1,) if size > 2 else ())]
+    return d.choose(*sizes)
 
 
 ops.undrawn("Pad.1", "The first version has another name for its attribute, and no runtime here has it.")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 
@@ -92,16 +93,19 @@ def text_of(operator: str, opset: int) -> str:
     return " ".join(" ".join([schema.doc or "", *parts]).split())
 
 
-def _is_float(array: Array) -> bool:
+def is_float_array(array: Array) -> bool:
+    """Whether the elements are floats of any width."""
     return array.dtype.kind == "f" or str(array.dtype) == "bfloat16"
 
 
-def _has_nan(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
-    return any(a is not None and _is_float(a) and bool(np.isnan(a).any()) for a in inputs)
+def has_nan(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+    """Whether an input has NaN."""
+    return any(a is not None and is_float_array(a) and bool(np.isnan(a).any()) for a in inputs)
 
 
-def _remove_nan(array: Array) -> Array:
-    if not _is_float(array) or not np.isnan(array).any():
+def remove_nan(array: Array) -> Array:
+    """Return an array with a number in place of NaN."""
+    if not is_float_array(array) or not np.isnan(array).any():
         return array
     finite = array[np.isfinite(array)]
     return np.where(np.isnan(array), finite[0] if finite.size else 0.5, array).astype(array.dtype)
@@ -109,15 +113,15 @@ def _remove_nan(array: Array) -> Array:
 
 def _casts_out_of_range(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     (source, *_), (result, *_) = inputs, outputs
-    if source is None or not _is_float(source) or result.dtype.kind not in "iu":
+    if source is None or not is_float_array(source) or "int" not in result.dtype.name:
         return False
-    limits = np.iinfo(result.dtype)
+    limits = ml_dtypes.iinfo(result.dtype)  # type: ignore[no-untyped-call]
     whole = np.trunc(source.astype(np.float64))
     return not bool(((whole >= float(limits.min)) & (whole < float(limits.max) + 1.0)).all())
 
 
 def _within_any_range(array: Array) -> Array:
-    if not _is_float(array):
+    if not is_float_array(array):
         return array
     wide = array.astype(np.float64)
     return np.where((wide >= 0) & (wide < 2.0**7), wide, 1.0).astype(array.dtype)
@@ -150,7 +154,7 @@ def _reduces_nothing(node: onnx.NodeProto, inputs: Sequence[Array | None], outpu
 
 def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     data, low, high = [*inputs, None, None][:3]
-    if data is None or not _is_float(data):
+    if data is None or not is_float_array(data):
         return False
 
     # By the text, max(data, low) comes first: an upper bound of -inf prevails, a lower one of inf does not.
@@ -159,14 +163,17 @@ def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], output
     return bool((high is None and upwards) or (low is None and downwards))
 
 
-def _weighs_what_is_not_finite(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
+def _weighs_what_is_notwithout_infinities(
+    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
+) -> bool:
     data = inputs[0]
     picks = any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
-    return not picks and data is not None and _is_float(data) and not bool(np.isfinite(data).all())
+    return not picks and data is not None and is_float_array(data) and not bool(np.isfinite(data).all())
 
 
-def _finite(array: Array) -> Array:
-    if not _is_float(array) or np.isfinite(array).all():
+def without_infinities(array: Array) -> Array:
+    """Return an array with a number in place of infinities and NaN."""
+    if not is_float_array(array) or np.isfinite(array).all():
         return array
     return np.where(np.isfinite(array), array, 0.5).astype(array.dtype)
 
@@ -233,11 +240,11 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
                 *("MaxPool", "GlobalMaxPool", "MaxRoiPool", "Clip", "Relu", "Sign", "Unique"),
             }
         ),
-        arises=_has_nan,
+        arises=has_nan,
         silent_on=("nan", "not-a-number", "not a number"),
         subject="NaN",
         fits=fits_a_reading,
-        calm=_remove_nan,
+        calm=remove_nan,
     ),
     OpenQuestion(
         operators=frozenset({"Cast"}),
@@ -288,10 +295,10 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     ),
     OpenQuestion(
         operators=frozenset({"GridSample"}),
-        arises=_weighs_what_is_not_finite,
+        arises=_weighs_what_is_notwithout_infinities,
         silent_on=("nan", "infinit", "weight"),
         subject="infinities and NaN whose weight is zero",
-        calm=_finite,
+        calm=without_infinities,
     ),
     OpenQuestion(
         operators=frozenset({"GridSample"}),
@@ -304,10 +311,10 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     OpenQuestion(
         # Their texts mention weights, but not of what.
         operators=frozenset({"Resize", "RoiAlign", "Upsample"}),
-        arises=_weighs_what_is_not_finite,
+        arises=_weighs_what_is_notwithout_infinities,
         silent_on=("nan", "not a number", "infinit"),
         subject="infinities and NaN whose weight is zero",
-        calm=_finite,
+        calm=without_infinities,
     ),
     OpenQuestion(
         operators=frozenset({"AffineGrid"}),

@@ -343,7 +343,8 @@ def _equality(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask 
 def _unequal(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask | None) -> Mask:
     """Mark the wrong elements of an output that is not floating."""
     expected = oracle.expected[output]
-    wrong = np.asarray(expected != got)
+    # Floats of eight and fewer bits have NaN, too.
+    wrong = np.asarray((expected != got) & ((expected == expected) | (got == got)))
     if judge.exact_reals is not None and expected.dtype.kind in "iu" and wrong.any():
         apart = np.abs(expected.astype(np.float64) - got.astype(np.float64))
         wrong &= (apart > 1) | (np.abs(got - judge.exact_reals(oracle.arguments)) > 0.5 + _ROUNDING)

@@ -51,6 +51,7 @@ class Transplants:
         self._stream = ChoiceStream(f"{name}/transplants")
         self._seen: dict[str, dict[str, Argument]] = {argument: {} for argument in _optional(operator)}
         self._calls = 0
+        self._is_onnx = is_onnx_operator(operator)
 
     def vary(self, call: Invocation) -> Invocation:
         """Return the call, or the call with another argument."""
@@ -69,7 +70,8 @@ class Transplants:
     def _note(self, name: str, value: Argument) -> None:
         values = self._seen[name]
         values.setdefault(repr(value), value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
+        # ONNX has attributes that are limits or deviations, which are not negative.
+        if isinstance(value, int | float) and not isinstance(value, bool) and not self._is_onnx:
             values.setdefault(repr(-value), -value)
 
     def _choose(self, place: str, options: Sequence[str]) -> str:
@@ -89,8 +91,8 @@ def scalar_names(operator: str) -> tuple[str, ...]:
 @cache
 def _optional(operator: str) -> tuple[str, ...]:
     if is_onnx_operator(operator):
-        # An integer may be an axis, which has to fit the shapes, and a deviation is not negative.
-        if ".Random" in operator:
+        # An integer may be an axis, which has to fit the shapes; a constant has one value.
+        if ".Constant." in operator:
             return ()
         return tuple(a.name for a in find_schema(operator).attributes if a.kind == "float" and not a.is_required)
     arguments = overload(operator)._schema.arguments

@@ -9,6 +9,7 @@ import pytest
 from failure_contexts import words_of
 
 from harness.blame.decide import decide, decide_directly
+from harness.blame.graph_questions import GRAPH_QUESTIONS
 from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
 from harness.compare.diagnosis import Finding, Role, Testimony as Said
 from harness.compare.verdict import Outcome, Stage
@@ -202,7 +203,16 @@ def test_other_outcomes_need_witnesses() -> None:
 EMITTED = 20
 """An opset that the exporters emit."""
 
-ENTRIES = [(question, operator) for question in OPEN_QUESTIONS for operator in sorted(question.operators)]
+ENTRIES = [
+    (question, operator) for question in (*GRAPH_QUESTIONS, *OPEN_QUESTIONS) for operator in sorted(question.operators)
+]
+
+
+def first_version(operator: str) -> int:
+    """Return the first opset that has an operator."""
+    return min(
+        s.since_version for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == ("", operator)
+    )
 
 
 def texts(operator: str, opset: int) -> list[str]:
@@ -215,12 +225,13 @@ def texts(operator: str, opset: int) -> list[str]:
 @pytest.mark.parametrize(("question", "operator"), ENTRIES, ids=[f"{operator}: {q.subject}" for q, operator in ENTRIES])
 def test_an_open_question_is_open_in_the_text_that_is_quoted(question: OpenQuestion, operator: str) -> None:
     assert bool(question.quote) != bool(question.silent_on)
-    assert question.is_open(operator, EMITTED)
+    opset = max(EMITTED, first_version(operator))
+    assert question.is_open(operator, opset)
     if question.quote:
-        assert any(" ".join(question.quote.split()) in text for text in texts(operator, EMITTED))
+        assert any(" ".join(question.quote.split()) in text for text in texts(operator, opset))
     else:
         for word in question.silent_on:
-            assert not any(word in text.lower() for text in texts(operator, EMITTED))
+            assert not any(word in text.lower() for text in texts(operator, opset))
 
 
 @pytest.mark.parametrize("opset", [18, 20, 23])

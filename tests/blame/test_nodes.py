@@ -32,8 +32,10 @@ EVALUATOR = start("onnx-reference")
 ORT = start("ort-cpu")
 
 
-def graph_of(nodes: str | onnx.NodeProto, feeds: dict[str, Array], outputs: list[str]) -> SteppedGraph:
-    model = onnx_model("", "", nodes if isinstance(nodes, str) else "")
+def graph_of(
+    nodes: str | onnx.NodeProto, feeds: dict[str, Array], outputs: list[str], opset: int | None = None
+) -> SteppedGraph:
+    model = onnx_model("", "", nodes if isinstance(nodes, str) else "", opset=opset or 20)
     if isinstance(nodes, onnx.NodeProto):
         model.graph.node.append(nodes)
     model.graph.input.extend(
@@ -44,12 +46,12 @@ def graph_of(nodes: str | onnx.NodeProto, feeds: dict[str, Array], outputs: list
     return split_steps(model)
 
 
-def defined(operator: str, *inputs: Any, outputs: int = 1, **attributes: Any) -> Definition:
+def defined(operator: str, *inputs: Any, outputs: int = 1, opset: int | None = None, **attributes: Any) -> Definition:
     """The definition of one node; None for an input that is left out."""
     feeds = {f"x{i}": np.asarray(x) for i, x in enumerate(inputs) if x is not None}
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     made = [f"y{i}" for i in range(outputs)]
-    graph = graph_of(helper.make_node(operator, names, made, **attributes), feeds, made)
+    graph = graph_of(helper.make_node(operator, names, made, **attributes), feeds, made, opset)
     return Definition(graph, graph.steps[0], feeds, EVALUATOR)
 
 
@@ -65,6 +67,21 @@ def pooled() -> list[Array]:
     largest, where = torch.nn.functional.max_pool3d(torch.from_numpy(X), 2, 1, return_indices=True)
     # PyTorch counts from the beginning of each channel.
     return [largest.numpy(), where.numpy() + np.array([0, 36]).reshape(1, 2, 1, 1, 1)]
+
+
+def _gated(number: float) -> float:
+    """Return the first result of an LSTM whose gates all get a number."""
+    gate = 1 / (1 + np.exp(-number))
+    return float(gate * np.tanh(gate * np.tanh(number)))
+
+
+def _backward_scan() -> Definition:
+    body = onnx.parser.parse_graph(
+        "body (double c, double x) => (double d, double z) { d = Add(c, x) z = Identity(d) }"
+    )
+    return defined(
+        "Scan", np.array(0.0), np.array([1.0, 2.0]), outputs=2, body=body, num_scan_inputs=1, scan_input_directions=[1]
+    )
 
 
 #: A node on which the evaluator departs from the text, and what the text says.
@@ -118,6 +135,119 @@ DEPARTURES: dict[str, tuple[Callable[[], Definition], Callable[[], list[Array]]]
         lambda: defined("ReduceLogSumExp", np.array([[3, 3]]), np.array([1], np.int64)),
         lambda: [np.array([[3]])],
     ),
+    # NaN is no padding.
+    "AveragePool": (
+        lambda: defined("AveragePool", np.array([[[np.nan, 1.0, 3.0]]], F32), kernel_shape=[2]),
+        lambda: [np.array([[[np.nan, 2.0]]], F32)],
+    ),
+    "LpPool": (
+        lambda: defined("LpPool", np.array([[[np.nan, 3.0, 4.0]]], F32), kernel_shape=[2]),
+        lambda: [np.array([[[np.nan, 5.0]]], F32)],
+    ),
+    # All spatial dimensions are pooled.
+    "GlobalMaxPool": (
+        lambda: defined("GlobalMaxPool", np.arange(8, dtype=F32).reshape(1, 1, 2, 2, 2)),
+        lambda: [np.full((1, 1, 1, 1, 1), 7.0, F32)],
+    ),
+    "GlobalLpPool": (
+        lambda: defined("GlobalLpPool", np.array([[[3.0, -4.0]]], F32)),
+        lambda: [np.array([[[5.0]]], F32)],
+    ),
+    # The evaluator neither clips nor knows where a sequence ends.
+    "RNN": (
+        lambda: defined("RNN", np.full((1, 1, 1), 4.0), *np.ones((2, 1, 1, 1)), clip=0.5, hidden_size=1),
+        lambda: [np.tanh(np.full((1, 1, 1, 1), 0.5))],
+    ),
+    "GRU": (
+        lambda: defined(
+            "GRU",
+            np.ones((2, 1, 1)),
+            np.zeros((1, 3, 1)),
+            np.zeros((1, 3, 1)),
+            None,
+            np.zeros(1, np.int32),
+            np.ones((1, 1, 1)),
+            outputs=2,
+            hidden_size=1,
+        ),
+        lambda: [np.zeros((2, 1, 1, 1)), np.ones((1, 1, 1))],
+    ),
+    "LSTM": (
+        lambda: defined(
+            *("LSTM", np.array([2.0]).reshape(1, 1, 1), np.ones((1, 4, 1)), np.zeros((1, 4, 1))),
+            hidden_size=1,
+            clip=1.0,
+        ),
+        lambda: [np.array(_gated(1.0)).reshape(1, 1, 1, 1)],
+    ),
+    # Infinities saturate.
+    "QuantizeLinear": (
+        lambda: defined("QuantizeLinear", np.array([np.inf, 2.5], F32), np.array(1.0, F32), np.array(0, np.int8)),
+        lambda: [np.array([127, 2], np.int8)],
+    ),
+    # The zero point is added to what has been rounded: 0.5 is rounded to 0.
+    "QLinearMatMul": (
+        lambda: defined(
+            "QLinearMatMul",
+            np.array([[1]], np.uint8),
+            np.array(1.0, F32),
+            np.array(0, np.uint8),
+            np.array([[1]], np.uint8),
+            np.array(1.0, F32),
+            np.array(0, np.uint8),
+            np.array(2.0, F32),
+            np.array(7, np.uint8),
+        ),
+        lambda: [np.array([[7]], np.uint8)],
+    ),
+    "LpNormalization": (
+        lambda: defined("LpNormalization", np.array([3.0, -1.0], F32), p=1),
+        lambda: [np.array([0.75, -0.25], F32)],
+    ),
+    # The values are chosen, and not computed from their difference.
+    "OneHot": (
+        lambda: defined("OneHot", np.array([0]), np.array(2), np.array([1e8, 1.0], F32)),
+        lambda: [np.array([[1.0, 1e8]], F32)],
+    ),
+    # The scores are asked for before they are capped.
+    "Attention": (
+        lambda: defined(
+            *("Attention", *np.full((3, 1, 1, 1, 1), 3.0), None),
+            opset=24,
+            outputs=4,
+            scale=1.0,
+            softcap=1.0,
+            qk_matmul_output_mode=0,
+        ),
+        lambda: [np.full((1, 1, 1, 1), number) for number in (3.0, 3.0, 3.0, 9.0)],
+    ),
+    "Mean": (
+        lambda: defined("Mean", np.array([1.0], F32), np.array([[1.0], [3.0]], F32)),
+        lambda: [np.array([[1.0], [2.0]], F32)],
+    ),
+    "ReduceLogSum": (
+        lambda: defined("ReduceLogSum", np.array([[3, 4]]), np.array([1], np.int64)),
+        lambda: [np.array([[1]])],
+    ),
+    "Squeeze": (
+        lambda: defined("Squeeze", np.ones((1, 2, 1), F32), axes=[-3, -1], opset=11),
+        lambda: [np.ones(2, F32)],
+    ),
+    "Unsqueeze": (
+        lambda: defined("Unsqueeze", np.ones((2,), F32), axes=[2, 0], opset=11),
+        lambda: [np.ones((1, 2, 1), F32)],
+    ),
+    # In the order in which they come first.
+    "Unique": (
+        lambda: defined("Unique", np.array([[2.0, 1.0, 2.0]], F32), axis=1, sorted=0),
+        lambda: [np.array([[2.0, 1.0]], F32)],
+    ),
+    # Without a number of boxes there are none.
+    "NonMaxSuppression": (
+        lambda: defined("NonMaxSuppression", np.zeros((1, 1, 4), F32), np.ones((1, 1, 1), F32)),
+        lambda: [np.zeros((0, 3), np.int64)],
+    ),
+    "Scan": (_backward_scan, lambda: [np.array(3.0), np.array([2.0, 3.0])]),
 }
 
 
@@ -175,7 +305,14 @@ def test_updates_of_another_shape_than_the_indices_have_no_definition() -> None:
 
 def test_every_formula_has_a_departure_that_it_mends() -> None:
     # A padded transposed convolution is in `test_testimony`.
-    assert set(FORMULAS) == {*DEPARTURES, *ELEMENTWISE, "ScatterElements", "ConvTranspose"}
+    # Strings are not compared by numbers: `test_a_word_list_removes_nothing_but_its_words`.
+    assert set(FORMULAS) == {*DEPARTURES, *ELEMENTWISE, "ScatterElements", "ConvTranspose", "StringNormalizer"}
+
+
+def test_a_word_list_removes_nothing_but_its_words() -> None:
+    definition = defined("StringNormalizer", np.array(["a", "", "b"], object), stopwords=["a"], is_case_sensitive=1)
+    assert definition.own[0].tolist() == ["", "b"]
+    assert run_evaluator(definition)[0].tolist() == ["b"]
 
 
 #: Of 0.75, by mpmath with 30 digits.

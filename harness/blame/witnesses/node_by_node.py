@@ -11,7 +11,7 @@ import onnx
 
 from harness.blame.differences import WrongElements
 from harness.blame.failure_context import FailureContext
-from harness.blame.open_questions import OPEN_QUESTIONS
+from harness.blame.graph_questions import questions
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.drawn import draws
@@ -285,7 +285,7 @@ def _open_question(context: FailureContext, fault: WrongStep) -> dict[str, Any] 
     definition = fault.definition
     node, opset = definition.step.node, emitted_opset(definition.graph.model) or 1
     inputs = [definition.inputs.get(n) for n in node.input]
-    for question in OPEN_QUESTIONS:
+    for question in questions(has_program=context.has_program):
         if node.op_type not in question.operators or question.settled:
             continue
         if not definition.step.is_single or not question.arises(node, inputs, fault.got):

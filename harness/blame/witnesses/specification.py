@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import onnx
 
 from harness.blame.failure_context import FailureContext, brief_message, change_inputs
-from harness.blame.open_questions import OPEN_QUESTIONS, OpenQuestion
+from harness.blame.graph_questions import questions
+from harness.blame.open_questions import OpenQuestion
 from harness.blame.witness import backends_to_ask, witness
 from harness.compare.comparison import compare
 from harness.compare.diagnosis import Finding, Role, Testimony
@@ -29,7 +30,7 @@ def read_specification(context: FailureContext) -> Iterator[Testimony]:
         return
     model = _towards_wrong_outputs(context)
     opset = emitted_opset(model) or 1
-    for question in OPEN_QUESTIONS:
+    for question in questions(has_program=context.has_program):
         nodes = [n for n in model.graph.node if n.domain == "" and n.op_type in question.operators]
         nodes = [n for n in nodes if question.is_open(n.op_type, opset)]
         asking = _asking(question, nodes, context, model, context.reference) if nodes else None

@@ -17,8 +17,11 @@ _DOMAIN = "formula"
 
 
 def has_body(node: onnx.NodeProto, opset: int) -> bool:
-    """Whether ONNX defines an operator by a function of other operators."""
-    if node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
+    """Whether ONNX defines an operator by a function of other operators.
+
+    The body of `Range` is a loop that collects numbers, which the evaluator joins to a column.
+    """
+    if node.op_type == "Range" or node.domain not in ("", "ai.onnx") or not onnx.defs.has(node.op_type, opset, ""):
         return False
     plain, by_types = _versions(node, opset)
     return bool(plain or by_types)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall, gelu
+from harness.pipeline.nodes.formulas import FORMULAS, gelu
+from harness.pipeline.nodes.node_call import Formula, NodeCall
 
 DOMAIN = "com.microsoft"
 

@@ -24,7 +24,9 @@ from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.contrib import CONTRIB, DEFAULT_DOMAIN_CONTRIB, DOMAIN
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
-from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
+from harness.pipeline.nodes.formulas import FORMULAS
+from harness.pipeline.nodes.further_formulas import WITH_BODY
+from harness.pipeline.nodes.node_call import Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.run_case import run_graph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_stage
@@ -176,8 +178,9 @@ class Definition:
         """
         if not self.step.is_single or not has_body(self.step.node, self._opset):
             return None
-        body = inline_bodies(self.model)
         try:
+            # onnx asserts that its bodies have as many inputs as their operators.
+            body = inline_bodies(self.model)
             return None if body is None else run_graph(self.evaluator, body, self.fed).outputs_or_raise()
         except Exception:
             return None
@@ -232,7 +235,7 @@ class Definition:
 
     @property
     def _formula(self) -> Formula | None:
-        if not self.step.is_single:
+        if not self.step.is_single and not (len(self.step.nodes) == 1 and self.operator in WITH_BODY):
             return None
         if self.step.node.domain not in ("", "ai.onnx"):
             return CONTRIB.get(self.operator) if self.step.node.domain == DOMAIN else None
@@ -317,6 +320,14 @@ def inferred_forms(model: onnx.ModelProto) -> list[_Form]:
         dims = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
         found.append((dtype, tuple(dims) if kind.HasField("shape") else None))
     return found
+
+
+def formed_arrays(model: onnx.ModelProto) -> tuple[Array, ...] | None:
+    """Return arrays of the dtypes and shapes that inference gives the outputs; None if it leaves one open."""
+    forms = inferred_forms(model)
+    if any(dtype is None or shape is None or None in shape for dtype, shape in forms):
+        return None
+    return tuple(np.zeros([size or 0 for size in shape or ()], dtype) for dtype, shape in forms)
 
 
 def _narrow_longdouble(array: Array) -> Array:

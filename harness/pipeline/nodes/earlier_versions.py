@@ -15,7 +15,8 @@ import onnx
 from onnx import helper
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.formulas import FORMULAS, Formula, NodeCall
+from harness.pipeline.nodes.formulas import FORMULAS
+from harness.pipeline.nodes.node_call import Formula, NodeCall
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import all_nodes
 
@@ -177,6 +178,9 @@ EARLIER: Mapping[str, _Earlier] = {
 }
 
 
+_OPTIONAL = ("Optional", "OptionalGetElement")
+
+
 def earlier_meaning(node: onnx.NodeProto, opset: int) -> _Earlier | None:
     """Return the earlier meaning of a node at an opset of the default domain; None if today's applies."""
     earlier = EARLIER.get(node.op_type) if node.domain in ("", "ai.onnx") else None
@@ -190,8 +194,18 @@ def has_earlier_meanings(model: onnx.ModelProto) -> bool:
 
 
 def restated(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model of one node in today's form, or the model itself if its node has that form."""
+    """Return a model of one node in today's form, or the model itself if its node has that form.
+
+    Optional values become what they hold: the evaluator adds a dimension to them.
+    """
     opset = emitted_opset(model) or 1
+    if any(node.op_type in _OPTIONAL for node in model.graph.node) and len(model.graph.node) > 1:
+        plain = onnx.ModelProto()
+        plain.CopyFrom(model)
+        for node in plain.graph.node:
+            if node.op_type in _OPTIONAL:
+                node.op_type = "Identity"
+        return plain
     earlier = earlier_meaning(model.graph.node[0], opset) if len(model.graph.node) == 1 else None
     if earlier is None or earlier.restate is None:
         return model

@@ -8,46 +8,17 @@ no code with a runtime's kernel. NumPy's functions take a `longdouble`, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnx
 import torch
 
 from harness.core.dtypes import Array
-
-
-@dataclass(frozen=True)
-class NodeCall:
-    """A node with its inputs.
-
-    Attributes:
-        inputs: Inputs by position; None for an omitted one. Floats may be wider than the node's.
-        opset: Opset of the default domain.
-        dtype: Dtype of the node's first input in the graph.
-    """
-
-    node: onnx.NodeProto
-    inputs: Sequence[Array | None]
-    opset: int
-    dtype: str
-
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute."""
-        for attribute in self.node.attribute:
-            if attribute.name == name:
-                return onnx.helper.get_attribute_value(attribute)
-        return default
-
-    def given(self, position: int) -> Array | None:
-        """Return an input; None if it is omitted."""
-        return self.inputs[position] if position < len(self.inputs) else None
-
-
-#: Returns the outputs; None if the reference evaluator is right.
-Formula: TypeAlias = Callable[[NodeCall], Sequence[Array] | None]
+from harness.pipeline.nodes.further_formulas import FURTHER
+from harness.pipeline.nodes.node_call import Formula, NodeCall
+from harness.pipeline.nodes.pooling import POOLING
+from harness.pipeline.nodes.recurrent import RECURRENT
 
 
 def _unary(function: Callable[[Array], Array]) -> Formula:
@@ -263,47 +234,6 @@ def _reduce_log_sum_exp(call: NodeCall) -> Sequence[Array]:
     return [(total if keep else np.squeeze(total, over)).astype(x.dtype)]
 
 
-def _max_pool(call: NodeCall) -> Sequence[Array] | None:
-    """Pool with windows that may reach beyond the data on the right if the output's size is rounded up."""
-    x = call.given(0)
-    assert x is not None
-    if call.attribute("auto_pad", b"NOTSET") != b"NOTSET":
-        return None
-    by_columns = bool(call.attribute("storage_order", 0)) and len(call.node.output) > 1
-    if by_columns and x.shape[:2] != (1, 1):
-        raise ValueError("the text does not say how indices by columns count batches and channels")
-    kernel, rank = call.attribute("kernel_shape"), x.ndim - 2
-    strides, dilations = (call.attribute(n, [1] * rank) for n in ("strides", "dilations"))
-    pads = call.attribute("pads", [0] * (2 * rank))
-    up = bool(call.attribute("ceil_mode", 0))
-    lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    sizes, around = [], [(0, 0), (0, 0)]
-    for i, (k, s, d) in enumerate(zip(kernel, strides, dilations, strict=True)):
-        size, before, behind = x.shape[2 + i], pads[i], pads[rank + i]
-        room = size + before + behind - ((k - 1) * d + 1)
-        count = -(-room // s) + 1 if up else room // s + 1
-        if up and (count - 1) * s >= size + before:
-            # A window that begins behind the data is none.
-            count -= 1
-        sizes.append(count)
-        around.append((before, max(behind, (count - 1) * s + (k - 1) * d + 1 - size - before)))
-    padded = np.pad(x, around, constant_values=lowest)
-    numbered = np.arange(x.size).reshape(x.shape, order="F" if by_columns else "C")
-    places = np.pad(numbered, around, constant_values=-1)
-    result, chosen = padded[:0], places[:0]
-    for offset in np.ndindex(*kernel):
-        steps = zip(offset, dilations, strides, sizes, strict=True)
-        cut: Any = (..., *(slice(o * d, o * d + (n - 1) * s + 1, s) for o, d, s, n in steps))
-        if not result.size:
-            result, chosen = padded[cut], places[cut]
-            continue
-        # Padding is never chosen; of equal elements the first is.
-        better = (places[cut] >= 0) & ((padded[cut] > result) | (chosen < 0) | np.isnan(padded[cut]))
-        result = np.where(better, padded[cut], result)
-        chosen = np.where(better, places[cut], chosen)
-    return [result, chosen][: len(call.node.output)]
-
-
 def _pad(call: NodeCall) -> Sequence[Array] | None:
     """Negative amounts remove elements; the text does not say whether before or after others are reflected."""
     x, amounts = call.given(0), call.given(1)
@@ -426,18 +356,23 @@ def _conv_transpose(call: NodeCall) -> Sequence[Array] | None:
     return [result.astype(x.dtype)]
 
 
-FORMULAS: dict[str, Formula] = ELEMENTWISE | {
-    "Erf": _erf,
-    "Gelu": _gelu,
-    "Clip": _clip,
-    "Conv": _conv,
-    "ScatterElements": _scatter_elements,
-    "ConvTranspose": _conv_transpose,
-    "CumSum": _cumsum,
-    "GatherElements": _gather_elements,
-    "LogSoftmax": _log_softmax,
-    "LRN": _lrn,
-    "MaxPool": _max_pool,
-    "Pad": _pad,
-    "ReduceLogSumExp": _reduce_log_sum_exp,
-}
+FORMULAS: dict[str, Formula] = (
+    ELEMENTWISE
+    | POOLING
+    | RECURRENT
+    | FURTHER
+    | {
+        "Erf": _erf,
+        "Gelu": _gelu,
+        "Clip": _clip,
+        "Conv": _conv,
+        "ScatterElements": _scatter_elements,
+        "ConvTranspose": _conv_transpose,
+        "CumSum": _cumsum,
+        "GatherElements": _gather_elements,
+        "LogSoftmax": _log_softmax,
+        "LRN": _lrn,
+        "Pad": _pad,
+        "ReduceLogSumExp": _reduce_log_sum_exp,
+    }
+)

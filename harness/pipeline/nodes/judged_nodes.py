@@ -8,6 +8,7 @@ that leaves the range, an infinity is right, and so is NaN next to an infinity o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -16,9 +17,11 @@ import numpy as np
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
 from harness.compare.nearness import KnownSensitivity, tolerance_of, ulp
+from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import LARGEST, PRECISION, Array
 from harness.core.numbers import are_same
 from harness.pipeline.nodes.definition import Definition
+from harness.pipeline.nodes.further_formulas import quantised_reals
 
 
 def overflown(definition: Definition, got: Sequence[Array], instead: float) -> tuple[Array, ...]:
@@ -78,10 +81,26 @@ def right_results(definition: Definition) -> tuple[Array, ...]:
     return NodeOracle(definition).expected
 
 
+#: Operators whose bodies compute in float32, whatever dtype they return.
+_OF_SINGLE_PRECISION = frozenset({"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"})
+#: Operators that round real numbers to integers, which are computed from float32 scales.
+_QUANTISED = frozenset({"QLinearMatMul"})
+_SINGLE_PRECISION = Judge(
+    tolerances={dtype: Tolerance(1e-5, 1e-6) for dtype in ("float32", "float64")},
+    reason="their bodies compute in float32",
+)
+
+
 def judge_node(definition: Definition) -> Judge:
     """Return the rules for a step's results: choices are exact, sums are compared by their terms, others closely."""
     if definition.is_exact:
         return EXACT if definition.is_copy else EQUAL
+    if definition.operator in _OF_SINGLE_PRECISION:
+        return _SINGLE_PRECISION
+    if definition.operator in _QUANTISED:
+        given = [definition.inputs[name] if name else None for name in definition.step.node.input]
+        reals = quantised_reals(definition.operator, given)
+        return CLOSE if reals is None else replace(CLOSE, exact_reals=lambda arguments: reals)
     return ACCUMULATES if definition.accumulates else CLOSE
 
 
@@ -101,6 +120,18 @@ def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool
 def form_of(array: Array) -> tuple[tuple[int, ...], str]:
     """Shape and dtype."""
     return array.shape, str(array.dtype)
+
+
+#: Operators whose factors are of both signs, so that magnitudes of inputs do not give those of terms.
+_SPECTRA = frozenset({"DFT", "STFT"})
+
+
+def _spectral_magnitudes(definition: Definition) -> tuple[Array | None, ...]:
+    """Return the sum of the magnitudes of each signal, for all of its frequencies."""
+    signal = np.abs(definition.inputs[definition.step.node.input[0]].astype(np.float64))
+    (result,) = definition.own
+    sums = signal.reshape(signal.shape[0], -1).sum(1)
+    return (np.broadcast_to(sums.reshape(-1, *[1] * (result.ndim - 1)), result.shape),)
 
 
 #: Evaluations with inputs that are moved by their last place.
@@ -147,7 +178,10 @@ class NodeOracle:
         """The sums of the terms' magnitudes, of an operator that sums."""
         if not self._definition.accumulates:
             return None
-        return _cast_float64(self._definition.change_terms(np.abs))
+        if self._definition.operator in _SPECTRA:
+            return _spectral_magnitudes(self._definition)
+        found = _cast_float64(self._definition.change_terms(np.abs))
+        return None if found is None else tuple(None if a is None else np.abs(a) for a in found)
 
     @cached_property
     def marked(self) -> tuple[Array | None, ...] | None:

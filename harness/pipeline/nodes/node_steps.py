@@ -52,6 +52,7 @@ ACCUMULATING: frozenset[str] = frozenset(
         *("MatMul", "Gemm", "Conv", "ConvTranspose", "Einsum", "ReduceSum", "ReduceMean", "ReduceSumSquare"),
         *("CumSum", "AveragePool", "GlobalAveragePool", "Sum", "Mean", "Add", "Sub", "ReduceL1", "ReduceL2"),
         *("Col2Im", "DFT", "STFT", "Resize", "GridSample", "LpPool", "RoiAlign"),
+        *("Attention", "CausalConvWithState", "DeformConv", "QLinearConv"),
         # ONNX Runtime's own.
         "FusedMatMul",
     }
@@ -62,6 +63,9 @@ PLACING: Mapping[str, frozenset[int]] = {
     "Resize": frozenset({1, 2}),
     "GridSample": frozenset({1}),
     "RoiAlign": frozenset({1}),
+    # Weights are those of queries and keys; the terms are values.
+    "Attention": frozenset({0, 1, 3, 4, 6}),
+    "DeformConv": frozenset({2}),
 }
 
 

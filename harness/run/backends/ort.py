@@ -36,6 +36,7 @@ from harness.run.backend import (
     try_negating,
 )
 from harness.run.ort_passes import NOT_ON_CPU, ORT_PASSES, ORT_RULES, RULE_TRANSFORMER, changing_transformers
+from harness.run.wide_exchange import exchange_bytes, is_packed, narrow_output, widen_feeds
 
 #: Element types that ONNX Runtime does not exchange as NumPy arrays: they are passed as raw bytes in OrtValues.
 _RAW_TYPES = frozenset(
@@ -90,16 +91,23 @@ class OrtSession:
         self._outputs = [(value.name, value.type.tensor_type.elem_type) for value in model.graph.output]
         types = [*self._inputs.values(), *(element for _, element in self._outputs)]
         self._plain = _RAW_TYPES.isdisjoint(types)
+        self._has_packed = any(map(is_packed, types))
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""
         try:
-            if self._plain:
-                outputs: list[Array] = self._session.run(None, dict(feeds))
-                return outputs
-            return self._run_values(feeds)
+            if self._has_packed:
+                found = self._run_arrays(widen_feeds(feeds))
+                return [narrow_output(a, kind) for a, (_, kind) in zip(found, self._outputs, strict=True)]
+            return self._run_arrays(feeds)
         except Exception as error:
             raise translated(error, self._model, loading=False) from error
+
+    def _run_arrays(self, feeds: Mapping[str, Array]) -> list[Array]:
+        if not self._plain:
+            return self._run_values(feeds)
+        outputs: list[Array] = self._session.run(None, dict(feeds))
+        return outputs
 
     def _run_values(self, feeds: Mapping[str, Array]) -> list[Array]:
         import onnxruntime
@@ -268,7 +276,7 @@ class OrtBackend:
         onnxruntime.set_seed(1)
         try:
             session = onnxruntime.InferenceSession(
-                model.SerializeToString(),
+                exchange_bytes(model).SerializeToString(),
                 self._options,
                 providers=self._providers,
                 # Otherwise what the provider fails at is silently repeated on the CPU.

@@ -1,0 +1,42 @@
+"""A node with its inputs, as formulas take it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import onnx
+
+from harness.core.dtypes import Array
+
+
+@dataclass(frozen=True)
+class NodeCall:
+    """A node with its inputs.
+
+    Attributes:
+        inputs: Inputs by position; None for an omitted one. Floats may be wider than the node's.
+        opset: Opset of the default domain.
+        dtype: Dtype of the node's first input in the graph.
+    """
+
+    node: onnx.NodeProto
+    inputs: Sequence[Array | None]
+    opset: int
+    dtype: str
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return the value of an attribute."""
+        for attribute in self.node.attribute:
+            if attribute.name == name:
+                return onnx.helper.get_attribute_value(attribute)
+        return default
+
+    def given(self, position: int) -> Array | None:
+        """Return an input; None if it is omitted."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+
+#: Returns the outputs; None if the reference evaluator is right.
+Formula: TypeAlias = Callable[[NodeCall], Sequence[Array] | None]

@@ -1,0 +1,196 @@
+"""ONNX's own operators: drawn from their schemas, written as graphs, judged by their definitions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import onnx
+import pytest
+
+from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.onnx_operators import UnknownOnnxOperator, match_onnx, onnx_schemas
+from harness.core.route import GRAPH, Route
+from harness.generate.case_library import load_onnx_cases
+from harness.generate.draws import draw_invocations
+from harness.generate.onnx_case import UNDRAWN
+from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.pipeline.drawn_graph import NoSuchForm, build_graph
+from harness.pipeline.supervisor import Supervisor
+from harness.plan.options import Options, UsageProblem
+from harness.plan.plan import make_plan
+from harness.plan.unit import Unit, run_unit
+
+
+def numbers(*values: float, shape: tuple[int, ...] | None = None, dtype: str = "float32") -> TensorSpec:
+    shape = (len(values),) if shape is None else shape
+    return TensorSpec(shape, dtype, contiguous_strides(shape), 0, Literal(values))
+
+
+def node(overload: str, **arguments: Argument) -> Invocation:
+    return Invocation(overload, tuple(arguments.items()))
+
+
+def ended(invocation: Invocation, *backends: str, opset: int | None = None) -> dict[str, Verdict]:
+    """Run a case as a session does; backend → its row."""
+    load_onnx_cases()
+    unit = Unit(
+        overload=invocation.overload,
+        route=Route(converter=GRAPH, opset=opset),
+        backends=backends,
+        sources=(FromRecord((Replayed(invocation),)),),
+    )
+    with Supervisor(timeout=60) as supervisor:
+        return {row.backend: row for rows in run_unit(unit, supervisor) for row in rows}
+
+
+def test_each_operator_and_version_has_a_case_or_a_reason() -> None:
+    named = {*load_onnx_cases(), *UNDRAWN}
+    standard = [name for name, schema in onnx_schemas().items() if not schema.domain]
+    assert [name for name in standard if not {name, name.rpartition(".")[0]} & named] == []
+
+
+def test_what_is_drawn_can_be_written_and_is_mostly_valid() -> None:
+    valid = written = 0
+    for case in load_onnx_cases().values():
+        for invocation in draw_invocations(case, seed=0, count=3):
+            graph = build_graph(invocation)
+            written += 1
+            try:
+                for value in graph.graph.output:
+                    # A rank that depends on values is declared after evaluation.
+                    value.type.tensor_type.shape.SetInParent()
+                onnx.checker.check_model(graph)
+                valid += 1
+            except onnx.checker.ValidationError:
+                pass
+    assert valid > 0.97 * written > 1000
+
+
+#: A case, the backends that are right, and those that are wrong.
+JUDGED = {
+    # Before version 13 all dimensions from `axis` on are one.
+    "softmax-11-flattens": (
+        node("ai.onnx.Softmax.11", input=numbers(*range(8), shape=(2, 2, 2)), axis=1),
+        ("ort-cpu",),
+        ("onnx-reference",),
+    ),
+    "scores-before-the-cap": (
+        node(
+            "ai.onnx.Attention.24",
+            **{name: numbers(3.0, shape=(1, 1, 1, 1)) for name in "QKV"},
+            scale=1.0,
+            softcap=1.0,
+            qk_matmul_output_mode=0,
+            outputs=(0, 3),
+        ),
+        ("ort-cpu",),
+        ("onnx-reference",),
+    ),
+    "nan-is-no-padding": (
+        node("ai.onnx.AveragePool.19", X=numbers(float("nan"), 1.0, 3.0, shape=(1, 1, 3)), kernel_shape=(2,)),
+        ("ort-cpu",),
+        ("onnx-reference",),
+    ),
+    "lengths-of-sequences": (
+        node(
+            "ai.onnx.RNN.14",
+            X=numbers(1.0, 2.0, shape=(2, 1, 1)),
+            W=numbers(0.5, shape=(1, 1, 1)),
+            R=numbers(0.5, shape=(1, 1, 1)),
+            sequence_lens=numbers(1, dtype="int32"),
+            hidden_size=1,
+        ),
+        ("ort-cpu",),
+        ("onnx-reference",),
+    ),
+    # A limit beyond the tensor, and a step backwards: nothing lies between.
+    "a-limit-that-stands-for-all": (
+        node(
+            "ai.onnx.Slice.13",
+            data=numbers(1.0, 2.0, 3.0),
+            starts=numbers(3, dtype="int64"),
+            ends=numbers(2**63 - 1, dtype="int64"),
+            axes=numbers(0, dtype="int64"),
+            steps=numbers(-1, dtype="int64"),
+        ),
+        ("onnx-reference",),
+        ("ort-cpu",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_an_operator_is_judged_by_the_text_of_its_version(name: str) -> None:
+    invocation, right, wrong = JUDGED[name]
+    rows = ended(invocation, *right, *wrong)
+    assert [rows[backend].outcome for backend in right] == [Outcome.PASS] * len(right)
+    for backend in wrong:
+        row = rows[backend]
+        assert (row.stage, row.outcome) == (Stage.COMPARE, Outcome.MISMATCH)
+        assert (row.blame, row.component, row.place) == ("backend", backend, invocation.overload.split(".")[2])
+
+
+def test_what_the_checker_forbids_is_skipped_with_its_reason() -> None:
+    row = ended(node("ai.onnx.MatMul.13", A=numbers(1.0, 2.0), B=numbers(1.0, 2.0, 3.0)), "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
+    assert "Incompatible dimensions" in row.message
+
+
+def test_integers_of_four_bits_go_in_and_out() -> None:
+    invocation = node(
+        "ai.onnx.QuantizeLinear.21", x=numbers(-9.0, 2.5, 100.0), y_scale=numbers(1.0, shape=()),
+        y_zero_point=numbers(0, shape=(), dtype="int4"),
+    )  # fmt: skip
+    assert ended(invocation, "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
+    invocation = node("ai.onnx.Transpose.21", data=numbers(-8, 7, dtype="int4", shape=(1, 2)))
+    assert ended(invocation, "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
+
+
+def test_a_sequence_is_made_of_tensors_and_joined_again() -> None:
+    elements = numbers(1.0, 2.0), numbers(3.0, 4.0)
+    graph = build_graph(node("ai.onnx.SequenceInsert.11", input_sequence=elements, tensor=numbers(5.0, 6.0)))
+    assert [n.op_type for n in graph.graph.node] == ["SequenceConstruct", "SequenceInsert", "ConcatFromSequence"]
+    row = ended(
+        node("ai.onnx.SequenceAt.11", input_sequence=elements, position=numbers(-1, shape=(), dtype="int64")), "ort-cpu"
+    )
+    assert row["ort-cpu"].outcome is Outcome.PASS
+
+
+def test_a_version_is_written_at_any_opset_that_has_it() -> None:
+    relu = node("ai.onnx.Relu.14", X=numbers(-1.0, 2.0))
+    assert [build_graph(relu, opset=opset).opset_import[0].version for opset in (None, 14, 20)] == [14, 14, 20]
+    with pytest.raises(NoSuchForm, match="Relu"):
+        build_graph(relu, opset=13)
+
+
+def test_names_of_operators_are_those_of_onnx() -> None:
+    known = list(load_onnx_cases())
+    assert match_onnx("Resize.19", known) == ["ai.onnx.Resize.19"]
+    assert match_onnx("ai.onnx.Celu", known) == ["ai.onnx.Celu.12", "ai.onnx.Celu.28"]
+    with pytest.raises(UnknownOnnxOperator, match="near: Resize"):
+        match_onnx("Resise", known)
+    with pytest.raises(UnknownOnnxOperator, match="10, 11, 13, 18, 19"):
+        match_onnx("Resize.12", known)
+
+
+def test_a_run_has_the_operators_of_its_opset() -> None:
+    plan = make_plan(Options(sources=("onnx",), opset=13, ops=("Relu", "Resize")))
+    assert sorted({unit.overload for unit in plan.units}) == ["ai.onnx.Relu.13", "ai.onnx.Resize.13"]
+    assert {unit.route.converter for unit in plan.units} == {GRAPH}
+    with pytest.raises(UsageProblem, match="no converter makes"):
+        make_plan(Options(sources=("onnx",), converters=("dynamo",)))
+
+
+def test_a_case_keeps_its_id() -> None:
+    assert node("ai.onnx.Relu.14", X=numbers(-1.0, 2.0)).case_id == "6893c9ce242b"
+
+
+def test_the_command_runs_an_operator(tmp_path: object) -> None:
+    command = [sys.executable, "-m", "pytest", "harness", "--onnx", "--op", "Celu", "--examples", "16"]
+    done = subprocess.run(
+        [*command, "--results-dir", f"{tmp_path}/run", "-p", "no:cacheprovider"], capture_output=True, text=True
+    )
+    assert "graph → ort-cpu" in done.stdout
+    assert done.returncode in (0, 1)
