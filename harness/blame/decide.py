@@ -15,7 +15,7 @@ from typing import TypeAlias
 from harness.compare.diagnosis import Diagnosis, Finding as F, Role as R, Testimony
 from harness.compare.signatures import normalise
 from harness.compare.verdict import BACKEND, CONVERTER, PYTORCH, RUNS_AT, SPEC, TRANSFORM, UNKNOWN, Outcome, Stage
-from harness.core.route import Route
+from harness.core.route import GRAPH, Route
 from harness.pipeline.case_run import CaseRun
 
 #: The order of testimonies in the evidence: the most telling first.
@@ -97,6 +97,8 @@ class _Row:
 
 
 _NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
+#: Rules that blame a graph for what it is, and not for what it computes.
+_OF_INVALID = frozenset({"invalid-model", "invalid-node"})
 _INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
 _DECOMPOSES_WRONGLY = "decomposition-fails"
 _INVALID_NODE = (
@@ -295,9 +297,13 @@ def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, rule = UNKNOWN, "undecided"
+    # Nothing converts a drawn graph: it asks for what its operators' definitions give.
+    is_drawn = converter == GRAPH
     for row in _TABLES.get(outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
+            if is_drawn and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _OF_INVALID:
+                blame, rule = SPEC, "definitions-differ"
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
     return Diagnosis(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))

@@ -25,6 +25,7 @@ RULES: dict[str, str] = {
     "cannot-convert": "{converter} says that it cannot convert a call that PyTorch accepts: {message}",
     "constant-result": "{converter} computes the result itself and stores it as a constant in the graph.",
     "crashes-when-repeated": "The process crashed when the case was run again.",
+    "definitions-differ": "The text of the operator gives another result than its function body and the evaluator.",
     "drops-guard": "{converter} drops a check of sizes that PyTorch's own program makes, and that fails here.",
     "decomposition-fails": "PyTorch's decomposition, which {converter} translates, also fails in PyTorch.",
     "decomposition-gives-it": "PyTorch's decomposition, which {converter} translates, gives {backend}'s result in PyTorch.",
