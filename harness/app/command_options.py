@@ -12,6 +12,7 @@ from harness.app import model_windows
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
+from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.redrawn import Redrawn
 from harness.pipeline.model_loading import load_models
@@ -76,8 +77,8 @@ def _add_selection(add: Callable[..., None]) -> None:
     add(
         "--onnx",
         action="store_true",
-        help="run ONNX's own operators in place of PyTorch's, as graphs of a node; with --op, these: Resize, "
-        "LayerNormalization.17, 'Reduce*'",
+        help="run ONNX's own operators in place of PyTorch's, and graphs around the patterns that optimisers look for; "
+        "with --op, these: Resize, LayerNormalization.17, 'Reduce*', graph.layer-norm, 'graph.*'",
     )
     add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
@@ -237,7 +238,7 @@ def _onnx_sources(given: Any) -> tuple[str, ...]:
     for other, value in {**others, "--programs": given.programs, "--pattern": given.pattern}.items():
         if value:
             raise UsageProblem(f"--onnx and {other} both select the cases: give one of them")
-    return (OnnxOperators.name,)
+    return OnnxOperators.name, OnnxGraphs.name
 
 
 def converters(given: Any) -> tuple[str, ...]:

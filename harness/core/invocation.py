@@ -174,6 +174,8 @@ Argument: TypeAlias = "TensorArgument | Enumerated | bool | int | float | comple
 PROGRAM = "program."
 #: Prefix of the overload of a whole model.
 MODEL = "model."
+#: Prefix of the overload of a graph of several ONNX operators; the rest names the seed that it was made of.
+GRAPH = "graph."
 
 
 @dataclass(frozen=True)
@@ -207,7 +209,7 @@ class Invocation:
 
     def __str__(self) -> str:
         """Return the call as a person would write it, with tensors as ``float32[2,3]``."""
-        if self.overload.startswith(PROGRAM):
+        if self.overload.startswith((PROGRAM, GRAPH)):
             return "; ".join(_lines(dict(self.arguments)))
         return f"{self.overload}({', '.join(f'{n}={describe(a)}' for n, a in self.arguments)})"
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from harness.core.dtypes import is_float
 from harness.core.invocation import (
+    GRAPH,
     MODEL,
     PROGRAM,
     Argument,
@@ -33,14 +34,20 @@ def is_program(invocation: Invocation) -> bool:
     return invocation.overload.startswith(PROGRAM)
 
 
+def is_graph(invocation: Invocation) -> bool:
+    """Whether an invocation is a graph of several ONNX operators, written as a program of their calls."""
+    return invocation.overload.startswith(GRAPH)
+
+
 def is_composed(overload: str) -> bool:
-    """Whether cases of an overload column consist of several calls: programs and models."""
-    return overload.startswith((PROGRAM, MODEL))
+    """Whether cases of an overload column consist of several calls: programs, graphs and models."""
+    return overload.startswith((PROGRAM, GRAPH, MODEL))
 
 
 def calls_of(invocation: Invocation) -> tuple[str, ...]:
     """Return the overloads of a program's calls, in order; the invocation's own if it is one call."""
-    return tuple(c.overload for c in Program.of(invocation).calls) if is_program(invocation) else (invocation.overload,)
+    is_composed_of_calls = is_program(invocation) or is_graph(invocation)
+    return tuple(c.overload for c in Program.of(invocation).calls) if is_composed_of_calls else (invocation.overload,)
 
 
 @dataclass(frozen=True)
@@ -49,11 +56,13 @@ class Program:
 
     Attributes:
         name: The pattern that it was drawn by.
+        prefix: The prefix of its overload: of a program of PyTorch's calls, or of a graph of ONNX operators.
     """
 
     name: str
     calls: tuple[Invocation, ...]
     returns: tuple[Returned, ...]
+    prefix: str = PROGRAM
 
     @classmethod
     def of(cls, invocation: Invocation) -> Program:
@@ -72,7 +81,8 @@ class Program:
         for place, call in enumerate(calls):
             if any(result.call >= place for result in results_in(call)):
                 raise InvalidInvocation(f"{invocation.overload}: call {place} takes what is computed later")
-        found = cls(invocation.overload.removeprefix(PROGRAM), calls, returns)
+        prefix = GRAPH if is_graph(invocation) else PROGRAM
+        found = cls(invocation.overload.removeprefix(prefix), calls, returns, prefix)
         described = 0
         for part in _parts(found):
             described += isinstance(part, TensorSpec)
@@ -89,7 +99,7 @@ class Program:
     def invocation(self) -> Invocation:
         """The program as an invocation."""
         calls = tuple((call.overload, tuple((name, value) for name, value in call.arguments)) for call in self.calls)
-        return Invocation(PROGRAM + self.name, (("calls", calls), ("returns", self.returns)))
+        return Invocation(self.prefix + self.name, (("calls", calls), ("returns", self.returns)))
 
 
 def results_in(call: Invocation) -> Iterator[Result]:

@@ -1,4 +1,4 @@
-"""The ONNX graph that an invocation of ONNX operators stands for: a node, with the tensors that it is given.
+"""The ONNX graph that an invocation of ONNX operators stands for: one node, or several.
 
 1. A tensor argument becomes an input of the graph, and a weight an initializer.
 2. Inputs that are sequences or optional are constructed from tensors by a node before, and tensors are made of such
@@ -8,16 +8,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from harness.core.invocation import Argument, Invocation, TensorSpec, Weight
+from harness.core.invocation import Argument, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.onnx_arrays import build_array, element_type
 from harness.core.onnx_operators import OUTPUTS, AttributeSchema, OnnxSchema, Parameter, find_schema
+from harness.core.program import Program, Returned, is_graph
 
 #: The version of ONNX's format; older operator sets may be in a model of a newer format.
 _LEAST_IR = 10
@@ -35,33 +36,41 @@ def build_graph(
     """Return the graph of an invocation, whose values are named after the index of its group.
 
     Args:
-        invocation: A call of an ONNX operator.
-        opset: The operator set that the model imports; None for the oldest that has the operator in this form.
+        invocation: A call of an ONNX operator, or a graph of several.
+        opset: The operator set that the model imports; None for the oldest that has the operators in this form.
         index: The index of the group.
         is_open: Whether the sizes of the inputs are left open.
 
     Raises:
-        NoSuchForm: the operator has another form in that operator set.
+        NoSuchForm: an operator has another form in that operator set, or two have no operator set in common.
         LookupError: the installed packages have no such operator.
     """
-    schema = find_schema(invocation.overload)
-    parts = _Parts(f"c{index}")
-    parts.add_call(schema, dict(invocation.arguments), is_open=is_open)
+    parts = _Parts(f"c{index}", is_open)
+    if is_graph(invocation):
+        program = Program.of(invocation)
+        schemas = [find_schema(call.overload) for call in program.calls]
+        for schema, call in zip(schemas, program.calls, strict=True):
+            parts.add_call(schema, dict(call.arguments))
+        parts.return_values(program.returns)
+    else:
+        schemas = [find_schema(invocation.overload)]
+        parts.add_call(schemas[0], dict(invocation.arguments))
+        parts.return_all()
     graph = helper.make_graph(parts.nodes, "graph", parts.inputs, parts.outputs, parts.weights)
-    imports = [helper.make_opsetid("", _import_version(schema, opset))]
-    if schema.domain:
-        imports.append(helper.make_opsetid(schema.domain, schema.version))
+    imports = [helper.make_opsetid("", _import_version(schemas, opset))]
+    imports += [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(s.domain for s in schemas) if domain]
     version = max(_LEAST_IR, helper.find_min_ir_version_for(imports, ignore_unknown=True))
     model = helper.make_model(graph, opset_imports=imports, ir_version=version)
     return _with_types(model, parts.dtypes)
 
 
-def _import_version(schema: OnnxSchema, opset: int | None) -> int:
-    if schema.domain:
-        return opset or _BESIDE_OTHERS
-    if opset is not None and not schema.is_current_at(opset):
-        raise NoSuchForm(f"{schema.overload} is not the form of {schema.operator} in opset {opset}")
-    return opset or schema.version
+def _import_version(schemas: Sequence[OnnxSchema], opset: int | None) -> int:
+    standard = [schema for schema in schemas if not schema.domain]
+    found = opset or max((schema.version for schema in standard), default=_BESIDE_OTHERS)
+    for schema in standard:
+        if not schema.is_current_at(found):
+            raise NoSuchForm(f"{schema.overload} is not the form of {schema.operator} in opset {found}")
+    return found
 
 
 @dataclass
@@ -70,24 +79,29 @@ class _Parts:
 
     Attributes:
         prefix: The beginning of the names of all values.
-        dtypes: Output → the dtype that the schema gives it; without those that the schema leaves open.
+        is_open: Whether the sizes of the inputs are left open.
+        dtypes: Value → the dtype that the schema gives it; without those that the schema leaves open.
+        results: The names of the results of each call, with what the schema says of each.
     """
 
     prefix: str
+    is_open: bool
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     inputs: list[onnx.ValueInfoProto] = field(default_factory=list)
     outputs: list[onnx.ValueInfoProto] = field(default_factory=list)
     weights: list[TensorProto] = field(default_factory=list)
     dtypes: dict[str, str] = field(default_factory=dict)
+    results: list[list[tuple[str, Parameter]]] = field(default_factory=list)
+    held: dict[Weight, str] = field(default_factory=dict)
 
-    def add_call(self, schema: OnnxSchema, arguments: Mapping[str, Any], *, is_open: bool) -> None:
-        """Add a node with its inputs and its outputs, which the graph returns."""
+    def add_call(self, schema: OnnxSchema, arguments: Mapping[str, Any]) -> None:
+        """Add a node with its inputs."""
         bound: dict[str, str] = {}
-        given = [name for p in schema.inputs for name in self._input_names(p, arguments.get(p.name), bound, is_open)]
+        given = [name for p in schema.inputs for name in self._input_names(p, arguments.get(p.name), bound)]
         while given and not given[-1]:
             given.pop()
-        places = asked_outputs(schema, arguments)
-        made = [f"{self.prefix}_r{i}" if i in places else "" for i in range(max(places, default=-1) + 1)]
+        places, call = asked_outputs(schema, arguments), len(self.results)
+        made = [f"{self.prefix}_r{call}_{i}" if i in places else "" for i in range(max(places, default=-1) + 1)]
         node = helper.make_node(
             schema.operator, given, made, name=f"{self.prefix}_n{len(self.nodes)}", domain=schema.domain
         )
@@ -97,60 +111,103 @@ class _Parts:
         self.nodes.append(node)
         if schema.operator == "Constant":
             # A constant that nothing reads is no step.
-            made = [f"{made[0]}_read"]
-            self.nodes.append(helper.make_node("Identity", node.output, made))
-            node = self.nodes[-1]
-        for number, place in enumerate(places):
+            read = [f"{made[0]}_read"]
+            self.nodes.append(helper.make_node("Identity", made, read))
+            made = read
+        found = []
+        for place in places:
             parameter = schema.outputs[min(place, len(schema.outputs) - 1)]
-            name = self._returned(made[place], number, node, parameter)
             dtype = bound.get(parameter.variable) or (parameter.dtypes[0] if len(parameter.types) == 1 else "")
             if dtype:
-                self.dtypes[name] = dtype
-            self.outputs.append(onnx.ValueInfoProto(name=name))
+                self.dtypes[made[place]] = dtype
+            found.append((made[place], parameter))
+        self.results.append(found)
 
-    def _returned(self, made: str, number: int, node: onnx.NodeProto, parameter: Parameter) -> str:
-        """Return the name of a tensor that the graph returns for an output of a node."""
-        name = f"{self.prefix}_o{number}"
-        if node.op_type == "SequenceEmpty":
+    def return_all(self) -> None:
+        """Return all results of the only call."""
+        for made, parameter in self.results[0]:
+            self._return(made, parameter)
+
+    def return_values(self, returned: Sequence[Returned]) -> None:
+        """Return results of calls, inputs, or weights; what is returned twice or not computed is copied."""
+        for value in returned:
+            if isinstance(value, Result):
+                self._return(*self.results[value.call][value.output], is_copied=True)
+                continue
+            name = self.inputs[value.place].name if isinstance(value, Input) else self._weight_name(value)
+            self._return(name, Parameter("", "", ()), is_copied=True)
+
+    def _return(self, made: str, parameter: Parameter, *, is_copied: bool = False) -> None:
+        """Add an output for a value, which is a tensor made of it if it is none."""
+        name = f"{self.prefix}_o{len(self.outputs)}"
+        operator = self.nodes[-1].op_type if self.nodes else ""
+        if operator == "SequenceEmpty":
             self.nodes.append(helper.make_node("SequenceLength", [made], [name]))
         elif parameter.is_only("seq"):
             self.nodes.append(helper.make_node("ConcatFromSequence", [made], [name], axis=0))
         elif parameter.is_only("optional"):
             self.nodes.append(helper.make_node("OptionalGetElement", [made], [name]))
         else:
-            node.output[list(node.output).index(made)] = name
-        return name
+            self._rename(made, name, is_copied=is_copied)
+        self.dtypes.setdefault(name, self.dtypes.get(made, ""))
+        self.outputs.append(onnx.ValueInfoProto(name=name))
 
-    def _input_names(self, parameter: Parameter, argument: Argument, bound: dict[str, str], is_open: bool) -> list[str]:
+    def _rename(self, made: str, name: str, *, is_copied: bool) -> None:
+        """Call a value by the name of an output; copy it if a name of its own is needed."""
+        makers = [node for node in self.nodes if made in node.output]
+        if not makers or any(made == output.name for output in self.outputs):
+            self.nodes.append(helper.make_node("Identity", [made], [name]))
+            return
+        for node in self.nodes:
+            node.input[:] = [name if n == made else n for n in node.input]
+            node.output[:] = [name if n == made else n for n in node.output]
+        if is_copied:
+            self.results = [[(name if n == made else n, p) for n, p in found] for found in self.results]
+
+    def _input_names(self, parameter: Parameter, argument: Argument, bound: dict[str, str]) -> list[str]:
         """Return the names under which a node takes an argument; "" for one that is left out."""
         if argument is None:
             return [""] if not parameter.is_variadic else []
         if not isinstance(argument, tuple):
-            name = self._tensor_name(argument, parameter, bound, is_open)
+            name = self._tensor_name(argument, parameter, bound)
             if not parameter.is_only("optional"):
                 return [name]
             self.nodes.append(helper.make_node("Optional", [name], [f"{name}_optional"]))
             return [f"{name}_optional"]
-        names = [self._tensor_name(part, parameter, bound, is_open) for part in argument]
+        names = [self._tensor_name(part, parameter, bound) for part in argument]
         if parameter.is_variadic:
             return names
         sequence = f"{self.prefix}_s{len(self.nodes)}"
         self.nodes.append(helper.make_node("SequenceConstruct", names, [sequence]))
         return [sequence]
 
-    def _tensor_name(self, argument: Argument, parameter: Parameter, bound: dict[str, str], is_open: bool) -> str:
+    def _tensor_name(self, argument: Argument, parameter: Parameter, bound: dict[str, str]) -> str:
         if isinstance(argument, Weight):
-            name = f"{self.prefix}_w{len(self.weights)}"
             bound.setdefault(parameter.variable, argument.spec.dtype)
-            self.weights.append(numpy_helper.from_array(build_array(argument.spec), name))
+            return self._weight_name(argument)
+        if isinstance(argument, Result):
+            name = self.results[argument.call][argument.output][0]
+            if name in self.dtypes:
+                bound.setdefault(parameter.variable, self.dtypes[name])
+            return name
+        if isinstance(argument, Input):
+            name = self.inputs[argument.place].name
+            bound.setdefault(parameter.variable, self.dtypes[name])
             return name
         if not isinstance(argument, TensorSpec):
             raise TypeError(f"{parameter.name} is no tensor: {argument!r}")
         name = f"{self.prefix}_i{len(self.inputs)}"
+        self.dtypes[name] = argument.dtype
         bound.setdefault(parameter.variable, argument.dtype)
-        sizes = [f"{name}_{dim}" for dim in range(len(argument.shape))] if is_open else list(argument.shape)
+        sizes = [f"{name}_{dim}" for dim in range(len(argument.shape))] if self.is_open else list(argument.shape)
         self.inputs.append(helper.make_tensor_value_info(name, element_type(argument.dtype), sizes))
         return name
+
+    def _weight_name(self, weight: Weight) -> str:
+        if weight not in self.held:
+            self.held[weight] = f"{self.prefix}_w{len(self.weights)}"
+            self.weights.append(numpy_helper.from_array(build_array(weight.spec), self.held[weight]))
+        return self.held[weight]
 
 
 def asked_outputs(schema: OnnxSchema, arguments: Mapping[str, Any]) -> tuple[int, ...]:
@@ -186,7 +243,7 @@ def _with_types(model: onnx.ModelProto, dtypes: Mapping[str, str]) -> onnx.Model
         kind = known.get(output.name)
         if kind is not None and kind.WhichOneof("value"):
             output.type.CopyFrom(kind)
-        elif output.name in dtypes:
+        elif dtypes.get(output.name):
             output.type.tensor_type.elem_type = element_type(dtypes[output.name])
     return model
 

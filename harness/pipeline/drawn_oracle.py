@@ -18,11 +18,13 @@ from harness.core.invocation import Invocation
 from harness.core.onnx_arrays import build_array
 from harness.core.text import one_line
 from harness.pipeline.case import CaseOracle
+from harness.pipeline.graph_oracle import GraphOracle
 from harness.pipeline.graph_structure import signature
 from harness.pipeline.nodes.definition import Definition, Undefined, formed_arrays
 from harness.pipeline.nodes.judged_nodes import NodeOracle, form_of, judge_node, not_as_defined
 from harness.pipeline.nodes.node_steps import join_steps, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
+from harness.pipeline.run_case import run_graph
 from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import Backend
 
@@ -134,6 +136,24 @@ def expect_by_definition(graph: onnx.ModelProto, invocation: Invocation, evaluat
         if node.is_random and (formed := formed_arrays(node.model)):
             return DrawnOracle(invocation, feeds, formed, node)
         return DrawnOracle(invocation, feeds, (), node, one_line(reason))
+
+
+def expect_unoptimised(graph: onnx.ModelProto, invocation: Invocation, plain: Backend) -> GraphOracle:
+    """Return the outputs that a runtime gives a graph without optimisations, which its optimisations must not change.
+
+    Args:
+        graph: The graph.
+        invocation: The case.
+        plain: The runtime without optimisations.
+
+    Raises:
+        CallRejected: ONNX's checker rejects the graph.
+    """
+    _check(graph)
+    feeds = tuple(map(build_array, invocation.tensors()))
+    named = dict(zip((value.name for value in signature(graph)), feeds, strict=True))
+    outputs = run_graph(plain, graph, named).outputs
+    return GraphOracle(invocation, feeds, outputs or (), graph, plain)
 
 
 def _check(graph: onnx.ModelProto) -> None:

@@ -18,6 +18,7 @@ from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 from harness.core.isolation import Send
 from harness.core.onnx_operators import is_onnx_operator
+from harness.core.program import is_graph
 from harness.core.recent import Recent
 from harness.core.route import Route
 from harness.core.tensors import build_tensors
@@ -27,8 +28,13 @@ from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Member
 from harness.pipeline.case import Structure
 from harness.pipeline.drawn_graph import build_graph
-from harness.pipeline.drawn_oracle import DrawnOracle, declare_ranks, expect_by_definition
-from harness.pipeline.graph_oracle import GraphOracle, Judges, expect
+from harness.pipeline.drawn_oracle import (
+    DrawnOracle,
+    declare_ranks,
+    expect_by_definition,
+    expect_unoptimised,
+)
+from harness.pipeline.graph_oracle import GraphOracle, Judges, expect, plain_form
 from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_cases import ModelStructure
@@ -189,6 +195,8 @@ class WorkerProcess:
             UnknownName: no registered model has that name.
         """
         if source is None:
+            if is_graph(group.exported):
+                return self._graph_structure(group, route, backend)
             is_drawn = is_onnx_operator(group.exported.overload)
             return self._drawn_structure(group, route) if is_drawn else CallStructure.of(group)
         if source.is_graph:
@@ -212,6 +220,15 @@ class WorkerProcess:
             return expect_by_definition(graph, invocation, evaluator)
 
         return GraphStructure(graph, group.index, ask, is_checked=True, is_whole_model=False)
+
+    def _graph_structure(self, group: CaseGroup, route: Route, backend: str) -> GraphStructure:
+        graph = build_graph(group.exported, opset=route.opset, index=group.index)
+        plain = plain_form(self.backend(backend))
+
+        def ask(invocation: Invocation) -> GraphOracle:
+            return expect_unoptimised(graph, invocation, plain)
+
+        return GraphStructure(graph, group.index, ask, backend, is_checked=True, is_whole_model=False)
 
     def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:
         """Return the converter of a route, started once, with the user's rules for it."""

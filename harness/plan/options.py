@@ -11,6 +11,8 @@ OPERATOR_EXAMPLES = 256
 #: The same for a pattern of programs; with both exporters a run takes some eight minutes. In a run that draws calls as
 #: well, a pattern gets this share of an operator's cases.
 PROGRAM_EXAMPLES = 112
+#: The same for the mutants of a graph, of which each takes a millisecond or two.
+GRAPH_EXAMPLES = 2048
 
 
 class UsageProblem(Exception):

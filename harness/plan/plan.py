@@ -11,7 +11,7 @@ from harness.convert.rules.rule import Rule, RuleProblem, load_rules
 from harness.convert.transform import find_transforms
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
-from harness.core.invocation import MODEL, PROGRAM
+from harness.core.invocation import GRAPH as GRAPH_PREFIX, MODEL, PROGRAM
 from harness.core.onnx_operators import UnknownOnnxOperator, is_onnx_operator, match_onnx
 from harness.core.plugins import Unavailable, UnknownName
 from harness.core.route import DYNAMIC, FILE, GRAPH, Route, is_onnx_file
@@ -20,6 +20,7 @@ from harness.generate.cases_home import CaseFileError
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
 from harness.generate.sources.generated import Generated
+from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.registry import default_sources, find_source
@@ -27,7 +28,7 @@ from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
 from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
-from harness.plan.options import OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
+from harness.plan.options import GRAPH_EXAMPLES, OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
@@ -123,7 +124,7 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in converter_names
-        if is_onnx_operator(overload) == (Route.parse(converter).converter == GRAPH)
+        if _is_exported(overload) == (Route.parse(converter).converter == GRAPH)
         for export in (converter, *later.get((converter, overload), ()))
         for unit in _units(options, asked, overload, export, backends_of[converter])
     )
@@ -160,7 +161,7 @@ def _rules(options: Options) -> list[Rule]:
 
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
-    if set(options.sources) == {OnnxOperators.name}:
+    if options.sources and {OnnxOperators.name, OnnxGraphs.name}.issuperset(options.sources):
         named = _graph_routes(options)
     names = tuple(dict.fromkeys(named or _default_converters(options.backends)))
     for name in names:
@@ -179,6 +180,11 @@ def _graph_routes(options: Options) -> tuple[str, ...]:
     if options.rules:
         raise UsageProblem("--rules has no effect on the graphs of --onnx, which no converter makes")
     return options.converters or (GRAPH,)
+
+
+def _is_exported(overload: str) -> bool:
+    """Whether cases of an overload are graphs, which no converter makes."""
+    return is_onnx_operator(overload) or overload.startswith(GRAPH_PREFIX)
 
 
 def _has_form(case: OperatorCase, options: Options, export: str) -> bool:
@@ -408,6 +414,12 @@ def _choose_operators(options: Options, asked: Sequence[Source]) -> list[str]:
 
 def _named_by(word: str, known: Sequence[str]) -> list[str]:
     """Return the operators, or the patterns of programs, that a name or a glob matches."""
+    if word.startswith(GRAPH_PREFIX):
+        seeds = [name for name in known if name.startswith(GRAPH_PREFIX)]
+        if matches := fnmatch.filter(seeds, word):
+            return matches
+        names = tuple(name.removeprefix(GRAPH_PREFIX) for name in seeds)
+        raise UnknownName("graph", word.removeprefix(GRAPH_PREFIX), names)
     if not word.startswith(PROGRAM):
         drawn = [name for name in known if is_onnx_operator(name)]
         return match_onnx(word, drawn) if drawn else schema.match(word, known)
@@ -440,11 +452,13 @@ def _units(
         examples = _examples(options, asked, mode, overload, case)
         if not examples:
             continue
-        units.append(
+        # Each runtime computes its own reference for a graph of several nodes.
+        is_graph = overload.startswith(GRAPH_PREFIX)
+        units += [
             Unit(
                 overload=overload,
                 route=_route(options, mode, converter, case),
-                backends=backend_names,
+                backends=backends,
                 seed=options.seed,
                 examples=examples,
                 values=options.values,
@@ -452,7 +466,8 @@ def _units(
                 sources=tuple(asked) if replay is None else (FromRecord(replay),),
                 settings=replace(_settings(options), batch_size=batch_size),
             )
-        )
+            for backends in ([(name,) for name in backend_names] if is_graph else [backend_names])
+        ]
     return units
 
 
@@ -488,6 +503,9 @@ def _examples(options: Options, asked: Sequence[Source], mode: str, overload: st
     examples = options.examples
     if overload.startswith(PROGRAM) and any(source.name == Generated.name for source in asked):
         examples = -(-examples * PROGRAM_EXAMPLES // OPERATOR_EXAMPLES)
+    if overload.startswith(GRAPH_PREFIX):
+        # A graph's sizes are part of what is changed.
+        return 0 if mode != "static" else examples * GRAPH_EXAMPLES // OPERATOR_EXAMPLES
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
         return examples
     if overload.startswith(PROGRAM):

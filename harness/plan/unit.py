@@ -23,7 +23,7 @@ from harness.compare.diagnosis import Diagnosis
 from harness.compare.verdict import UNKNOWN, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.case_group import CaseGroup, MemberKey
-from harness.core.invocation import PROGRAM, Invocation
+from harness.core.invocation import GRAPH, PROGRAM, Invocation
 from harness.core.route import Route
 from harness.generate.call_traits import call_traits
 from harness.generate.case_library import find_case
@@ -173,7 +173,7 @@ class Unit:
     @property
     def word(self) -> str:
         """Distinguishes the units of one operator: ``dynamo``, ``dynamo-dynamic``; ``file-ort-cpu``."""
-        if not self.draws and self.whole_model.is_graph:
+        if self.overload.startswith(GRAPH) or (not self.draws and self.whole_model.is_graph):
             return f"{self.route.export}-{self.backends[0]}"
         return f"{self.route.export}-{self.route.shape_mode}" if self.route.dynamic else self.route.export
 
@@ -271,7 +271,8 @@ def _family(unit: Unit) -> str:
     if not unit.draws:
         return MODEL_SOURCE
     operator = find_case(unit.overload)
-    return operator.family if operator else "programs" if unit.overload.startswith(PROGRAM) else ""
+    composed = {PROGRAM: "programs", GRAPH: "graphs"}
+    return operator.family if operator else composed.get(unit.overload.partition(".")[0] + ".", "")
 
 
 def run_part(

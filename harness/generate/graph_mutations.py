@@ -1,0 +1,363 @@
+"""Change one thing about a graph: few and general changes, each of which applies to any graph.
+
+An optimiser tests conditions before it rewrites a graph. Its tests are forgotten one at a time: that two inputs are not
+swapped, that a constant is a single number, that nothing else reads a value. Each change here breaks one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from harness.core.dtypes import Array
+
+#: Changes a graph in place; returns whether it could.
+Mutation: TypeAlias = Callable[[onnx.GraphProto, Random], bool]
+
+_FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+#: Numbers of a constant: specials, large and small ones, and factors just inside and outside of usual tolerances.
+_NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("nan"), float("inf"), 1e20, 1e-20)
+_FACTORS = (1 + 1e-7, 1 + 1e-5, 1 + 1e-3, 1.5, -1.0)
+_ATTRIBUTE_FLOATS = (0.0, 1.0, -1.0, 0.5, 1e-5, 1e-12, 2.0)
+#: Attributes that are added where an operator has them and a node does not give them.
+_ADDED = ("keepdims", "axis", "beta", "alpha", "ceil_mode", "epsilon", "count_include_pad", "transA", "transB", "p")
+_WORDS = {
+    "mode": ("constant", "reflect", "edge", "linear", "nearest"),
+    "auto_pad": ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"),
+    "approximate": ("none", "tanh"),
+}
+
+
+def mutate(model: onnx.ModelProto, random: Random, changes: int) -> onnx.ModelProto | None:
+    """Return a graph with some things changed that is still valid; None if the changes break it.
+
+    Args:
+        model: The graph; all of its inputs have sizes.
+        random: Decides what is changed.
+        changes: The number of changes.
+    """
+    mutant = onnx.ModelProto()
+    mutant.CopyFrom(model)
+    for _ in range(changes):
+        if not any(change(mutant.graph, random) for change in random.sample(MUTATIONS, 3)):
+            return None
+    return _declared(mutant)
+
+
+def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """Return a graph with the types of its outputs inferred anew; None if it is invalid."""
+    for value in model.graph.output:
+        value.ClearField("type")
+    del model.graph.value_info[:]
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    except Exception:
+        return None
+    types = {value.name: value.type for value in (*inferred.graph.output, *inferred.graph.input)}
+    for value in model.graph.output:
+        if value.name not in types or not types[value.name].tensor_type.HasField("shape"):
+            return None
+        value.type.CopyFrom(types[value.name])
+    return model
+
+
+def _known_types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+    """Return the types of values, as far as inference tells."""
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+    except onnx.shape_inference.InferenceError:
+        inferred = graph
+    return {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
+
+
+def _fresh(graph: onnx.GraphProto) -> str:
+    """Return a name that no value of a graph has."""
+    return f"v{len(graph.node)}_{len(graph.initializer)}_{len(graph.output)}"
+
+
+def _edges(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
+    return [(node, place) for node in graph.node for place, name in enumerate(node.input) if name]
+
+
+def swap_inputs(graph: onnx.GraphProto, random: Random) -> bool:
+    """Exchange two inputs of a node, also where their order counts."""
+    nodes = [node for node in graph.node if len([name for name in node.input if name]) > 1]
+    if not nodes:
+        return False
+    node = random.choice(nodes)
+    first, second = random.sample([i for i, name in enumerate(node.input) if name], 2)
+    node.input[first], node.input[second] = node.input[second], node.input[first]
+    return True
+
+
+def replace_input(graph: onnx.GraphProto, random: Random) -> bool:
+    """Let a node read another value that is known before it."""
+    edges = _edges(graph)
+    if not edges:
+        return False
+    node, place = random.choice(edges)
+    place_in_graph = list(graph.node).index(node)
+    known = [*(v.name for v in graph.input), *(name for n in graph.node[:place_in_graph] for name in n.output if name)]
+    others = [name for name in known if name != node.input[place]]
+    if not others:
+        return False
+    node.input[place] = random.choice(others)
+    return True
+
+
+def change_attribute(graph: onnx.GraphProto, random: Random) -> bool:
+    """Leave out an attribute, give it another value, or give one that a node leaves out."""
+    node = random.choice(list(graph.node))
+    schema = onnx.defs.get_schema(node.op_type, 20) if node.domain == "" and onnx.defs.has(node.op_type, 20) else None
+    given = list(node.attribute)
+    added = [n for n in _ADDED if schema and n in schema.attributes and all(a.name != n for a in given)]
+    if added and (not given or random.random() < 0.4):
+        name = random.choice(added)
+        is_float = schema is not None and schema.attributes[name].type == onnx.defs.OpSchema.AttrType.FLOAT
+        number = random.choice(_ATTRIBUTE_FLOATS) if is_float else random.choice((0, 1, -1, 2))
+        node.attribute.append(helper.make_attribute(name, number))
+        return True
+    if not given:
+        return False
+    attribute = random.choice(given)
+    if random.random() < 0.4:
+        node.attribute.remove(attribute)
+        return True
+    return _change_value(attribute, random)
+
+
+def _change_value(attribute: onnx.AttributeProto, random: Random) -> bool:
+    match attribute.type:
+        case onnx.AttributeProto.FLOAT:
+            attribute.f = random.choice(_ATTRIBUTE_FLOATS)
+        case onnx.AttributeProto.INT:
+            attribute.i = random.choice((1 - attribute.i, attribute.i + 1, -attribute.i, 0))
+        case onnx.AttributeProto.INTS if attribute.ints:
+            place = random.randrange(len(attribute.ints))
+            if random.random() < 0.5:
+                attribute.ints[place] = random.choice((0, 1, 2, attribute.ints[place] + 1))
+            else:
+                attribute.ints[:] = list(reversed(attribute.ints))
+        case onnx.AttributeProto.STRING if attribute.name in _WORDS:
+            attribute.s = random.choice(_WORDS[attribute.name]).encode()
+        case _:
+            return False
+    return True
+
+
+def _constants(graph: onnx.GraphProto, *, floats: bool) -> list[onnx.TensorProto]:
+    read = {name for node in graph.node for name in node.input}
+    return [t for t in graph.initializer if t.name in read and (t.data_type in _FLOATS or not floats)]
+
+
+def change_number(graph: onnx.GraphProto, random: Random) -> bool:
+    """Give a constant another number: a special one, or one just inside or outside of a tolerance."""
+    constants = _constants(graph, floats=True)
+    if not constants:
+        return False
+    tensor = random.choice(constants)
+    array = numpy_helper.to_array(tensor).copy()
+    if not array.size:
+        return False
+    with np.errstate(all="ignore"):
+        flat = array.reshape(-1)
+        place = slice(None) if random.random() < 0.5 else random.randrange(flat.size)
+        number = flat[place] * random.choice(_FACTORS) if random.random() < 0.4 else random.choice(_NUMBERS)
+        flat[place] = np.asarray(number).astype(array.dtype)
+    tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    return True
+
+
+def change_rank(graph: onnx.GraphProto, random: Random) -> bool:
+    """Give a constant another rank, or make a vector of a number."""
+    constants = _constants(graph, floats=True)
+    if not constants:
+        return False
+    tensor = random.choice(constants)
+    array = numpy_helper.to_array(tensor)
+    forms: list[Callable[[], Array]] = [lambda: array.reshape(1, *array.shape), lambda: array.reshape(*array.shape, 1)]
+    if array.size == 1:
+        sizes = sorted({d.dim_value for v in graph.input for d in v.type.tensor_type.shape.dim} - {0})
+        forms += [lambda: array.reshape(()), lambda: array.reshape(1), lambda: array.reshape(1, 1, 1, 1)]
+        forms += [lambda: np.repeat(array.reshape(-1), random.choice(sizes or [2]))]
+    if array.ndim and array.shape[0] == 1:
+        forms.append(lambda: array[0])
+    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(random.choice(forms)()), tensor.name))
+    return True
+
+
+def exchange_constant(graph: onnx.GraphProto, random: Random) -> bool:
+    """Make an input of a constant, or a constant of an input of numbers."""
+    constants = _constants(graph, floats=False)
+    inputs = [v for v in graph.input if v.type.tensor_type.elem_type in _FLOATS]
+    if constants and (random.random() < 0.6 or len(inputs) < 2):
+        tensor = random.choice(constants)
+        if tensor.data_type not in _FLOATS:
+            return False
+        graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        graph.initializer.remove(tensor)
+        return True
+    if len(inputs) < 2:
+        return False
+    value = random.choice(inputs)
+    kind = value.type.tensor_type
+    shape = [d.dim_value for d in kind.shape.dim]
+    numbers = np.asarray([random.choice((-1.5, -0.5, 0.25, 1.0, 2.0)) for _ in range(int(np.prod(shape)))])
+    array = numbers.reshape(shape).astype(helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    graph.initializer.append(numpy_helper.from_array(array, value.name))
+    graph.input.remove(value)
+    return True
+
+
+def change_input_shape(graph: onnx.GraphProto, random: Random) -> bool:
+    """Give an input another rank, or a size of 0 or 1, or another size wherever it has one."""
+    values = [v for v in graph.input if v.type.WhichOneof("value") == "tensor_type"]
+    if not values:
+        return False
+    shape = random.choice(values).type.tensor_type.shape
+    kind = random.choice(("more", "fewer", "last", "size", "size"))
+    sizes = [d.dim_value for d in shape.dim]
+    if kind == "more" and len(sizes) < 5:
+        sizes.insert(0, random.choice((1, 2, 3)))
+    elif kind == "last" and len(sizes) < 5:
+        sizes.append(1)
+    elif sizes and kind == "fewer":
+        sizes.pop(0)
+    elif sizes:
+        old = random.choice(sizes)
+        new = random.choice((1, 0, old + 1, 2 * old))
+        for value in values:
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_value == old:
+                    dim.dim_value = new
+        return True
+    else:
+        return False
+    del shape.dim[:]
+    for size in sizes:
+        shape.dim.add().dim_value = size
+    return True
+
+
+def change_dtype(graph: onnx.GraphProto, random: Random) -> bool:
+    """Give all floating inputs and constants another dtype."""
+    target = random.choice((TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64))
+    array_dtype = helper.tensor_dtype_to_np_dtype(target)
+    for value in graph.input:
+        if value.type.tensor_type.elem_type in _FLOATS:
+            value.type.tensor_type.elem_type = target
+    with np.errstate(all="ignore"):
+        for tensor in graph.initializer:
+            if tensor.data_type in _FLOATS:
+                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(array_dtype), tensor.name))
+    return True
+
+
+def add_reader(graph: onnx.GraphProto, random: Random) -> bool:
+    """Return a value from inside, by itself or through another node."""
+    inside = [name for node in graph.node for name in node.output if name]
+    others = [name for name in inside if all(name != value.name for value in graph.output)]
+    if not others:
+        return False
+    name, made = random.choice(others), _fresh(graph)
+    if random.random() < 0.5:
+        graph.output.append(onnx.ValueInfoProto(name=name))
+        return True
+    graph.node.append(helper.make_node(random.choice(("Identity", "Neg", "Relu", "Abs")), [name], [made]))
+    graph.output.append(onnx.ValueInfoProto(name=made))
+    return True
+
+
+def insert_on_edge(graph: onnx.GraphProto, random: Random) -> bool:
+    """Put a node on an edge that leaves its values as they are: a cast, a reshape, a pair of transpositions."""
+    edges = _edges(graph)
+    if not edges:
+        return False
+    node, place = random.choice(edges)
+    name, types = node.input[place], _known_types(graph)
+    held = {tensor.name: tensor for tensor in graph.initializer}
+    if name in types:
+        kind = types[name].tensor_type
+        element, sizes = kind.elem_type, [d.dim_value for d in kind.shape.dim]
+    elif name in held:
+        element, sizes = held[name].data_type, list(held[name].dims)
+    else:
+        return False
+    made = _chain(graph, name, element, sizes, random)
+    position = list(graph.node).index(node)
+    node.input[place] = made[-1].output[0]
+    nodes = [*graph.node[:position], *made, *graph.node[position:]]
+    kept = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
+    return True
+
+
+def _chain(
+    graph: onnx.GraphProto, name: str, element: int, sizes: Sequence[int], random: Random
+) -> list[onnx.NodeProto]:
+    """Return nodes that give the value called `name` again."""
+    start, rank = _fresh(graph), len(sizes)
+    constant = f"{start}_c"
+
+    def numbers(values: Sequence[int]) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.int64), constant))
+        return constant
+
+    match random.choice(("Identity", "Cast", "Casts", "Reshape", "Transpose", "Squeeze", "Tile", "Expand", "Pad")):
+        case "Cast":
+            return [helper.make_node("Cast", [name], [start], to=element)]
+        case "Casts" if element in _FLOATS:
+            between = random.choice(_FLOATS[:3])
+            first = helper.make_node("Cast", [name], [f"{start}_a"], to=between)
+            return [first, helper.make_node("Cast", [f"{start}_a"], [start], to=element)]
+        case "Reshape":
+            return [helper.make_node("Reshape", [name, numbers(sizes if 0 not in sizes else [])], [start])]
+        case "Transpose" if rank > 1:
+            order = list(range(rank))
+            random.shuffle(order)
+            back = [order.index(i) for i in range(rank)]
+            first = helper.make_node("Transpose", [name], [f"{start}_a"], perm=order)
+            return [first, helper.make_node("Transpose", [f"{start}_a"], [start], perm=back)]
+        case "Squeeze":
+            axes = numbers([random.randint(0, rank)])
+            first = helper.make_node("Unsqueeze", [name, axes], [f"{start}_a"])
+            return [first, helper.make_node("Squeeze", [f"{start}_a", axes], [start])]
+        case "Tile":
+            return [helper.make_node("Tile", [name, numbers([1] * rank)], [start])]
+        case "Expand":
+            return [helper.make_node("Expand", [name, numbers(sizes)], [start])]
+        case "Pad" if element in _FLOATS:
+            return [helper.make_node("Pad", [name, numbers([0] * (2 * rank))], [start])]
+    return [helper.make_node("Identity", [name], [start])]
+
+
+def repeat_chain(graph: onnx.GraphProto, random: Random) -> bool:
+    """Compute everything a second time from the same inputs."""
+    if len(graph.node) > 24:
+        return False
+    names = {name: f"{name}_again" for node in graph.node for name in node.output if name}
+    copies = []
+    for node in graph.node:
+        copy = onnx.NodeProto.FromString(node.SerializeToString())
+        copy.input[:] = [names.get(name, name) for name in copy.input]
+        copy.output[:] = [names.get(name, name) for name in copy.output]
+        copies.append(copy)
+    graph.node.extend(copies)
+    for value in list(graph.output):
+        if value.name in names:
+            graph.output.append(onnx.ValueInfoProto(name=names[value.name]))
+    return True
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    *(swap_inputs, change_attribute, change_number, change_rank, exchange_constant, change_input_shape, add_reader),
+    *(insert_on_edge, insert_on_edge, repeat_chain, change_dtype, replace_input, swap_inputs, change_attribute),
+    *(change_number, change_rank, change_input_shape),
+)

@@ -1,0 +1,65 @@
+"""Graphs of several ONNX operators: the seeds in `cases/onnx/graphs/`, and their mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from random import Random
+
+import onnx
+
+from harness.core.case_group import CaseGroup
+from harness.generate.graph_mutations import mutate
+from harness.generate.graph_seeds import NotWritable, graph_invocation, load_seeds
+from harness.generate.sources.source import Request, SourceFinding
+
+#: Mutants that others are made of, besides the seed; the first ones are replaced.
+_KEPT = 64
+#: How often a mutant is made of a mutant, and the numbers of changes.
+_AGAIN, _CHANGES = 0.4, (1, 1, 1, 2, 2, 3)
+#: Attempts for each graph that is wanted: some changes make a graph invalid.
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class OnnxGraphs:
+    """Mutates a seed, if the name is that of one."""
+
+    name = "graphs"
+
+    def overloads(self) -> Collection[str]:
+        """See `harness.generate.sources.source.Source`."""
+        return load_seeds()
+
+    def find(self, request: Request) -> SourceFinding:
+        """See `harness.generate.sources.source.Source`."""
+        seed = load_seeds().get(request.overload)
+        if seed is None or request.dynamic:
+            return SourceFinding()
+        random, found = Random(f"{request.seed}/{request.overload}"), dict[str, CaseGroup]()
+        self._add(seed, request, found)
+        pool: list[onnx.ModelProto] = []
+        for _ in range(_TRIES * request.examples):
+            if len(found) >= request.examples:
+                break
+            base = random.choice(pool) if pool and random.random() < _AGAIN else seed
+            mutant = mutate(base, random, random.choice(_CHANGES))
+            if mutant is None or not self._add(mutant, request, found):
+                continue
+            pool.append(mutant)
+            if len(pool) > _KEPT:
+                del pool[random.randrange(_KEPT)]
+        return SourceFinding(tuple(found.values()))
+
+    def _add(self, model: onnx.ModelProto, request: Request, found: dict[str, CaseGroup]) -> bool:
+        """Add a graph with its values to those that are found; return whether it is a new one."""
+        try:
+            invocation = graph_invocation(model, request.overload, f"{request.seed}/{len(found)}")
+        except NotWritable:
+            return False
+        if request.dtypes is not None and invocation.dtype not in request.dtypes:
+            return False
+        if invocation.structure_id in found:
+            return False
+        found[invocation.structure_id] = CaseGroup.of(invocation)
+        return True
