@@ -7,6 +7,7 @@ swapped, that a constant is a single number, that nothing else reads a value. Ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from random import Random
 from typing import TypeAlias
 
@@ -15,11 +16,15 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.core.dtypes import Array
+from harness.generate.shapes import MAX_ELEMENTS
 
 #: Changes a graph in place; returns whether it could.
 Mutation: TypeAlias = Callable[[onnx.GraphProto, Random], bool]
 
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
+_MAKES_SIZES = frozenset({"Expand", "Tile", "ConstantOfShape", "Range", "Pad"})
+#: Elements of a value inside of a graph, at most: repeated doublings would take all memory.
+_LARGEST = 16 * MAX_ELEMENTS
 #: Numbers of a constant: specials, large and small ones, and factors just inside and outside of usual tolerances.
 _NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("nan"), float("inf"), 1e20, 1e-20)
 _FACTORS = (1 + 1e-7, 1 + 1e-5, 1 + 1e-3, 1.5, -1.0)
@@ -46,7 +51,21 @@ def mutate(model: onnx.ModelProto, random: Random, changes: int) -> onnx.ModelPr
     for _ in range(changes):
         if not any(change(mutant.graph, random) for change in random.sample(MUTATIONS, 3)):
             return None
+        if any(_count_elements(value.type) > MAX_ELEMENTS for value in mutant.graph.input) or _may_burst(mutant.graph):
+            return None
     return _declared(mutant)
+
+
+def _may_burst(graph: onnx.GraphProto) -> bool:
+    """Whether a node may get a huge number as a size: onnx's inference makes such a tensor, and takes all memory."""
+    if not any(node.op_type in _MAKES_SIZES for node in graph.node):
+        return False
+    integers = (t for t in graph.initializer if t.data_type in (TensorProto.INT64, TensorProto.INT32))
+    return any(bool((np.abs(numpy_helper.to_array(t).astype(np.float64)) > MAX_ELEMENTS).any()) for t in integers)
+
+
+def _count_elements(kind: onnx.TypeProto) -> int:
+    return prod(dim.dim_value for dim in kind.tensor_type.shape.dim)
 
 
 def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
@@ -58,7 +77,10 @@ def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
         inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
     except Exception:
         return None
-    types = {value.name: value.type for value in (*inferred.graph.output, *inferred.graph.input)}
+    graph = inferred.graph
+    if any(_count_elements(value.type) > _LARGEST for value in (*graph.value_info, *graph.output)):
+        return None
+    types = {value.name: value.type for value in (*graph.output, *graph.input)}
     for value in model.graph.output:
         if value.name not in types or not types[value.name].tensor_type.HasField("shape"):
             return None

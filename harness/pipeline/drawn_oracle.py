@@ -147,13 +147,15 @@ def expect_unoptimised(graph: onnx.ModelProto, invocation: Invocation, plain: Ba
         plain: The runtime without optimisations.
 
     Raises:
-        CallRejected: ONNX's checker rejects the graph.
+        CallRejected: ONNX's checker rejects the graph, or the runtime without optimisations.
     """
     _check(graph)
     feeds = tuple(map(build_array, invocation.tensors()))
     named = dict(zip((value.name for value in signature(graph)), feeds, strict=True))
-    outputs = run_graph(plain, graph, named).outputs
-    return GraphOracle(invocation, feeds, outputs or (), graph, plain)
+    run = run_graph(plain, graph, named)
+    if run.failure is not None:
+        raise CallRejected from run.failure.error
+    return GraphOracle(invocation, feeds, run.outputs or (), graph, plain)
 
 
 def _check(graph: onnx.ModelProto) -> None:

@@ -23,7 +23,7 @@ from harness.compare.case_problems import parse_problems
 from harness.compare.output_comparison import parse_excuses
 from harness.compare.verdict import Outcome, Verdict
 from harness.core.invocation import MODEL, InvalidInvocation, Invocation
-from harness.core.route import Route, route_label
+from harness.core.route import EXPORTED, Route, route_label
 from harness.core.text import count, plain, shown
 from harness.locate.suspect import Suspect
 from harness.pipeline.model_task import model_word
@@ -203,7 +203,7 @@ def render(view: CaseView) -> Iterator[RenderableType]:
     yield shown(call(view.invocation), style="cyan")
     yield Text()
     model = model_word(view.run, (first.overload,))
-    if model is None:
+    if model is None and Route.parse(first.converter).converter not in EXPORTED:
         yield Text("In PyTorch", style="bold")
         yield from _copied(_torch_call(view.invocation))
         yield Text()

@@ -14,7 +14,7 @@ from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
 from harness.compare.faults import Fault
 from harness.compare.verdict import Outcome, Stage
-from harness.core.route import FILE
+from harness.core.route import EXPORTED, FILE
 from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
 #: Row of the decision table → why.
@@ -236,7 +236,7 @@ def evidence(diagnosis: Diagnosis) -> str:
         _program_sentence(diagnosis.facts),
         *_divergence(diagnosis.facts),
         rule_sentence(diagnosis),
-        *dict.fromkeys(sentence(t, is_of_file=_is_of_file(diagnosis)) for t in diagnosis.testimony),
+        *dict.fromkeys(sentence(t, is_of_file=_is_of_graph(diagnosis)) for t in diagnosis.testimony),
     ]
     text = " ".join(filter(None, parts))
     return f"Same cause as case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
@@ -278,12 +278,12 @@ def rule_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.rule == "process-ended" and not facts["component"]:
         facts["component"] = "The comparison, with PyTorch in float64,"
     facts["blames"] = ", ".join(facts.get("blames", ()))
-    rules = {**RULES, **_RULES_OF_FILES} if _is_of_file(diagnosis) else RULES
+    rules = {**RULES, **_RULES_OF_FILES} if diagnosis.facts.get("converter") == FILE else RULES
     return rules[diagnosis.rule].format(**facts) if diagnosis.rule else ""
 
 
-def _is_of_file(diagnosis: Diagnosis) -> bool:
-    return diagnosis.facts.get("converter") == FILE
+def _is_of_graph(diagnosis: Diagnosis) -> bool:
+    return diagnosis.facts.get("converter") in EXPORTED
 
 
 def sentence(testimony: Testimony, *, is_of_file: bool = False) -> str:

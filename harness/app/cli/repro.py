@@ -30,6 +30,7 @@ from harness.core.route import is_onnx_file
 
 if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
+    from harness.core.invocation import Invocation
     from harness.models.facts import ModelFacts
     from harness.pipeline.model_task import Axis
     from harness.plan.unit import Unit
@@ -116,16 +117,24 @@ def command(
             if value:
                 raise click.UsageError(f"{name} is for models; {case} is a case")
         directory = find_run(run)
+        if (drawn := _drawn(directory, case)) is not None:
+            _write_drawn(drawn, case, backend, issue, out, check, timeout, as_json)
+            return
         written = _write_call(directory, _recorded(directory, case, converter, backend, original, rules), issue, check)
         _report(written, _place(out, case[:8], issue), as_json)
         return
     for option, is_given in {"--run": run is not None, "--original": original}.items():
         if is_given:
             raise click.UsageError(f"{option} is for recorded cases; {case} is a model")
-    stem = Path(out).with_suffix("") if out not in (None, "-") else Path(f"repro_{_stem(case)}")
     wanted = ModelWanted(
         case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), opset, inputs, timeout
     )
+    _write_smallest(wanted, _stem(case), issue, out, check, as_json)
+
+
+def _write_smallest(wanted: ModelWanted, name: str, issue: bool, out: str | None, check: bool, as_json: bool) -> None:
+    """Write the smallest failure of a model or of a file."""
+    stem = Path(out).with_suffix("") if out not in (None, "-") else Path(f"repro_{name}")
     with _smallest(wanted) as (found, directory):
         from harness.reproduce.graph_part import GraphPart
 
@@ -133,7 +142,33 @@ def command(
             written = _write_graph_part(found, stem, issue, check)
         else:
             written = _write_call(directory, found, issue, check)
-        _report(written, _place(out, _stem(case), issue), as_json)
+        _report(written, _place(out, name, issue), as_json)
+
+
+def _drawn(run: Path, case: str) -> Invocation | None:
+    """Return the graph of a recorded case; None if the case is of PyTorch."""
+    from harness.reproduce.drawn_files import recorded_graph
+
+    return recorded_graph(run, case)
+
+
+def _write_drawn(
+    graph: Invocation,
+    case: str,
+    backend: str | None,
+    issue: bool,
+    out: str | None,
+    check: bool,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Write the smallest failing part of a drawn graph, as of a user's file."""
+    from harness.reproduce.drawn_files import save_graph
+
+    with tempfile.TemporaryDirectory() as directory:
+        file, inputs = save_graph(graph, Path(directory) / case[:8])
+        wanted = ModelWanted(str(file), None, backend, (), (), (), None, inputs, timeout)
+        _write_smallest(wanted, case[:8], issue, out, check, as_json)
 
 
 def _stem(word: str) -> str:

@@ -36,7 +36,7 @@ class OnnxGraphs:
         seed = load_seeds().get(request.overload)
         if seed is None or request.dynamic:
             return SourceFinding()
-        random, found = Random(f"{request.seed}/{request.overload}"), dict[str, CaseGroup]()
+        random, found = Random(f"{request.seed}/{request.overload}"), dict[bytes, CaseGroup]()
         self._add(seed, request, found)
         pool: list[onnx.ModelProto] = []
         for _ in range(_TRIES * request.examples):
@@ -51,15 +51,16 @@ class OnnxGraphs:
                 del pool[random.randrange(_KEPT)]
         return SourceFinding(tuple(found.values()))
 
-    def _add(self, model: onnx.ModelProto, request: Request, found: dict[str, CaseGroup]) -> bool:
+    def _add(self, model: onnx.ModelProto, request: Request, found: dict[bytes, CaseGroup]) -> bool:
         """Add a graph with its values to those that are found; return whether it is a new one."""
+        content = model.SerializeToString(deterministic=True)
+        if content in found:
+            return False
         try:
             invocation = graph_invocation(model, request.overload, f"{request.seed}/{len(found)}")
         except NotWritable:
             return False
         if request.dtypes is not None and invocation.dtype not in request.dtypes:
             return False
-        if invocation.structure_id in found:
-            return False
-        found[invocation.structure_id] = CaseGroup.of(invocation)
+        found[content] = CaseGroup.of(invocation)
         return True
