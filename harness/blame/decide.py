@@ -285,7 +285,14 @@ _ERROR = (
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
-def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str = "", backend: str = "") -> Diagnosis:
+def decide(
+    outcome: Outcome,
+    testimonies: Sequence[Testimony],
+    *,
+    converter: str = "",
+    backend: str = "",
+    is_composed: bool = False,
+) -> Diagnosis:
     """Decide the blame for a failure at stage `LOAD`, `RUN` or `COMPARE` by all witnesses that were asked.
 
     Args:
@@ -293,16 +300,17 @@ def decide(outcome: Outcome, testimonies: Sequence[Testimony], *, converter: str
         testimonies: The witnesses' testimonies.
         converter: The converter's name, for the rule's sentence.
         backend: The backend's name, for the rule's sentence.
+        is_composed: Whether the case consists of several calls or nodes.
     """
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, rule = UNKNOWN, "undecided"
-    # Nothing converts a drawn graph: it asks for what its operators' definitions give.
-    is_drawn = converter == GRAPH
+    # Nothing converts a drawn node: it asks for what its operator's definition gives.
+    is_node = converter == GRAPH and not is_composed
     for row in _TABLES.get(outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
-            if is_drawn and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _OF_INVALID:
+            if is_node and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _OF_INVALID:
                 blame, rule = SPEC, "definitions-differ"
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))

@@ -31,7 +31,7 @@ from harness.compare.diagnosis import (
 )
 from harness.compare.drawn import draws
 from harness.compare.verdict import BACKEND, SPEC, UNKNOWN, Outcome, Stage
-from harness.core.program import Program, is_program
+from harness.core.program import Program, is_composed, is_program
 from harness.core.text import one_line
 from harness.pipeline.model_oracle import ModelOracle
 from harness.pipeline.started_route import StartedRoute
@@ -126,7 +126,8 @@ def _examined(context: FailureContext, dead: frozenset[str], announce: Callable[
 
 
 def _decided(failure: Failure, heard: Sequence[Testimony]) -> Diagnosis:
-    return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend)
+    composed = is_composed(dict(failure.group.cases)[failure.case].overload)
+    return decide(failure.outcome, heard, converter=failure.converter, backend=failure.backend, is_composed=composed)
 
 
 #: Stands for the model before each of the route's transforms.

@@ -176,6 +176,13 @@ PROGRAM = "program."
 MODEL = "model."
 #: Prefix of the overload of a graph of several ONNX operators; the rest names the seed that it was made of.
 GRAPH = "graph."
+#: Prefixes of the overloads of ONNX's operators.
+ONNX_DOMAINS = ("ai.onnx.", "com.microsoft.")
+
+
+def is_exported(overload: str) -> bool:
+    """Whether cases of an overload are graphs of ONNX operators, one or several, which no converter makes."""
+    return overload.startswith((GRAPH, *ONNX_DOMAINS))
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ from typing import Any
 
 import onnx
 
+from harness.core.invocation import ONNX_DOMAINS
+
 #: Domain as names have it → domain as a model imports it.
 DOMAINS: Mapping[str, str] = {"ai.onnx": "", "com.microsoft": "com.microsoft"}
-#: Prefixes of the names of ONNX operators.
-_PREFIXES = tuple(f"{domain}." for domain in DOMAINS)
 #: ONNX's name of an element type → the name of the NumPy dtype.
 _DTYPES = {"float": "float32", "double": "float64"} | {
     name.replace("_", ""): name
@@ -126,7 +126,7 @@ OUTPUTS = "outputs"
 
 def is_onnx_operator(overload: str) -> bool:
     """Whether an overload is an operator of ONNX rather than of PyTorch."""
-    return overload.startswith(_PREFIXES)
+    return overload.startswith(ONNX_DOMAINS)
 
 
 @cache
@@ -168,7 +168,7 @@ def match_onnx(pattern: str, known: Sequence[str]) -> list[str]:
     Raises:
         UnknownOnnxOperator: nothing matches; similar names are named.
     """
-    for prefix in ("", *_PREFIXES) if is_onnx_operator(pattern) else _PREFIXES:
+    for prefix in ("", *ONNX_DOMAINS) if is_onnx_operator(pattern) else ONNX_DOMAINS:
         full = prefix + pattern
         matches = [n for n in known if fnmatch.fnmatchcase(n, full) or fnmatch.fnmatchcase(n.rpartition(".")[0], full)]
         if matches:

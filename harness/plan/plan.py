@@ -11,7 +11,7 @@ from harness.convert.rules.rule import Rule, RuleProblem, load_rules
 from harness.convert.transform import find_transforms
 from harness.core import overloads as schema
 from harness.core.dtypes import ALL, COMPLEX, WIDE_UNSIGNED
-from harness.core.invocation import GRAPH as GRAPH_PREFIX, MODEL, PROGRAM
+from harness.core.invocation import GRAPH as GRAPH_PREFIX, MODEL, PROGRAM, is_exported
 from harness.core.onnx_operators import UnknownOnnxOperator, is_onnx_operator, match_onnx
 from harness.core.plugins import Unavailable, UnknownName
 from harness.core.route import DYNAMIC, FILE, GRAPH, Route, is_onnx_file
@@ -124,7 +124,7 @@ def _make_plan(options: Options) -> Plan:
         unit
         for overload in _choose_operators(options, asked)
         for converter in converter_names
-        if _is_exported(overload) == (Route.parse(converter).converter == GRAPH)
+        if is_exported(overload) == (Route.parse(converter).converter == GRAPH)
         for export in (converter, *later.get((converter, overload), ()))
         for unit in _units(options, asked, overload, export, backends_of[converter])
     )
@@ -180,11 +180,6 @@ def _graph_routes(options: Options) -> tuple[str, ...]:
     if options.rules:
         raise UsageProblem("--rules has no effect on the graphs of --onnx, which no converter makes")
     return options.converters or (GRAPH,)
-
-
-def _is_exported(overload: str) -> bool:
-    """Whether cases of an overload are graphs, which no converter makes."""
-    return is_onnx_operator(overload) or overload.startswith(GRAPH_PREFIX)
 
 
 def _has_form(case: OperatorCase, options: Options, export: str) -> bool:

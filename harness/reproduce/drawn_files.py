@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 import pyarrow.compute as pc
 
-from harness.core.invocation import GRAPH, Invocation
-from harness.core.onnx_operators import is_onnx_operator
+from harness.core.invocation import Invocation, is_exported
 from harness.record import store
 from harness.record.json_lines import read_minimal
 from harness.record.layout import ResultsError
@@ -28,7 +27,7 @@ def recorded_graph(run: Path, wanted: str) -> Invocation | None:
     """
     case_id = store.resolve_case(run, wanted, read_minimal(run))
     row = next(iter(store.verdicts(run, pc.field("case_id") == case_id)), None)
-    if row is None or not (is_onnx_operator(row.overload) or row.overload.startswith(GRAPH)):
+    if row is None or not is_exported(row.overload):
         return None
     return Invocation.from_json(row.invocation)
 

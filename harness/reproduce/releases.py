@@ -23,6 +23,7 @@ from packaging.version import InvalidVersion, Version
 import harness
 from harness.compare.signatures import informative_line, normalise
 from harness.core.invocation import Invocation, Literal, TensorSpec
+from harness.core.route import GRAPH, Route
 
 #: Package that may be bisected → distribution, and whether it is installed with its requirements. The others use
 #: those of the installed release, which older and newer ones mostly share; PyTorch has libraries of its own.
@@ -205,7 +206,13 @@ def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path)
     else:
         spec = TensorSpec((2,), "float32", (1,), 0, Literal((1.0, -1.0)))
         command, file = "replay", directory / "control.json"
-        file.write_text(Invocation("aten.relu.default", (("self", spec),)).json, encoding="utf-8")
+        is_graph = any(Route.parse(way[0]).converter == GRAPH for way in ways if way[0])
+        control = (
+            Invocation("ai.onnx.Relu.14", (("X", spec),))
+            if is_graph
+            else Invocation("aten.relu.default", (("self", spec),))
+        )
+        file.write_text(relu.json, encoding="utf-8")
     converters, backends = (sorted({way[i] for way in ways if way[i]}) for i in (0, 1))
     return [command, str(file), *(f"--converter={c}" for c in converters), *(f"--backend={b}" for b in backends)]
 

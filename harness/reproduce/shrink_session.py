@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from harness.causes.groups import FAILED
 from harness.compare.verdict import FAILURES, Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
-from harness.core.invocation import MODEL, InvalidInvocation, Invocation
+from harness.core.invocation import MODEL, InvalidInvocation, Invocation, is_exported
 from harness.core.plugins import UnknownName
 from harness.core.route import DYNAMIC, Route
 from harness.core.text import count
@@ -69,8 +69,12 @@ def failures(results_dir: Path, *, case_id: str | None = None) -> list[Verdict]:
         for row in batch.to_pylist():
             if case_id is not None:
                 refuse_model(results_dir, case_id, row["overload"], "shrunk")
+                if is_exported(row["overload"]):
+                    raise ResultsError(
+                        f"case {case_id} is a graph: `conformance repro {case_id}` shrinks and writes it"
+                    )
             size = _size(row["invocation"])
-            if size is None or row["overload"].startswith(MODEL):
+            if size is None or row["overload"].startswith(MODEL) or is_exported(row["overload"]):
                 continue
             key = _key(row)
             cases[key].add(row["case_id"])

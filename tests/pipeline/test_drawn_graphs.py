@@ -256,7 +256,6 @@ def constant_of_rank(name: str, *shape: int) -> Callable[[onnx.GraphProto], obje
 
 #: A change of a seed, and the pass of ONNX Runtime 1.32 that overlooks it.
 OVERLOOKED = {
-    "swapped-div": (changed("graph.matmul-scale", swap("Div")), "MatMulScaleFusion"),
     "swapped-pow": (changed("graph.layer-norm", swap("Pow")), "LayerNormFusion"),
     "ranked-one": (changed("graph.div-mul", constant_of_rank("one", 1, 1, 1)), "DivMulFusion"),
 }
