@@ -73,7 +73,7 @@ def graph_invocation(model: onnx.ModelProto, overload: str, values: str = "") ->
     Raises:
         NotWritable: it is no program of calls.
     """
-    return _Writer(model, values).program(overload.removeprefix(GRAPH)).invocation
+    return _Writer(model, values).write_program(overload.removeprefix(GRAPH)).invocation
 
 
 class _Writer:
@@ -89,7 +89,7 @@ class _Writer:
         self._inputs = {value.name: value for value in model.graph.input if value.name not in self._known}
         self._places: dict[str, int] = {}
 
-    def program(self, name: str) -> Program:
+    def write_program(self, name: str) -> Program:
         """Return the program."""
         calls: list[Invocation] = []
         for node in self._model.graph.node:

@@ -207,7 +207,7 @@ def control_words(word: str, ways: Collection[tuple[str, str]], directory: Path)
         spec = TensorSpec((2,), "float32", (1,), 0, Literal((1.0, -1.0)))
         command, file = "replay", directory / "control.json"
         is_graph = any(Route.parse(way[0]).converter == GRAPH for way in ways if way[0])
-        control = (
+        relu = (
             Invocation("ai.onnx.Relu.14", (("X", spec),))
             if is_graph
             else Invocation("aten.relu.default", (("self", spec),))
