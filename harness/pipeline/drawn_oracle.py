@@ -26,7 +26,7 @@ from harness.pipeline.nodes.node_steps import join_steps, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.run_case import run_graph
 from harness.pipeline.torch_call import CallRejected
-from harness.run.backend import Backend
+from harness.run.backend import Backend, HasPlain
 
 
 @dataclass(frozen=True)
@@ -138,18 +138,22 @@ def expect_by_definition(graph: onnx.ModelProto, invocation: Invocation, evaluat
         return DrawnOracle(invocation, feeds, (), node, one_line(reason))
 
 
-def expect_unoptimised(graph: onnx.ModelProto, invocation: Invocation, plain: Backend) -> GraphOracle:
+def expect_unoptimised(graph: onnx.ModelProto, invocation: Invocation, backend: Backend) -> GraphOracle:
     """Return the outputs that a runtime gives a graph without optimisations, which its optimisations must not change.
 
     Args:
         graph: The graph.
         invocation: The case.
-        plain: The runtime without optimisations.
+        backend: The runtime.
 
     Raises:
-        CallRejected: ONNX's checker rejects the graph, or the runtime without optimisations.
+        CallRejected: ONNX's checker rejects the graph, or the runtime without optimisations; or it cannot turn them
+            off, so that nothing tells what is right.
     """
     _check(graph)
+    if not isinstance(backend, HasPlain):
+        raise CallRejected from ValueError(f"{backend.name} cannot turn off its optimisations")
+    plain = backend.plain()
     feeds = tuple(map(build_array, invocation.tensors()))
     named = dict(zip((value.name for value in signature(graph)), feeds, strict=True))
     run = run_graph(plain, graph, named)

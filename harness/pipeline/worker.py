@@ -34,7 +34,7 @@ from harness.pipeline.drawn_oracle import (
     expect_by_definition,
     expect_unoptimised,
 )
-from harness.pipeline.graph_oracle import GraphOracle, Judges, expect, plain_form
+from harness.pipeline.graph_oracle import GraphOracle, Judges, expect
 from harness.pipeline.graph_structure import GraphStructure
 from harness.pipeline.kept_models import KeptModels
 from harness.pipeline.model_cases import ModelStructure
@@ -223,10 +223,10 @@ class WorkerProcess:
 
     def _graph_structure(self, group: CaseGroup, route: Route, backend: str) -> GraphStructure:
         graph = build_graph(group.exported, opset=route.opset, index=group.index)
-        plain = plain_form(self.backend(backend))
+        runtime = self.backend(backend)
 
         def ask(invocation: Invocation) -> GraphOracle:
-            return expect_unoptimised(graph, invocation, plain)
+            return expect_unoptimised(graph, invocation, runtime)
 
         return GraphStructure(graph, group.index, ask, backend, is_checked=True, is_whole_model=False)
 
