@@ -98,7 +98,7 @@ class _Row:
 
 _NO_REPEAT = _Row(UNKNOWN, "does-not-repeat", ((R.ALONE, F.RIGHT),))
 #: Rules that blame a graph for what it is, and not for what it computes.
-_OF_INVALID = frozenset({"invalid-model", "invalid-node"})
+_INVALIDITY_RULES = frozenset({"invalid-model", "invalid-node"})
 _INVALID = _Row(CONVERTER, "invalid-model", ((R.MODEL, F.INVALID),))
 _DECOMPOSES_WRONGLY = "decomposition-fails"
 _INVALID_NODE = (
@@ -310,7 +310,7 @@ def decide(
     for row in _TABLES.get(outcome, _ERROR):
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
-            if is_node and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _OF_INVALID:
+            if is_node and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _INVALIDITY_RULES:
                 blame, rule = SPEC, "definitions-differ"
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))

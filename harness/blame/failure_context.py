@@ -150,7 +150,7 @@ class FailureContext:
         self.is_onnx = find_converter(failure.converter).makes == ONNX
         judge = self.reference.judge
         count = len(self.reference.expected) if failure.result.wrong_outputs else 0
-        # What a text leaves open is no failure, except for a runtime that contradicts itself there.
+        # The specification leaves some results open: they are right, unless a runtime contradicts itself.
         settled = judge if failure.result.blame == SPEC else judge.without_unsettled
         allowed = settled.allowing(tolerance_along(failure.route))
         self.judge = allowed.restricted_to(failure.result.wrong_outputs, count)

@@ -17,8 +17,8 @@ from harness.blame.open_questions import (
     OpenQuestion,
     has_nan,
     is_float_array,
+    remove_infinities,
     remove_nan,
-    without_infinities,
 )
 from harness.core.dtypes import LARGEST, Array
 from harness.pipeline.nodes.definition import Definition, Undefined
@@ -168,7 +168,7 @@ def _has_negative_alpha(node: onnx.NodeProto, inputs: Sequence[Array | None], ou
     return any(a.name == "alpha" and a.f < 0 for a in node.attribute)
 
 
-def _is_celu_of_the_text(definition: Definition, got: Sequence[Array], rerun: Rerun, outputs: Sequence[int]) -> bool:
+def _is_textual_celu(definition: Definition, got: Sequence[Array], rerun: Rerun, outputs: Sequence[int]) -> bool:
     """Whether results are ``max(0,x) + min(0,alpha*(exp(x/alpha)-1))``; the body has ``alpha*Elu(x/alpha)``."""
     node = definition.step.node
     x = definition.inputs[node.input[0]].astype(np.float64)
@@ -187,6 +187,14 @@ def _ends_at_a_rounding(node: onnx.NodeProto, inputs: Sequence[Array | None], ou
     return bool((np.floor(sizes * scales.astype(np.float64)) != np.floor(sizes.astype(np.float32) * scales)).any())
 
 
+#: Operators that add or multiply, also integers.
+_INTEGER_TERMS = frozenset(
+    {
+        *("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceMean", "ReduceLogSum"),
+        *("ReduceLogSumExp", "Pow", "CumSum", "CumProd", "Einsum", "MatMul", "Gemm", "Mul", "Add", "Sub", "Sum"),
+    }
+)
+
 GRAPH_QUESTIONS: tuple[OpenQuestion, ...] = (
     OpenQuestion(
         operators=frozenset(_SUMMED_POWERS),
@@ -200,7 +208,7 @@ GRAPH_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_has_negative_alpha,
         silent_on=("negative",),
         subject="a negative alpha, for which the text and the function body differ",
-        fits=_is_celu_of_the_text,
+        fits=_is_textual_celu,
         calm=None,
     ),
     OpenQuestion(
@@ -211,24 +219,7 @@ GRAPH_QUESTIONS: tuple[OpenQuestion, ...] = (
         calm=None,
     ),
     OpenQuestion(
-        operators=frozenset(
-            {
-                *("ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceMean", "ReduceLogSum"),
-                *(
-                    "ReduceLogSumExp",
-                    "Pow",
-                    "CumSum",
-                    "CumProd",
-                    "Einsum",
-                    "MatMul",
-                    "Gemm",
-                    "Mul",
-                    "Add",
-                    "Sub",
-                    "Sum",
-                ),
-            }
-        ),
+        operators=_INTEGER_TERMS,
         arises=_leaves_integer_range,
         silent_on=("overflow", "wrap around", "modulo"),
         subject="integers that leave their range",
@@ -256,7 +247,7 @@ GRAPH_QUESTIONS: tuple[OpenQuestion, ...] = (
         arises=_has_infinite_signal,
         silent_on=("nan", "infinit"),
         subject="infinities and NaN whose factor is zero",
-        calm=without_infinities,
+        calm=remove_infinities,
     ),
     OpenQuestion(
         operators=frozenset({"QuantizeLinear"}),

@@ -163,15 +163,13 @@ def _clips_infinity(node: onnx.NodeProto, inputs: Sequence[Array | None], output
     return bool((high is None and upwards) or (low is None and downwards))
 
 
-def _weighs_what_is_notwithout_infinities(
-    node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]
-) -> bool:
+def _weighs_infinities(node: onnx.NodeProto, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> bool:
     data = inputs[0]
     picks = any(a.name == "mode" and a.s == b"nearest" for a in node.attribute)
     return not picks and data is not None and is_float_array(data) and not bool(np.isfinite(data).all())
 
 
-def without_infinities(array: Array) -> Array:
+def remove_infinities(array: Array) -> Array:
     """Return an array with a number in place of infinities and NaN."""
     if not is_float_array(array) or np.isfinite(array).all():
         return array
@@ -295,10 +293,10 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     ),
     OpenQuestion(
         operators=frozenset({"GridSample"}),
-        arises=_weighs_what_is_notwithout_infinities,
+        arises=_weighs_infinities,
         silent_on=("nan", "infinit", "weight"),
         subject="infinities and NaN whose weight is zero",
-        calm=without_infinities,
+        calm=remove_infinities,
     ),
     OpenQuestion(
         operators=frozenset({"GridSample"}),
@@ -311,10 +309,10 @@ OPEN_QUESTIONS: tuple[OpenQuestion, ...] = (
     OpenQuestion(
         # Their texts mention weights, but not of what.
         operators=frozenset({"Resize", "RoiAlign", "Upsample"}),
-        arises=_weighs_what_is_notwithout_infinities,
+        arises=_weighs_infinities,
         silent_on=("nan", "not a number", "infinit"),
         subject="infinities and NaN whose weight is zero",
-        calm=without_infinities,
+        calm=remove_infinities,
     ),
     OpenQuestion(
         operators=frozenset({"AffineGrid"}),

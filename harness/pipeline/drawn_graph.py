@@ -23,7 +23,7 @@ from harness.core.program import Program, Returned, is_graph
 #: The version of ONNX's format; older operator sets may be in a model of a newer format.
 _LEAST_IR = 10
 #: The operator set that a model with operators of another domain imports for ONNX's own.
-_BESIDE_OTHERS = 21
+_CONTRIB_OPSET = 21
 
 
 class NoSuchForm(Exception):
@@ -61,12 +61,12 @@ def build_graph(
     imports += [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(s.domain for s in schemas) if domain]
     version = max(_LEAST_IR, helper.find_min_ir_version_for(imports, ignore_unknown=True))
     model = helper.make_model(graph, opset_imports=imports, ir_version=version)
-    return _with_types(model, parts.dtypes)
+    return _declare_types(model, parts.dtypes)
 
 
 def _import_version(schemas: Sequence[OnnxSchema], opset: int | None) -> int:
     standard = [schema for schema in schemas if not schema.domain]
-    found = opset or max((schema.version for schema in standard), default=_BESIDE_OTHERS)
+    found = opset or max((schema.version for schema in standard), default=_CONTRIB_OPSET)
     for schema in standard:
         if not schema.is_current_at(found):
             raise NoSuchForm(f"{schema.overload} is not the form of {schema.operator} in opset {found}")
@@ -232,7 +232,7 @@ def _attribute(schema: AttributeSchema, value: Any) -> onnx.AttributeProto:
     return helper.make_attribute(schema.name, value)
 
 
-def _with_types(model: onnx.ModelProto, dtypes: Mapping[str, str]) -> onnx.ModelProto:
+def _declare_types(model: onnx.ModelProto, dtypes: Mapping[str, str]) -> onnx.ModelProto:
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         known = {value.name: value.type for value in _values(inferred.graph)}

@@ -236,7 +236,7 @@ def evidence(diagnosis: Diagnosis) -> str:
         _program_sentence(diagnosis.facts),
         *_divergence(diagnosis.facts),
         rule_sentence(diagnosis),
-        *dict.fromkeys(sentence(t, is_of_file=_is_of_graph(diagnosis)) for t in diagnosis.testimony),
+        *dict.fromkeys(sentence(t, is_of_file=_is_exported(diagnosis)) for t in diagnosis.testimony),
     ]
     text = " ".join(filter(None, parts))
     return f"Same cause as case {diagnosis.inherited_from}: {text}" if diagnosis.inherited_from else text
@@ -282,7 +282,7 @@ def rule_sentence(diagnosis: Diagnosis) -> str:
     return rules[diagnosis.rule].format(**facts) if diagnosis.rule else ""
 
 
-def _is_of_graph(diagnosis: Diagnosis) -> bool:
+def _is_exported(diagnosis: Diagnosis) -> bool:
     return diagnosis.facts.get("converter") in EXPORTED
 
 

@@ -116,8 +116,10 @@ def command(
         for name, value in {"--axis": axes, "--also": also, "--opset": opset, "--inputs": inputs}.items():
             if value:
                 raise click.UsageError(f"{name} is for models; {case} is a case")
+        from harness.reproduce.drawn_files import recorded_graph
+
         directory = find_run(run)
-        if (drawn := _drawn(directory, case)) is not None:
+        if (drawn := recorded_graph(directory, case)) is not None:
             _write_drawn(drawn, case, backend, issue, out, check, timeout, as_json)
             return
         written = _write_call(directory, _recorded(directory, case, converter, backend, original, rules), issue, check)
@@ -145,13 +147,6 @@ def _write_smallest(wanted: ModelWanted, name: str, issue: bool, out: str | None
         _report(written, _place(out, name, issue), as_json)
 
 
-def _drawn(run: Path, case: str) -> Invocation | None:
-    """Return the graph of a recorded case; None if the case is of PyTorch."""
-    from harness.reproduce.drawn_files import recorded_graph
-
-    return recorded_graph(run, case)
-
-
 def _write_drawn(
     graph: Invocation,
     case: str,
@@ -162,7 +157,7 @@ def _write_drawn(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Write the smallest failing part of a drawn graph, as of a user's file."""
+    """Write the smallest failing part of a drawn graph, in the way of a user's file."""
     from harness.reproduce.drawn_files import save_graph
 
     with tempfile.TemporaryDirectory() as directory:

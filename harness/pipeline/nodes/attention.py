@@ -22,7 +22,7 @@ def attention(call: NodeCall) -> Sequence[Array] | None:
     is_flat = query.ndim == 3
     if is_flat:
         heads, shared = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
-        query, keys, values = _by_heads(query, heads), _by_heads(keys, shared), _by_heads(values, shared)
+        query, keys, values = _split_heads(query, heads), _split_heads(keys, shared), _split_heads(values, shared)
     past = 0
     if past_keys is not None and past_values is not None:
         past = past_keys.shape[2]
@@ -45,7 +45,7 @@ def attention(call: NodeCall) -> Sequence[Array] | None:
     return [array for array, name in zip(results, call.node.output, strict=False) if name]
 
 
-def _by_heads(array: Array, heads: int) -> Array:
+def _split_heads(array: Array, heads: int) -> Array:
     """Return [b, heads, length, size] for [b, length, heads · size]."""
     return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
 

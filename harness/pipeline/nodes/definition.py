@@ -25,7 +25,7 @@ from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.contrib import CONTRIB, DEFAULT_DOMAIN_CONTRIB, DOMAIN
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
 from harness.pipeline.nodes.formulas import FORMULAS
-from harness.pipeline.nodes.further_formulas import WITH_BODY
+from harness.pipeline.nodes.further_formulas import BODY_RUNNERS
 from harness.pipeline.nodes.node_call import Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.run_case import run_graph
@@ -235,7 +235,7 @@ class Definition:
 
     @property
     def _formula(self) -> Formula | None:
-        if not self.step.is_single and not (len(self.step.nodes) == 1 and self.operator in WITH_BODY):
+        if not self.step.is_single and not (len(self.step.nodes) == 1 and self.operator in BODY_RUNNERS):
             return None
         if self.step.node.domain not in ("", "ai.onnx"):
             return CONTRIB.get(self.operator) if self.step.node.domain == DOMAIN else None

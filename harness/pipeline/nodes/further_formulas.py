@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 
 from harness.core.dtypes import Array
 from harness.pipeline.nodes.attention import attention
-from harness.pipeline.nodes.node_call import Formula, NodeCall
+from harness.pipeline.nodes.node_call import Formula, NodeCall, widen
 
 
 def _quantize(call: NodeCall) -> Sequence[Array] | None:
@@ -94,7 +94,7 @@ def _lp_normalization(call: NodeCall) -> Sequence[Array]:
     """Divide by the sum of magnitudes, or by the root of the sum of squares; a norm of zero gives zero."""
     x, axis, order = call.given(0), call.attribute("axis", -1), call.attribute("p", 2)
     assert x is not None
-    wide = x if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else x.astype(np.float64)
+    wide = widen(x)
     norm = (np.abs(wide) ** order).sum(axis, keepdims=True) ** (1.0 / order)
     return [np.where(norm == 0, 0, wide / np.where(norm == 0, 1, norm)).astype(x.dtype)]
 
@@ -158,7 +158,7 @@ def _reduce_log_sum(call: NodeCall) -> Sequence[Array]:
     assert x is not None
     if not axes and call.attribute("noop_with_empty_axes", 0):
         return [np.log(x.astype(np.float64)).astype(x.dtype)]
-    wide = x if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else x.astype(np.float64)
+    wide = widen(x)
     keep = bool(call.attribute("keepdims", 1))
     return [np.asarray(np.log(wide.sum(axes or None, keepdims=keep))).astype(x.dtype)]
 
@@ -218,9 +218,9 @@ def _corners(boxes: Array, *, centred: bool) -> Array:
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
 
 
-def _overlap(one: Array, other: Array) -> float:
-    shared = np.clip(np.minimum(one[2:], other[2:]) - np.maximum(one[:2], other[:2]), 0, None).prod()
-    whole = (one[2:] - one[:2]).prod() + (other[2:] - other[:2]).prod() - shared
+def _overlap(box: Array, other: Array) -> float:
+    shared = np.clip(np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2]), 0, None).prod()
+    whole = (box[2:] - box[:2]).prod() + (other[2:] - other[:2]).prod() - shared
     return float(shared / whole) if whole > 0 else 0.0
 
 
@@ -274,7 +274,7 @@ def _values_inside(body: onnx.GraphProto) -> set[str]:
 
 
 #: Operators whose formula runs their body.
-WITH_BODY = frozenset({"Scan"})
+BODY_RUNNERS = frozenset({"Scan"})
 
 FURTHER: dict[str, Formula] = {
     "QuantizeLinear": _quantize,

@@ -82,7 +82,7 @@ def right_results(definition: Definition) -> tuple[Array, ...]:
 
 
 #: Operators whose bodies compute in float32, whatever dtype they return.
-_OF_SINGLE_PRECISION = frozenset({"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"})
+_SINGLE_PRECISION_BODIES = frozenset({"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"})
 #: Operators that round real numbers to integers, which are computed from float32 scales.
 _QUANTISED = frozenset({"QLinearMatMul"})
 _SINGLE_PRECISION = Judge(
@@ -95,7 +95,7 @@ def judge_node(definition: Definition) -> Judge:
     """Return the rules for a step's results: choices are exact, sums are compared by their terms, others closely."""
     if definition.is_exact:
         return EXACT if definition.is_copy else EQUAL
-    if definition.operator in _OF_SINGLE_PRECISION:
+    if definition.operator in _SINGLE_PRECISION_BODIES:
         return _SINGLE_PRECISION
     if definition.operator in _QUANTISED:
         given = [definition.inputs[name] if name else None for name in definition.step.node.input]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import onnx
 
 from harness.core.dtypes import Array
@@ -36,6 +37,11 @@ class NodeCall:
     def given(self, position: int) -> Array | None:
         """Return an input; None if it is omitted."""
         return self.inputs[position] if position < len(self.inputs) else None
+
+
+def widen(array: Array) -> Array:
+    """Return an array in float64; one of float64 or wider unchanged."""
+    return array if array.dtype.kind == "f" and array.dtype.itemsize >= 8 else array.astype(np.float64)
 
 
 #: Returns the outputs; None if the reference evaluator is right.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.node_call import Formula, NodeCall
+from harness.pipeline.nodes.node_call import Formula, NodeCall, widen
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,6 @@ def _padding(call: NodeCall, mode: bytes, place: int, size: int, span: int, stri
     return (less, more) if mode == b"SAME_UPPER" else (more, less)
 
 
-def _wide(x: Array) -> Array:
-    return x if x.dtype.kind == "f" and x.dtype.itemsize >= 8 else x.astype(np.float64)
-
-
 def _max_pool(call: NodeCall) -> Sequence[Array] | None:
     """Choose the first of the largest elements of each window; indices count through batches and channels."""
     x = call.given(0)
@@ -117,7 +113,7 @@ def _average_pool(call: NodeCall) -> Sequence[Array] | None:
         raise ValueError("the text does not say whether elements beyond the padding count")
     ones = np.ones((1, 1, *x.shape[2:]))
     counted = windows.sums(windows.padded(ones, 1.0 if counts_padding else 0.0))
-    wide = _wide(x)
+    wide = widen(x)
     return [np.asarray(windows.sums(windows.padded(wide, 0)) / counted).astype(x.dtype)]
 
 
@@ -126,7 +122,7 @@ def _lp_pool(call: NodeCall) -> Sequence[Array] | None:
     x, order = call.given(0), call.attribute("p", 2)
     assert x is not None
     windows = _Windows.of(call, x.shape[2:])
-    powers = np.abs(_wide(x)) ** order
+    powers = np.abs(widen(x)) ** order
     return [np.asarray(windows.sums(windows.padded(powers, 0)) ** (1.0 / order)).astype(x.dtype)]
 
 
@@ -136,7 +132,7 @@ def _over_all(reduce: Callable[[NodeCall, Array, tuple[int, ...]], Array]) -> Fo
     def compute(call: NodeCall) -> Sequence[Array] | None:
         x = call.given(0)
         assert x is not None
-        return [np.asarray(reduce(call, _wide(x), tuple(range(2, x.ndim)))).astype(x.dtype)]
+        return [np.asarray(reduce(call, widen(x), tuple(range(2, x.ndim)))).astype(x.dtype)]
 
     return compute
 

@@ -76,13 +76,13 @@ def _long_short(call: NodeCall, weights: _Weights, x: Array, states: tuple[Array
     total = x @ weights.inputs.T + hidden @ weights.recurrent.T + weights.input_bias + weights.recurrent_bias
     into, out, forget, candidate = np.split(total, 4, -1)
     if weights.peepholes is not None:
-        of_input, of_output, of_forget = np.split(weights.peepholes, 3)
-        into, forget = into + of_input * cell, forget + of_forget * cell
+        peep_input, peep_output, peep_forget = np.split(weights.peepholes, 3)
+        into, forget = into + peep_input * cell, forget + peep_forget * cell
     into = _sigmoid(_clipped(call, into))
     forget = 1.0 - into if call.attribute("input_forget", 0) else _sigmoid(_clipped(call, forget))
     cell = forget * cell + into * np.tanh(_clipped(call, candidate))
     if weights.peepholes is not None:
-        out = out + of_output * cell
+        out = out + peep_output * cell
     return _sigmoid(_clipped(call, out)) * np.tanh(cell), cell
 
 
