@@ -12,12 +12,12 @@ from harness.generate.operator_case import Arguments
 
 ops = OnnxFamily("quantization")
 #: Powers of two, by which divisions are exact, and others.
-_SCALES = (0.5, 0.25, 1.0, 0.1, 2.0, 0.0078125)
+SCALES = (0.5, 0.25, 1.0, 0.1, 2.0, 0.0078125)
 _QUANTISED = ("uint8", "int8", "uint16", "int16", "int4", "uint4", "float8_e4m3fn", "float8_e5m2", "int2", "uint2")
 _FURTHER = ("float8_e4m3fnuz", "float8_e5m2fnuz", "float4_e2m1fn")
 
 
-def _numbers(d: Draw, shape: tuple[int, ...], dtype: str, options: tuple[float, ...]) -> TensorSpec:
+def draw_numbers(d: Draw, shape: tuple[int, ...], dtype: str, options: tuple[float, ...]) -> TensorSpec:
     count = 1
     for size in shape:
         count *= size
@@ -50,12 +50,12 @@ def _granularity(d: Draw) -> tuple[tuple[int, ...], tuple[int, ...], Any, Any]:
     return shape, scales, axis, block
 
 
-def _zero_point(d: Draw, shape: tuple[int, ...], dtype: str) -> TensorSpec:
+def draw_zero_point(d: Draw, shape: tuple[int, ...], dtype: str) -> TensorSpec:
     if dtype.startswith("float"):
-        return _numbers(d, shape, dtype, (0.0,))
+        return draw_numbers(d, shape, dtype, (0.0,))
     if dtype.startswith("u"):
-        return _numbers(d, shape, dtype, (0, 1, 3, 2) if dtype == "uint2" else (0, 1, 7, 12))
-    return _numbers(d, shape, dtype, (0, 1, -1, -2) if dtype == "int2" else (0, 1, -3, 5))
+        return draw_numbers(d, shape, dtype, (0, 1, 3, 2) if dtype == "uint2" else (0, 1, 7, 12))
+    return draw_numbers(d, shape, dtype, (0, 1, -1, -2) if dtype == "int2" else (0, 1, -3, 5))
 
 
 @ops.case("QuantizeLinear")
@@ -69,8 +69,8 @@ def quantize(d: Draw) -> Arguments:
     shares = d.schema.inputs[0].variable == d.schema.inputs[1].variable
     return {
         "x": d.tensor(shape),
-        "y_scale": _numbers(d, scales, _scale_dtype(d), _SCALES if d.dtype != "int32" or not shares else (1.0, 2.0)),
-        "y_zero_point": _zero_point(d, scales, target) if by_point and not leaves_out else OMIT,
+        "y_scale": draw_numbers(d, scales, _scale_dtype(d), SCALES if d.dtype != "int32" or not shares else (1.0, 2.0)),
+        "y_zero_point": draw_zero_point(d, scales, target) if by_point and not leaves_out else OMIT,
         "axis": axis,
         "block_size": block,
         "output_dtype": OMIT if by_point else element_type(target),
@@ -95,8 +95,8 @@ def dequantize(d: Draw) -> Arguments:
     has_point = d.dtype != "int32" and d.boolean()
     return {
         "x": d.tensor(shape),
-        "x_scale": _numbers(d, scales, d.choose(*known), _SCALES),
-        "x_zero_point": _zero_point(d, scales, d.dtype) if has_point else OMIT,
+        "x_scale": draw_numbers(d, scales, d.choose(*known), SCALES),
+        "x_zero_point": draw_zero_point(d, scales, d.dtype) if has_point else OMIT,
         "axis": axis,
         "block_size": block,
     }
@@ -114,13 +114,13 @@ def quantised_product(d: Draw) -> Arguments:
     by_column = d.choose((), (), (columns,))
     return {
         "a": d.tensor((rows, inner)),
-        "a_scale": _numbers(d, (), "float32", _SCALES),
-        "a_zero_point": _zero_point(d, (), d.dtype),
+        "a_scale": draw_numbers(d, (), "float32", SCALES),
+        "a_zero_point": draw_zero_point(d, (), d.dtype),
         "b": d.tensor((inner, columns), other),
-        "b_scale": _numbers(d, by_column, "float32", _SCALES),
-        "b_zero_point": _zero_point(d, by_column, other),
-        "y_scale": _numbers(d, (), "float32", _SCALES),
-        "y_zero_point": _zero_point(d, (), result),
+        "b_scale": draw_numbers(d, by_column, "float32", SCALES),
+        "b_zero_point": draw_zero_point(d, by_column, other),
+        "y_scale": draw_numbers(d, (), "float32", SCALES),
+        "y_zero_point": draw_zero_point(d, (), result),
     }
 
 
@@ -131,13 +131,13 @@ def quantised_convolution(d: Draw) -> Arguments:
     by_channel = d.choose((), (), (outputs,))
     return {
         "x": d.tensor((1, 2, side, side)),
-        "x_scale": _numbers(d, (), "float32", _SCALES),
-        "x_zero_point": _zero_point(d, (), d.dtype),
+        "x_scale": draw_numbers(d, (), "float32", SCALES),
+        "x_zero_point": draw_zero_point(d, (), d.dtype),
         "w": d.tensor((outputs, 2, kernel, kernel), other),
-        "w_scale": _numbers(d, by_channel, "float32", _SCALES),
-        "w_zero_point": _zero_point(d, by_channel, other),
-        "y_scale": _numbers(d, (), "float32", _SCALES),
-        "y_zero_point": _zero_point(d, (), d.dtype),
+        "w_scale": draw_numbers(d, by_channel, "float32", SCALES),
+        "w_zero_point": draw_zero_point(d, by_channel, other),
+        "y_scale": draw_numbers(d, (), "float32", SCALES),
+        "y_zero_point": draw_zero_point(d, (), d.dtype),
         "B": d.maybe(lambda: d.tensor((outputs,), "int32", ("range", -100, 100))),
         "pads": d.choose(OMIT, [1, 1, 1, 1]) if kernel > 1 else OMIT,
         "strides": d.choose(OMIT, [2, 2]),

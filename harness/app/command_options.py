@@ -238,7 +238,8 @@ def _onnx_sources(given: Any) -> tuple[str, ...]:
     for other, value in {**others, "--programs": given.programs, "--pattern": given.pattern}.items():
         if value:
             raise UsageProblem(f"--onnx and {other} both select the cases: give one of them")
-    return OnnxOperators.name, OnnxGraphs.name
+    drawn = (OnnxOperators.name, OnnxGraphs.name)
+    return drawn if given.baseline else (*drawn, Redrawn.name)
 
 
 def converters(given: Any) -> tuple[str, ...]:

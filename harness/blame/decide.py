@@ -285,6 +285,21 @@ _ERROR = (
 _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
+def _undecided(row: _Row) -> _Row:
+    """Return a row of a graph that was drawn: nobody has made it, so that nobody is to blame for what it is."""
+    return replace(row, blame=UNKNOWN) if row.blame == CONVERTER else row
+
+
+def _differing(row: _Row) -> _Row:
+    """Return a row of a node that was drawn: it asks for what its operator's definitions give, which disagree."""
+    is_of_meaning = row.blame == CONVERTER and row.rule not in _INVALIDITY_RULES
+    return replace(row, blame=SPEC, rule="definitions-differ") if is_of_meaning else row
+
+
+_OF_DRAWN_GRAPHS = {outcome: tuple(map(_undecided, _TABLES.get(outcome, _ERROR))) for outcome in Outcome}
+_OF_DRAWN_NODES = {**_OF_DRAWN_GRAPHS, Outcome.MISMATCH: tuple(_undecided(_differing(row)) for row in _MISMATCH)}
+
+
 def decide(
     outcome: Outcome,
     testimonies: Sequence[Testimony],
@@ -305,13 +320,12 @@ def decide(
     known: set[Fact] = {(t.role, t.finding) for t in testimonies}
     known |= {(t.role, t.finding, _OWN) for t in testimonies if t.independent}
     blame, rule = UNKNOWN, "undecided"
-    # Nothing converts a drawn node: it asks for what its operator's definition gives.
-    is_node = converter == GRAPH and not is_composed
-    for row in _TABLES.get(outcome, _ERROR):
+    table = _TABLES.get(outcome, _ERROR)
+    if converter == GRAPH:
+        table = (_OF_DRAWN_GRAPHS if is_composed else _OF_DRAWN_NODES)[outcome]
+    for row in table:
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule
-            if is_node and blame == CONVERTER and outcome is Outcome.MISMATCH and rule not in _INVALIDITY_RULES:
-                blame, rule = SPEC, "definitions-differ"
             break
     ordered = sorted(testimonies, key=lambda t: _ORDER.index(t.role))
     return Diagnosis(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))

@@ -150,7 +150,9 @@ def _hear(
     asked: Iterable[Witness], context: FailureContext, dead: frozenset[str], announce: Callable[[str], None]
 ) -> Iterable[Testimony]:
     for witness in asked:
-        if (context.is_composed and witness.of_one_call) or not (context.is_onnx or witness.of_any_artefact):
+        # "One call" is one of PyTorch's: a node of ONNX is none.
+        is_call = context.has_program and not context.is_composed
+        if (witness.of_one_call and not is_call) or not (context.is_onnx or witness.of_any_artefact):
             continue
         if (context.is_transformed or not context.has_program) and witness.of_pytorch:
             # No converter has made this graph.

@@ -645,7 +645,8 @@ def _converter(facts: FailureFacts) -> Place:
 
 def _transform(facts: FailureFacts) -> Place:
     known = facts.decision.facts
-    return Place("transform", known.get("transform", "") or known.get("component", ""))
+    name = known.get("transform", "") or known.get("component", "")
+    return Place("transform", ", ".join((name, *known.get("passes", ()))))
 
 
 _PLACES: dict[str, Callable[[FailureFacts], Place]] = {

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import onnx
+
+from harness.blame.breaking_change import find_breaking_change
 from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Stage
+from harness.convert.change import Change
+from harness.convert.transform import find_transforms
 from harness.pipeline.stages import StageFailure
 from harness.pipeline.transforming import transformed_models
 from harness.run.artefact import AnyModel
@@ -20,7 +25,7 @@ def find_guilty_transform(context: FailureContext) -> Testimony | None:
         model = context.untransformed
     except Exception:
         return None
-    before = _finding(context, model)
+    given, before = model, _finding(context, model)
     for name, transformed in transformed_models(model, context.route):
         if before not in (Finding.RIGHT, Finding.OTHER):
             return None
@@ -32,9 +37,32 @@ def find_guilty_transform(context: FailureContext) -> Testimony | None:
                 "stage": str(context.failure.stage),
                 "is_right": before is Finding.RIGHT,
             }
-            return Testimony(Role.TRANSFORM, before, "before-transform", facts)
+            guilty = _find_guilty_change(context, name, given) if before is Finding.RIGHT else None
+            return Testimony(
+                Role.TRANSFORM, before, "before-transform", {**facts, "passes": [guilty] if guilty else []}
+            )
         before = after
+        if not isinstance(transformed, StageFailure):
+            given = transformed
     return None
+
+
+def _find_guilty_change(context: FailureContext, name: str, given: AnyModel) -> str | None:
+    """Return the change of a transform that breaks a model which is right before it; None if it cannot be stopped."""
+    (transform,) = find_transforms((name,))
+    stop_after = transform.stop_after
+    if stop_after is None or not isinstance(given, onnx.ModelProto):
+        return None
+
+    def build(limit: int | None, changes: list[Change]) -> onnx.ModelProto:
+        model = onnx.ModelProto()
+        model.CopyFrom(given)
+        return stop_after(model, limit, changes)
+
+    def is_right(model: AnyModel) -> bool:
+        return _finding(context, model) in (Finding.RIGHT, Finding.OTHER)
+
+    return find_breaking_change(build, lambda model: context.check(model).failure is None, is_right)
 
 
 def _finding(context: FailureContext, model: AnyModel) -> Finding:

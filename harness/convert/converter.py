@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import onnx
 import torch
 
+from harness.convert.change import Change
 from harness.convert.rules.rule import RuleBook
 from harness.core.plugins import Registry, Unavailable
 from harness.core.route import EXPORTED, FILE, Route
@@ -216,19 +217,6 @@ class KeepsApart(Protocol):
 
     def keeps_apart(self, inputs: Sequence[torch.Tensor]) -> bool:
         """Whether a call with such inputs is converted by itself."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change that an optimiser made to a graph.
-
-    Attributes:
-        name: The pass, or the rewrite rule.
-        outputs: The graph outputs that depend on the rewritten nodes; empty for a pass.
-    """
-
-    name: str
-    outputs: frozenset[str] = frozenset()
 
 
 @runtime_checkable

@@ -13,10 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import onnx_ir
-import torch
 from onnxscript import rewriter
 
-from harness.convert.converter import Change
+from harness.convert.change import Change
 from harness.convert.rewrite_rules import rule_name
 
 
@@ -39,16 +38,24 @@ class OptimiserLimit:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Limit the optimiser of every export in this block; the exporter's other changes to a graph stay."""
+        import torch
+
         optimise = torch.onnx.ONNXProgram.optimize
 
         def limited(program: Any) -> None:
-            with (
-                _replaced(onnx_ir.passes.PassBase, "__call__", self._limited_pass()),
-                _replaced(rewriter.RewriteRule, "try_rewrite", self._limited_rule()),
-            ):
+            with self.limited():
                 optimise(program)
 
         with _replaced(torch.onnx.ONNXProgram, "optimize", limited):
+            yield
+
+    @contextmanager
+    def limited(self) -> Iterator[None]:
+        """Limit every pass and rule in this block."""
+        with (
+            _replaced(onnx_ir.passes.PassBase, "__call__", self._limited_pass()),
+            _replaced(rewriter.RewriteRule, "try_rewrite", self._limited_rule()),
+        ):
             yield
 
     @property

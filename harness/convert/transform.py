@@ -16,6 +16,7 @@ import onnx
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.tolerances import Tolerance
+from harness.convert.change import Change
 from harness.core.plugins import Registry, Unavailable
 from harness.core.route import Route
 
@@ -32,6 +33,8 @@ class TransformEntry:
         version: Returns the version of the package that transforms.
         precision: The floating dtype that the transformed model computes in: results are judged by its tolerance. ""
             for a transform that changes no dtype.
+        stop_after: Applies the transform with at most a number of changes, None for any, and adds them to a list; if it
+            raises, the last one is the one that raised. None if it cannot be stopped on its way.
         default: Always False: a run that names no transform has none.
     """
 
@@ -40,6 +43,7 @@ class TransformEntry:
     apply: Callable[[onnx.ModelProto], onnx.ModelProto]
     version: Callable[[], str]
     precision: str = ""
+    stop_after: Callable[[onnx.ModelProto, int | None, list[Change]], onnx.ModelProto] | None = None
     default: bool = False
 
 

@@ -29,7 +29,7 @@ from functools import lru_cache
 from typing import Any
 
 from harness.core.dtypes import INT_RANGE, LARGEST, is_float
-from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec
+from harness.core.invocation import Argument, Enumerated, Invocation, Literal, Recipe, TensorSpec, Weight
 
 #: Conditions of a call, in this order: a tensor has no dimensions; all have none, and no dtype is asked for;
 #: one has no elements; tensors have different ranks; all are of integers or truth values; there is none; some
@@ -112,12 +112,23 @@ def is_ordinary(invocation: Invocation, *, asked_dtypes: bool = True) -> bool:
         return False
     if any(0 in spec.shape for spec in specs) or not has_everyday_tensors(invocation):
         return False
+    if not all(map(_has_everyday_weights, invocation.arguments)):
+        return False
     return all(_is_everyday_argument(name, a, asked_dtypes) for name, a in invocation.arguments)
 
 
 def has_everyday_tensors(invocation: Invocation) -> bool:
     """Whether a call's tensors lie without gaps in memory and hold numbers of everyday size."""
     return all(_dense(spec.shape, spec.strides) and _has_everyday_values(spec) for spec in invocation.tensors())
+
+
+def _has_everyday_weights(argument: Any) -> bool:
+    """Whether the weights in an argument hold numbers of everyday size, or "to the end" as slices write it."""
+    if isinstance(argument, Weight):
+        values = argument.spec.values
+        is_end = isinstance(values, Literal) and values.values == (INT_RANGE["int64"][1],)
+        return is_end or _has_everyday_values(argument.spec)
+    return not isinstance(argument, tuple) or all(map(_has_everyday_weights, argument))
 
 
 def _conditions(invocation: Invocation, specs: list[TensorSpec]) -> set[str]:

@@ -7,6 +7,7 @@ swapped, that a constant is a single number, that nothing else reads a value. Ea
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import prod
 from random import Random
 from typing import TypeAlias
@@ -18,11 +19,15 @@ from onnx import TensorProto, helper, numpy_helper
 from harness.core.dtypes import Array
 from harness.generate.shapes import MAX_ELEMENTS
 
-#: Changes a graph in place; returns whether it could.
-Mutation: TypeAlias = Callable[[onnx.GraphProto, Random], bool]
+#: Changes a model in place; returns whether it could.
+Mutation: TypeAlias = Callable[[onnx.ModelProto, Random], bool]
 
+#: The operator set in which the axes of Squeeze and Unsqueeze became an input.
+_AXES_ARE_INPUTS = 13
+#: Operator sets that graphs are written in: each has new versions of operators that optimisers look for.
+_OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23)
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
-_MAKES_SIZES = frozenset({"Expand", "Tile", "ConstantOfShape", "Range", "Pad"})
+_MAKES_SIZES = frozenset({"Expand", "Tile", "ConstantOfShape", "Range", "Pad", "Reshape"})
 #: Elements of a value inside of a graph, at most: repeated doublings would take all memory.
 _LARGEST = 16 * MAX_ELEMENTS
 #: Numbers of a constant: specials, large and small ones, and factors just inside and outside of usual tolerances.
@@ -49,19 +54,39 @@ def mutate(model: onnx.ModelProto, random: Random, changes: int) -> onnx.ModelPr
     mutant = onnx.ModelProto()
     mutant.CopyFrom(model)
     for _ in range(changes):
-        if not any(change(mutant.graph, random) for change in random.sample(MUTATIONS, 3)):
+        if not any(change(mutant, random) for change in random.sample(MUTATIONS, 3)):
             return None
         if any(_count_elements(value.type) > MAX_ELEMENTS for value in mutant.graph.input) or _may_burst(mutant.graph):
             return None
     return _declared(mutant)
 
 
+def write_in_opsets(model: onnx.ModelProto) -> list[onnx.ModelProto]:
+    """Return a valid graph in each other operator set that ONNX's version converter can write it in."""
+    forms: list[onnx.ModelProto] = []
+    if any(node.domain for node in model.graph.node):
+        return forms
+    for opset in _OPSETS:
+        if opset != _opset(model):
+            with suppress(Exception):
+                forms.append(onnx.version_converter.convert_version(model, opset))
+    return forms
+
+
 def _may_burst(graph: onnx.GraphProto) -> bool:
-    """Whether a node may get a huge number as a size: onnx's inference makes such a tensor, and takes all memory."""
-    if not any(node.op_type in _MAKES_SIZES for node in graph.node):
-        return False
+    """Whether a node may get a huge number as a size: onnx's inference makes such a tensor, and takes all memory.
+
+    The end of a slice may be huge: that is how exporters write "up to the last".
+    """
     integers = (t for t in graph.initializer if t.data_type in (TensorProto.INT64, TensorProto.INT32))
-    return any(bool((np.abs(numpy_helper.to_array(t).astype(np.float64)) > MAX_ELEMENTS).any()) for t in integers)
+    huge = {t.name for t in integers if (np.abs(numpy_helper.to_array(t).astype(np.float64)) > MAX_ELEMENTS).any()}
+    for node in graph.node if huge else ():
+        if (node.op_type == "Slice" and node.input[0] not in huge) or huge.isdisjoint(node.input):
+            continue
+        if node.op_type in _MAKES_SIZES:
+            return True
+        huge.update(node.output)
+    return False
 
 
 def _count_elements(kind: onnx.TypeProto) -> int:
@@ -69,7 +94,10 @@ def _count_elements(kind: onnx.TypeProto) -> int:
 
 
 def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a graph with the types of its outputs inferred anew; None if it is invalid."""
+    """Return a graph with the types of its outputs inferred anew; None if it is invalid.
+
+    ONNX infers nothing behind operators of other domains: such an output has no shape.
+    """
     for value in model.graph.output:
         value.ClearField("type")
     del model.graph.value_info[:]
@@ -81,20 +109,27 @@ def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
     if any(_count_elements(value.type) > _LARGEST for value in (*graph.value_info, *graph.output)):
         return None
     types = {value.name: value.type for value in (*graph.output, *graph.input)}
+    has_others = any(node.domain for node in graph.node)
     for value in model.graph.output:
-        if value.name not in types or not types[value.name].tensor_type.HasField("shape"):
+        if value.name in types and types[value.name].tensor_type.HasField("shape"):
+            value.type.CopyFrom(types[value.name])
+        elif has_others:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+        else:
             return None
-        value.type.CopyFrom(types[value.name])
     return model
 
 
-def _known_types(graph: onnx.GraphProto) -> dict[str, onnx.TypeProto]:
+def _opset(model: onnx.ModelProto) -> int:
+    return next(int(imported.version) for imported in model.opset_import if not imported.domain)
+
+
+def _known_types(model: onnx.ModelProto) -> dict[str, onnx.TypeProto]:
     """Return the types of values, as far as inference tells."""
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     try:
         inferred = onnx.shape_inference.infer_shapes(model).graph
     except onnx.shape_inference.InferenceError:
-        inferred = graph
+        inferred = model.graph
     return {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
 
 
@@ -107,8 +142,9 @@ def _edges(graph: onnx.GraphProto) -> list[tuple[onnx.NodeProto, int]]:
     return [(node, place) for node in graph.node for place, name in enumerate(node.input) if name]
 
 
-def swap_inputs(graph: onnx.GraphProto, random: Random) -> bool:
+def swap_inputs(model: onnx.ModelProto, random: Random) -> bool:
     """Exchange two inputs of a node, also where their order counts."""
+    graph = model.graph
     nodes = [node for node in graph.node if len([name for name in node.input if name]) > 1]
     if not nodes:
         return False
@@ -118,8 +154,9 @@ def swap_inputs(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def replace_input(graph: onnx.GraphProto, random: Random) -> bool:
+def replace_input(model: onnx.ModelProto, random: Random) -> bool:
     """Let a node read another value that is known before it."""
+    graph = model.graph
     edges = _edges(graph)
     if not edges:
         return False
@@ -133,10 +170,13 @@ def replace_input(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def change_attribute(graph: onnx.GraphProto, random: Random) -> bool:
+def change_attribute(model: onnx.ModelProto, random: Random) -> bool:
     """Leave out an attribute, give it another value, or give one that a node leaves out."""
+    graph = model.graph
     node = random.choice(list(graph.node))
-    schema = onnx.defs.get_schema(node.op_type, 20) if node.domain == "" and onnx.defs.has(node.op_type, 20) else None
+    schema, opset = None, _opset(model)
+    if not node.domain and onnx.defs.has(node.op_type, opset):
+        schema = onnx.defs.get_schema(node.op_type, opset)
     given = list(node.attribute)
     added = [n for n in _ADDED if schema and n in schema.attributes and all(a.name != n for a in given)]
     if added and (not given or random.random() < 0.4):
@@ -178,8 +218,9 @@ def _constants(graph: onnx.GraphProto, *, floats: bool) -> list[onnx.TensorProto
     return [t for t in graph.initializer if t.name in read and (t.data_type in _FLOATS or not floats)]
 
 
-def change_number(graph: onnx.GraphProto, random: Random) -> bool:
+def change_number(model: onnx.ModelProto, random: Random) -> bool:
     """Give a constant another number: a special one, or one just inside or outside of a tolerance."""
+    graph = model.graph
     constants = _constants(graph, floats=True)
     if not constants:
         return False
@@ -196,8 +237,9 @@ def change_number(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def change_rank(graph: onnx.GraphProto, random: Random) -> bool:
+def change_rank(model: onnx.ModelProto, random: Random) -> bool:
     """Give a constant another rank, or make a vector of a number."""
+    graph = model.graph
     constants = _constants(graph, floats=True)
     if not constants:
         return False
@@ -214,8 +256,9 @@ def change_rank(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def exchange_constant(graph: onnx.GraphProto, random: Random) -> bool:
+def exchange_constant(model: onnx.ModelProto, random: Random) -> bool:
     """Make an input of a constant, or a constant of an input of numbers."""
+    graph = model.graph
     constants = _constants(graph, floats=False)
     inputs = [v for v in graph.input if v.type.tensor_type.elem_type in _FLOATS]
     if constants and (random.random() < 0.6 or len(inputs) < 2):
@@ -237,8 +280,9 @@ def exchange_constant(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def change_input_shape(graph: onnx.GraphProto, random: Random) -> bool:
+def change_input_shape(model: onnx.ModelProto, random: Random) -> bool:
     """Give an input another rank, or a size of 0 or 1, or another size wherever it has one."""
+    graph = model.graph
     values = [v for v in graph.input if v.type.WhichOneof("value") == "tensor_type"]
     if not values:
         return False
@@ -267,8 +311,9 @@ def change_input_shape(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def change_dtype(graph: onnx.GraphProto, random: Random) -> bool:
+def change_dtype(model: onnx.ModelProto, random: Random) -> bool:
     """Give all floating inputs and constants another dtype."""
+    graph = model.graph
     target = random.choice((TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64))
     array_dtype = helper.tensor_dtype_to_np_dtype(target)
     for value in graph.input:
@@ -281,8 +326,9 @@ def change_dtype(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def add_reader(graph: onnx.GraphProto, random: Random) -> bool:
+def add_reader(model: onnx.ModelProto, random: Random) -> bool:
     """Return a value from inside, by itself or through another node."""
+    graph = model.graph
     inside = [name for node in graph.node for name in node.output if name]
     others = [name for name in inside if all(name != value.name for value in graph.output)]
     if not others:
@@ -296,13 +342,14 @@ def add_reader(graph: onnx.GraphProto, random: Random) -> bool:
     return True
 
 
-def insert_on_edge(graph: onnx.GraphProto, random: Random) -> bool:
+def insert_on_edge(model: onnx.ModelProto, random: Random) -> bool:
     """Put a node on an edge that leaves its values as they are: a cast, a reshape, a pair of transpositions."""
+    graph = model.graph
     edges = _edges(graph)
     if not edges:
         return False
     node, place = random.choice(edges)
-    name, types = node.input[place], _known_types(graph)
+    name, types = node.input[place], _known_types(model)
     held = {tensor.name: tensor for tensor in graph.initializer}
     if name in types:
         kind = types[name].tensor_type
@@ -311,7 +358,7 @@ def insert_on_edge(graph: onnx.GraphProto, random: Random) -> bool:
         element, sizes = held[name].data_type, list(held[name].dims)
     else:
         return False
-    made = _chain(graph, name, element, sizes, random)
+    made = _chain(model, name, element, sizes, random)
     position = list(graph.node).index(node)
     node.input[place] = made[-1].output[0]
     nodes = [*graph.node[:position], *made, *graph.node[position:]]
@@ -322,16 +369,17 @@ def insert_on_edge(graph: onnx.GraphProto, random: Random) -> bool:
 
 
 def _chain(
-    graph: onnx.GraphProto, name: str, element: int, sizes: Sequence[int], random: Random
+    model: onnx.ModelProto, name: str, element: int, sizes: Sequence[int], random: Random
 ) -> list[onnx.NodeProto]:
     """Return nodes that give the value called `name` again."""
-    start, rank = _fresh(graph), len(sizes)
+    graph, start, rank = model.graph, _fresh(model.graph), len(sizes)
     constant = f"{start}_c"
 
     def numbers(values: Sequence[int]) -> str:
         graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.int64), constant))
         return constant
 
+    has_axes_input = _opset(model) >= _AXES_ARE_INPUTS
     match random.choice(("Identity", "Cast", "Casts", "Reshape", "Transpose", "Squeeze", "Tile", "Expand", "Pad")):
         case "Cast":
             return [helper.make_node("Cast", [name], [start], to=element)]
@@ -347,10 +395,14 @@ def _chain(
             back = [order.index(i) for i in range(rank)]
             first = helper.make_node("Transpose", [name], [f"{start}_a"], perm=order)
             return [first, helper.make_node("Transpose", [f"{start}_a"], [start], perm=back)]
-        case "Squeeze":
+        case "Squeeze" if has_axes_input:
             axes = numbers([random.randint(0, rank)])
             first = helper.make_node("Unsqueeze", [name, axes], [f"{start}_a"])
             return [first, helper.make_node("Squeeze", [f"{start}_a", axes], [start])]
+        case "Squeeze":
+            places = [random.randint(0, rank)]
+            first = helper.make_node("Unsqueeze", [name], [f"{start}_a"], axes=places)
+            return [first, helper.make_node("Squeeze", [f"{start}_a"], [start], axes=places)]
         case "Tile":
             return [helper.make_node("Tile", [name, numbers([1] * rank)], [start])]
         case "Expand":
@@ -360,8 +412,22 @@ def _chain(
     return [helper.make_node("Identity", [name], [start])]
 
 
-def repeat_chain(graph: onnx.GraphProto, random: Random) -> bool:
+def continue_output(model: onnx.ModelProto, random: Random) -> bool:
+    """Put a node behind an output: some optimisers leave alone what a graph returns."""
+    graph = model.graph
+    outputs = [value for value in graph.output if any(value.name in node.output for node in graph.node)]
+    if not outputs:
+        return False
+    output, made = random.choice(outputs), _fresh(graph)
+    operator = random.choice(("Identity", "Neg", "Relu", "Abs", "Add", "Shape"))
+    graph.node.append(helper.make_node(operator, [output.name] * (2 if operator == "Add" else 1), [made]))
+    output.name = made
+    return True
+
+
+def repeat_chain(model: onnx.ModelProto, random: Random) -> bool:
     """Compute everything a second time from the same inputs."""
+    graph = model.graph
     if len(graph.node) > 24:
         return False
     names = {name: f"{name}_again" for node in graph.node for name in node.output if name}
@@ -381,5 +447,5 @@ def repeat_chain(graph: onnx.GraphProto, random: Random) -> bool:
 MUTATIONS: tuple[Mutation, ...] = (
     *(swap_inputs, change_attribute, change_number, change_rank, exchange_constant, change_input_shape, add_reader),
     *(insert_on_edge, insert_on_edge, repeat_chain, change_dtype, replace_input, swap_inputs, change_attribute),
-    *(change_number, change_rank, change_input_shape),
+    *(change_number, change_rank, change_input_shape, continue_output),
 )

@@ -12,8 +12,8 @@ from typing import Self
 import onnx
 
 from harness.compare.verdict import Outcome, Stage
+from harness.convert.change import Change
 from harness.convert.converter import (
-    Change,
     Converter,
     ExportRequest,
     KeepsApart,
@@ -169,10 +169,11 @@ class Converted:
             return self
         return Converted(self.exported, self.members, self.convert_ms, self.rule, self.is_shared, self.changes)
 
-    def transformed(self, model: AnyModel) -> Converted:
-        """Return the same groups in the model that the route's transforms made of this one."""
+    def transformed(self, model: AnyModel, changes: Sequence[Change]) -> Converted:
+        """Return the same groups in the model that the route's transforms made of this one by some changes."""
         is_shared = self.is_shared or len(self.members) > 1
-        return Converted(model, self.members, self.convert_ms, self.rule, is_shared, self.changes, self.model)
+        known = (*self.changes, *changes)
+        return Converted(model, self.members, self.convert_ms, self.rule, is_shared, known, self.model)
 
 
 @dataclass(frozen=True)
@@ -441,11 +442,12 @@ class BatchExport:
         members = converted.members
         if self._route.transforms and converted.exported is None:
             self._announce(Step(Stage.TRANSFORM, None, keys_of(members)))
-            model = transform_stage(converted.model, self._route)
+            changes: list[Change] = []
+            model = transform_stage(converted.model, self._route, changes)
             if isinstance(model, StageFailure):
                 yield from self._rejected(converted, model)
                 return
-            converted = converted.transformed(model)
+            converted = converted.transformed(model, changes)
         if not members[0].structure.is_checked and not self._route.transforms:
             yield converted
             return

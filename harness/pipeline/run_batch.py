@@ -17,12 +17,13 @@ import onnx
 
 from harness.compare.output_comparison import OutputComparison, OutputProblem
 from harness.compare.verdict import SPEC, UNKNOWN, Outcome, Stage
-from harness.convert.converter import Change, HasExporterPasses, find_converter
+from harness.convert.change import Change
+from harness.convert.converter import HasExporterPasses, find_converter
 from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.placement import Placement
-from harness.core.program import is_program
+from harness.core.program import is_graph, is_program
 from harness.core.text import describe_error
 from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
 from harness.pipeline.case import Case, CaseOracle, Structure
@@ -103,6 +104,8 @@ def run_batch(task: Task, worker: WorkerProcess) -> None:
 _LARGE = 500
 #: Longest forward pass, in seconds, after which the errors of a passing result are measured.
 _QUICK = 0.5
+#: Of so many drawn graphs one has its passes recorded.
+_GRAPHS_PER_NOTE = 8
 
 
 @dataclass
@@ -147,7 +150,7 @@ class BatchRunner:
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
         changes: list[Change] = []
-        self._notes_passes = not self._is_whole_model and any(is_program(group.exported) for group in task.groups)
+        self._notes_passes = not self._is_whole_model and any(map(_is_noted, task.groups))
         if self._notes_passes and isinstance(converter, HasExporterPasses):
             converter = converter.stopped_after(None, changes)
         exports = BatchExport(task.route, converter, book, self._begin, task.settings.batch_size, changes)
@@ -305,7 +308,7 @@ class BatchRunner:
             return
         for member in converted.members:
             key = name, member.group.index
-            if key not in self._passes:
+            if key not in self._passes and _is_noted(member.group):
                 self._passes[key] = ", ".join(backend.applied_passes(onnx.load_from_string(converted.alone(member))))
 
     def _run(
@@ -536,6 +539,16 @@ class BatchRunner:
                 more["exporter_passes"] = ", ".join(converted.rewrites(member))
                 more["backend_passes"] = self._passes.get((backend, key[0]), "")
         return CaseRun(case=key, backend=backend, stage=stage, outcome=outcome, **more)
+
+
+def _is_noted(group: CaseGroup) -> bool:
+    """Whether the passes that change a group's graph are recorded: those of programs, and of a share of graphs.
+
+    Asking for them costs more than a graph's whole run.
+    """
+    if is_graph(group.exported):
+        return group.index % _GRAPHS_PER_NOTE == 0
+    return is_program(group.exported)
 
 
 def _suspects_apart(converted: Converted, active: Sequence[Member], nodes: Sequence[str]) -> list[Sequence[Member]]:

@@ -7,16 +7,22 @@ from collections.abc import Iterator
 import onnx
 
 from harness.compare.verdict import Outcome, Stage
+from harness.convert.change import Change
 from harness.convert.transform import find_transforms
 from harness.core.route import Route
 from harness.pipeline.stages import StageFailure, check_opset
 from harness.run.artefact import AnyModel, Artefact
 
 
-def transform_stage(model: AnyModel, route: Route) -> AnyModel | StageFailure:
+def transform_stage(model: AnyModel, route: Route, changes: list[Change] | None = None) -> AnyModel | StageFailure:
     """Return the model after all transforms of a route; the given model is not changed.
 
     Transforms may change the opset, so that the converter's is checked here.
+
+    Args:
+        model: The converter's model.
+        route: The route.
+        changes: Receives the changes of the transforms that tell them; None if nobody asks.
     """
     if not route.transforms:
         return model
@@ -26,13 +32,15 @@ def transform_stage(model: AnyModel, route: Route) -> AnyModel | StageFailure:
         except ValueError as error:
             return StageFailure(Stage.CHECK, Outcome.ERROR, error)
     result: AnyModel | StageFailure = model
-    for _, result in transformed_models(model, route):
+    for _, result in transformed_models(model, route, changes):
         if isinstance(result, StageFailure):
             break
     return result
 
 
-def transformed_models(model: AnyModel, route: Route) -> Iterator[tuple[str, onnx.ModelProto | StageFailure]]:
+def transformed_models(
+    model: AnyModel, route: Route, changes: list[Change] | None = None
+) -> Iterator[tuple[str, onnx.ModelProto | StageFailure]]:
     """Yield each transform of a route with the model after it; the last one with its failure if it raises."""
     for transform in find_transforms(route.transforms):
         try:
@@ -40,7 +48,10 @@ def transformed_models(model: AnyModel, route: Route) -> Iterator[tuple[str, onn
                 raise TypeError(f"{transform.name} takes ONNX models, and not {model.kind}")
             given = onnx.ModelProto()
             given.CopyFrom(model)
-            model = transform.apply(given)
+            if changes is None or transform.stop_after is None:
+                model = transform.apply(given)
+            else:
+                model = transform.stop_after(given, None, changes)
             if not isinstance(model, onnx.ModelProto):
                 raise TypeError(f"{transform.name} returns {type(model).__name__}, and not an onnx.ModelProto")
         except Exception as error:

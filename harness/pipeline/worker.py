@@ -7,6 +7,7 @@ import importlib
 import logging
 import traceback
 from collections.abc import Callable, Hashable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -30,7 +31,9 @@ from harness.pipeline.case import Structure
 from harness.pipeline.drawn_graph import build_graph
 from harness.pipeline.drawn_oracle import (
     DrawnOracle,
-    declare_ranks,
+    declare_outputs,
+    evaluate_definition,
+    evaluate_plainly,
     expect_by_definition,
     expect_unoptimised,
 )
@@ -214,7 +217,7 @@ class WorkerProcess:
     def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
         evaluator = self.backend(REFERENCE)
         built = build_graph(group.exported, opset=route.opset, index=group.index, is_open=route.dynamic)
-        graph = declare_ranks(built, group.exported, evaluator)
+        graph = declare_outputs(built, group.exported, partial(evaluate_definition, evaluator))
 
         def ask(invocation: Invocation) -> DrawnOracle:
             return expect_by_definition(graph, invocation, evaluator)
@@ -222,11 +225,12 @@ class WorkerProcess:
         return GraphStructure(graph, group.index, ask, is_checked=True, is_whole_model=False)
 
     def _graph_structure(self, group: CaseGroup, route: Route, backend: str) -> GraphStructure:
-        graph = build_graph(group.exported, opset=route.opset, index=group.index)
-        runtime = self.backend(backend)
+        runtime, evaluator = self.backend(backend), self.backend(REFERENCE)
+        built = build_graph(group.exported, opset=route.opset, index=group.index, is_open=route.dynamic)
+        graph = declare_outputs(built, group.exported, partial(evaluate_plainly, runtime))
 
         def ask(invocation: Invocation) -> GraphOracle:
-            return expect_unoptimised(graph, invocation, runtime)
+            return expect_unoptimised(graph, invocation, runtime, evaluator)
 
         return GraphStructure(graph, group.index, ask, backend, is_checked=True, is_whole_model=False)
 

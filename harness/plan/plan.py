@@ -23,6 +23,7 @@ from harness.generate.sources.generated import Generated
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.generate.sources.redrawn import Redrawn
 from harness.generate.sources.registry import default_sources, find_source
 from harness.generate.sources.source import SIZES_PER_EXPORT, Source
 from harness.pipeline.model_loading import ModelProblem, check_word
@@ -161,7 +162,8 @@ def _rules(options: Options) -> list[Rule]:
 
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
-    if options.sources and {OnnxOperators.name, OnnxGraphs.name}.issuperset(options.sources):
+    drawn = {*options.sources} - {Redrawn.name}
+    if drawn and drawn <= {OnnxOperators.name, OnnxGraphs.name}:
         named = _graph_routes(options)
     names = tuple(dict.fromkeys(named or _default_converters(options.backends)))
     for name in names:
@@ -491,6 +493,8 @@ _CASES_PER_DYNAMIC_EXPORT = 128
 _CASES_PER_DYNAMIC_PROGRAM = 32
 #: The same for a pattern that is only interesting with dynamic sizes.
 _CASES_OF_SIZES = 8
+#: The same for graphs, whose sizes are also part of what is changed.
+_GRAPHS_PER_OPEN_GRAPH = 6
 
 
 def _examples(options: Options, asked: Sequence[Source], mode: str, overload: str, case: OperatorCase | None) -> int:
@@ -499,8 +503,8 @@ def _examples(options: Options, asked: Sequence[Source], mode: str, overload: st
     if overload.startswith(PROGRAM) and any(source.name == Generated.name for source in asked):
         examples = -(-examples * PROGRAM_EXAMPLES // OPERATOR_EXAMPLES)
     if overload.startswith(GRAPH_PREFIX):
-        # A graph's sizes are part of what is changed.
-        return 0 if mode != "static" else examples * GRAPH_EXAMPLES // OPERATOR_EXAMPLES
+        examples = examples * GRAPH_EXAMPLES // OPERATOR_EXAMPLES
+        return examples // _GRAPHS_PER_OPEN_GRAPH if options.shapes == "mixed" and mode == DYNAMIC else examples
     if options.shapes != "mixed" or mode == "static" or options.replay is not None:
         return examples
     if overload.startswith(PROGRAM):

@@ -29,6 +29,7 @@ from harness.generate.call_traits import call_traits
 from harness.generate.case_library import find_case
 from harness.generate.recorded_use import is_used
 from harness.generate.sources.generated import Generated
+from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.programs import Programs
 from harness.generate.sources.recorded import FromRecord
 from harness.generate.sources.redrawn import Redrawn
@@ -39,6 +40,7 @@ from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import AS_MADE, ModelInputs, ModelSource, Variant
 from harness.pipeline.supervisor import Death, Supervisor, blame_for_death
 from harness.pipeline.task import Settings, Task
+from harness.plan.firing_graphs import FiringGraphs
 from harness.plan.firing_programs import FiringPrograms
 from harness.plan.second_draw import DrawnStructures
 
@@ -218,13 +220,12 @@ def run_unit(
         yield from _run_model(unit, unit.whole_model, supervisor, hold)
         return
     redraws = not unit.route.dynamic and any(source.name == Redrawn.name for source in unit.sources)
-    is_program = unit.overload.startswith(PROGRAM)
-    drawn = FiringPrograms.none() if is_program else DrawnStructures.none()
+    drawn = _drawn_before(unit.overload)
     parts = find_groups(unit, supervisor, notice)
     # One source at a time, so that earlier failures are finished before the rest begins.
     for name, groups in parts:
         for verdicts in run_part(unit, supervisor, name, groups, hold=hold):
-            if redraws and name in (Generated.name, Programs.name):
+            if redraws and name in (Generated.name, Programs.name, OnnxGraphs.name):
                 drawn.add(verdicts)
             yield verdicts
     if not redraws:
@@ -234,6 +235,13 @@ def run_unit(
     redrawn = tuple(replace(group, index=index) for index, group in enumerate(again, start))
     if redrawn:
         yield from run_part(unit, supervisor, Redrawn.name, redrawn, hold=hold)
+
+
+def _drawn_before(overload: str) -> FiringPrograms | FiringGraphs | DrawnStructures:
+    """Return what is remembered of the drawn cases of a unit, to draw others."""
+    if overload.startswith(PROGRAM):
+        return FiringPrograms.none()
+    return FiringGraphs.none() if overload.startswith(GRAPH) else DrawnStructures.none()
 
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:

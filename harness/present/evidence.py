@@ -14,7 +14,7 @@ from harness.causes.groups import FailureGroup
 from harness.compare.diagnosis import CALL_ALONE, COMPOSED, DIVERGENCE, NO_DIVERGENCE, OTHERWISE, Diagnosis, Testimony
 from harness.compare.faults import Fault
 from harness.compare.verdict import Outcome, Stage
-from harness.core.route import EXPORTED, FILE
+from harness.core.route import EXPORTED, FILE, GRAPH
 from harness.present.model_run_text import divergence_sentence, model_run_sentences
 
 #: Row of the decision table → why.
@@ -278,7 +278,7 @@ def rule_sentence(diagnosis: Diagnosis) -> str:
     if diagnosis.rule == "process-ended" and not facts["component"]:
         facts["component"] = "The comparison, with PyTorch in float64,"
     facts["blames"] = ", ".join(facts.get("blames", ()))
-    rules = {**RULES, **_RULES_OF_FILES} if diagnosis.facts.get("converter") == FILE else RULES
+    rules = {**RULES, **_RULES_OF_GRAPHS} if diagnosis.facts.get("converter") in (FILE, GRAPH) else RULES
     return rules[diagnosis.rule].format(**facts) if diagnosis.rule else ""
 
 
@@ -299,11 +299,11 @@ def sentence(testimony: Testimony, *, is_of_file: bool = False) -> str:
     return words.format(**{"same_model": same, **facts}) if words else testimony.statement
 
 
-#: Sentences that are different of an ONNX file.
-_RULES_OF_FILES = {
+#: Sentences that are different if nothing has converted the graph.
+_RULES_OF_GRAPHS = {
     "graph-asks-otherwise": "The graph computes something different from what its nodes give one by one.",
-    "invalid-model": "The file is not a valid ONNX model.",
-    "invalid-node": "The file has a node that is not valid.",
+    "invalid-model": "The graph is not a valid ONNX model.",
+    "invalid-node": "The graph has a node that is not valid.",
     "no-runtime-runs-it": "No runtime can run the graph.",
     "rests-on-open-question": "The graph depends on what the specification leaves open.",
 }

@@ -1,6 +1,6 @@
-"""Count the programs of a run that each optimiser pass changed, and list the passes that never changed one.
+"""Count the programs and graphs of a run that each optimiser pass changed, and list the passes that never changed one.
 
-A pass that no program reaches is not tested.
+A pass that none of them reaches is not tested.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class PassReach:
 
     Attributes:
         component: The converter or the backend.
-        fired: Pass → the number of programs that it changed, the most first.
-        never: Passes that changed no program, of those that are known by name.
-        out_of_reach: Pass that cannot change a program here → the reason.
+        fired: Pass → the number of programs and graphs that it changed, the most first.
+        never: Passes that changed none of them, of those that are known by name.
+        out_of_reach: Pass that cannot change one here → the reason.
     """
 
     component: str
@@ -39,7 +39,7 @@ class PassReach:
     def sentence(self) -> str:
         """Return a sentence for people, without a full stop."""
         known = len(self.fired) + len(self.never)
-        text = f"{plain(self.component)}: {len(self.fired)} of {known} optimiser passes changed a program"
+        text = f"{plain(self.component)}: {len(self.fired)} of {known} optimiser passes changed a case"
         if self.never:
             text += f"; never: {', '.join(self.never)}"
         reasons = [f"{name} ({reason})" for name, reason in self.out_of_reach.items()]
@@ -51,7 +51,7 @@ class PassReach:
 
 
 def pass_reach(run: Path) -> Iterator[PassReach]:
-    """Yield the passes of each converter and backend that a run of programs tells of; none for other runs.
+    """Yield the passes of each converter and backend that a run of programs or graphs tells of; none for other runs.
 
     Raises:
         ResultsError: the run cannot be read.
@@ -65,7 +65,7 @@ def pass_reach(run: Path) -> Iterator[PassReach]:
         yield _reach(name, _counted(own), rule_names(), {})
     backends = {row["backend"] for row in rows if row["backend_passes"]}
     for name in sorted(backends):
-        # It imports onnx, which only runs of programs need.
+        # It imports onnx, which only such runs need.
         from harness.run.backend import BACKENDS
 
         own = ((row["structure_id"], row["backend_passes"]) for row in rows if row["backend"] == name)

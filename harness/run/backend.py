@@ -152,7 +152,7 @@ class HasPassLog(Protocol):
     """A backend that tells which of its graph optimisations change a model."""
 
     def applied_passes(self, model: onnx.ModelProto) -> Sequence[str]:
-        """Return the names of the optimisations that change a model which the backend has loaded before."""
+        """Return the optimisations that change a model which the backend has loaded before, as they are applied."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ ONNX Runtime does not list them anywhere. A name that the installed version does
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 #: Rewrite rules of single nodes; the log names only the transformer that applies them all.
 ORT_RULES: tuple[str, ...] = (
@@ -18,6 +18,12 @@ ORT_RULES: tuple[str, ...] = (
 )
 #: Name in the log of a transformer that applies such rules.
 RULE_TRANSFORMER = "RuleBasedTransformer"
+_LATE_RULES = ("ClipQuantRewrite", "ReluQuantRewrite")
+#: Such a transformer, by its level → its rules.
+RULE_LEVELS: Mapping[str, Sequence[str]] = {
+    f"Level1_{RULE_TRANSFORMER}": tuple(rule for rule in ORT_RULES if rule not in _LATE_RULES),
+    f"Level2_{RULE_TRANSFORMER}": (*_LATE_RULES, "GemmTransposeFusion"),
+}
 #: Values for `disabled_optimizers` of `onnxruntime.InferenceSession`.
 ORT_PASSES: tuple[str, ...] = (
     *ORT_RULES,
@@ -30,28 +36,33 @@ ORT_PASSES: tuple[str, ...] = (
     *("GatherSliceToSplitFusion", "GatherToSliceFusion", "SliceConcatToSpaceToDepthFusion"),
     *("MatmulTransposeFusion", "MatMulScaleFusion", "MatMulActivationFusion", "GemmActivationFusion"),
     *("ConvActivationFusion", "ConvAddActivationFusion", "MatMulIntegerToFloatFusion"),
-    *("DynamicQuantizeMatMulFusion", "MatMulNBitsFusion", "DQMatMulNBitsFusion", "ConstantFoldingDQ"),
+    *("DynamicQuantizeMatMulFusion", "MatMulNBitsFusion", "DQMatMulNBitsFusion"),
+    *("MatMulNBitsMlpFusion", "MatMulNBitsQkvFusion", "MatMulNBitsQLoRAFusion", "ConstantFoldingDQ"),
     *("QDQPropagationTransformer", "QDQSelectorActionTransformer", "QDQFinalCleanupTransformer"),
     *("QDQS8ToU8Transformer", "Avx2WeightS8ToU8Transformer", "NchwcTransformer", "NhwcTransformer"),
     *("EnsureUniqueDQForNodeUnit", "DoubleQDQPairsRemover", "WeightBiasQuantization", "WhereDummyDq"),
-    *("FreeDimensionOverrideTransformer", "FuseInitializersTransformer", "RemoveDuplicateCastTransformer"),
+    # The last of these two removes casts from models in any case: it cannot be disabled.
+    *("FreeDimensionOverrideTransformer", "RemoveDuplicateCastTransformer", "CastFloat16Transformer"),
     *("FuseFp16InitializerToFp32NodeTransformer", "TransposeOptimizer_CPUExecutionProvider", "SwiGluFusion"),
 )
 
 _CUDA_ONLY = "for CUDA only"
 _NEEDS_OPTION = "needs a session option"
 _NEEDS_INTEGER_PRODUCT = "looks for MatMulInteger, which exporters do not emit"
-_NEEDS_NARROW_WEIGHTS = "looks for weights of four bits or fewer, which exporters do not emit"
+_WEBGPU_ONLY = "for WebGPU only"
 #: Passes that change no exported PyTorch program on the CPU, with the reason
-#: (onnxruntime/core/optimizer/graph_transformer_utils.cc, bias_softmax_fusion.cc).
+#: (onnxruntime/core/optimizer/graph_transformer_utils.cc, bias_softmax_fusion.cc). Those that look for operators which
+#: exporters do not emit change drawn graphs.
 NOT_ON_CPU: Mapping[str, str] = {
     **dict.fromkeys(("BiasDropoutFusion", "GroupQueryAttentionFusion", "GroupQueryAttentionPreNormFusion"), _CUDA_ONLY),
-    "BiasSoftmaxFusion": _CUDA_ONLY,
+    **dict.fromkeys(("BiasSoftmaxFusion", "SwiGluFusion"), _CUDA_ONLY),
     "MatMulActivationFusion": "for DirectML only",
     **dict.fromkeys(("FreeDimensionOverrideTransformer", "Avx2WeightS8ToU8Transformer"), _NEEDS_OPTION),
-    **dict.fromkeys(("CastChainElimination", "QDQFinalCleanupTransformer"), _NEEDS_OPTION),
+    **dict.fromkeys(("CastChainElimination", "QDQFinalCleanupTransformer", "DQMatMulNBitsFusion"), _NEEDS_OPTION),
     **dict.fromkeys(("MatMulIntegerToFloatFusion", "DynamicQuantizeMatMulFusion"), _NEEDS_INTEGER_PRODUCT),
-    **dict.fromkeys(("MatMulNBitsFusion", "DQMatMulNBitsFusion"), _NEEDS_NARROW_WEIGHTS),
+    **dict.fromkeys(("MatMulNBitsMlpFusion", "MatMulNBitsQkvFusion", "MatMulNBitsQLoRAFusion"), _WEBGPU_ONLY),
+    "ConstantFoldingDQ": "for TensorRT only",
+    "MatMulNBitsFusion": "looks for MatMulNBits, which exporters do not emit",
     "LabelEncoderFusion": "for operators of ai.onnx.ml",
     "GemmSumFusion": "looks for Sum, which exporters do not emit",
     "EliminateDropout": "exporters emit no Dropout in evaluation mode",

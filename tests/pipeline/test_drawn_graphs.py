@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -27,6 +28,7 @@ from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.source import Request
 from harness.pipeline.drawn_graph import NoSuchForm, build_graph
+from harness.pipeline.drawn_oracle import declare_outputs, evaluate_plainly
 from harness.pipeline.graph_oracle import plain_form
 from harness.pipeline.run_case import run_graph
 from harness.pipeline.start import start_backend
@@ -205,7 +207,8 @@ def test_a_case_keeps_its_id() -> None:
 def test_a_seed_computes_the_same_as_an_invocation(overload: str) -> None:
     model = load_seeds()[overload]
     invocation = graph_invocation(model, overload)
-    graph = build_graph(invocation)
+    evaluate = partial(evaluate_plainly, start_backend("ort-cpu"))
+    graph = declare_outputs(build_graph(invocation), invocation, evaluate)
     onnx.checker.check_model(graph, full_check=True)
     arrays = [build_array(spec) for spec in invocation.tensors()]
     # An invocation has its inputs in the order in which they are read.

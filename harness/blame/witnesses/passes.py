@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cache, partial
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import onnx
 
+from harness.blame.breaking_change import find_breaking_change
 from harness.blame.failure_context import FailureContext, before_optimiser
 from harness.blame.witness import Turn, Witness, backends_to_ask, witness
 from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome, Stage
-from harness.convert.converter import Change, HasExporterPasses, HasUnoptimised
+from harness.convert.change import Change
+from harness.convert.converter import HasExporterPasses, HasUnoptimised
 from harness.convert.exporter_messages import failing_pass
 from harness.core.fewest import fewest
 from harness.pipeline.program import export_alone
 from harness.run.artefact import AnyModel
-from harness.run.backend import REFERENCE, HasGraphPasses
+from harness.run.backend import REFERENCE, HasGraphPasses, HasPassLog
 
 
 @witness("the exporter's optimiser", place=20, turn=Turn.GRAPH, of_pytorch=True)
@@ -40,13 +41,23 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
 
 @witness("the runtime's passes", place=125)
 def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
-    """Leave out single optimisations if the failing backend is right without any."""
+    """Leave out single optimisations if the failing backend is right without any.
+
+    If leaving out any of several mends the result, the one that is applied last is to blame: the others have prepared
+    what it rewrites.
+    """
     accused = context.accused
     if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
         return
     if context.plain is None or context.classify(context.plain)[0] is not Finding.RIGHT:
         return
-    guilty = fewest(accused.passes(), lambda names: context.is_right(accused.without(names), context.model))
+
+    def is_right_without(names: Sequence[str]) -> bool:
+        return context.is_right(accused.without(names), context.model)
+
+    applied = accused.applied_passes(context.model) if isinstance(accused, HasPassLog) and context.is_onnx else ()
+    single = [name for name in applied if is_right_without((name,))]
+    guilty = single[-1:] or fewest(accused.passes(), is_right_without)
     if guilty:
         facts = {"backend": context.failure.backend, "passes": list(guilty)}
         yield Testimony(Role.PASS, Finding.RIGHT, "runtime-passes", facts)
@@ -86,10 +97,7 @@ BROKEN_EXPORT = Witness("the export without the optimiser", Turn.FIRST, 0, _ask_
 
 
 def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], bool]) -> Iterator[Testimony]:
-    """Find the change of the exporter's optimiser after which an export is wrong, by bisection.
-
-    The export is right before the first change and wrong after the last. If the optimiser stops on its way the model
-    may be invalid, which says nothing: such numbers of changes are passed over, as by ``git bisect skip``.
+    """Find the change of the exporter's optimiser after which an export is wrong.
 
     Args:
         context: The failure.
@@ -98,35 +106,14 @@ def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], boo
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasExporterPasses):
         return
-    changes: list[Change] = []
 
-    @cache
-    def is_right_after(limit: int) -> bool | None:
-        try:
-            model = _stopped_after(context, converter, limit, [])
-            return is_right(model) if _is_valid(context, model) else None
-        except Exception:
-            return None
+    def build(limit: int | None, changes: list[Change]) -> onnx.ModelProto:
+        return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 
-    with suppress(Exception):
-        _stopped_after(context, converter, None, changes)
-    before, after = 0, len(changes)
-    while after - before > 1:
-        middle = (before + after) // 2
-        between = sorted(range(before + 1, after), key=lambda limit: abs(limit - middle))
-        limit = next((limit for limit in between if is_right_after(limit) is not None), None)
-        if limit is None:
-            break
-        before, after = (limit, after) if is_right_after(limit) else (before, limit)
-    if changes:
-        facts = {"converter": context.failure.converter, "passes": [changes[before].name]}
+    name = find_breaking_change(build, partial(_is_valid, context), is_right)
+    if name is not None:
+        facts = {"converter": context.failure.converter, "passes": [name]}
         yield Testimony(Role.PASS, Finding.RIGHT, "exporter-passes", facts)
-
-
-def _stopped_after(
-    context: FailureContext, converter: HasExporterPasses, limit: int | None, changes: list[Change]
-) -> onnx.ModelProto:
-    return export_alone(converter.stopped_after(limit, changes), context.structure, context.route)
 
 
 def _is_valid(context: FailureContext, model: AnyModel) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 import onnx
 import torch
 
+from harness.convert.change import Change
 from harness.convert.conversion_sources import later_conversions
 from harness.convert.converter import (
-    Change,
     ConverterEntry,
     ExportRequest,
     ExportStep,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
 from random import Random
 
 import onnx
 
 from harness.core.case_group import CaseGroup
-from harness.generate.graph_mutations import mutate
+from harness.generate.graph_mutations import mutate, write_in_opsets
 from harness.generate.graph_seeds import NotWritable, graph_invocation, load_seeds
 from harness.generate.sources.source import Request, SourceFinding
 
@@ -19,6 +20,12 @@ _KEPT = 64
 _AGAIN, _CHANGES = 0.4, (1, 1, 1, 2, 2, 3)
 #: Attempts for each graph that is wanted: some changes make a graph invalid.
 _TRIES = 3
+
+
+@cache
+def _forms(overload: str) -> Sequence[onnx.ModelProto]:
+    """Return a seed in other operator sets."""
+    return write_in_opsets(load_seeds()[overload])
 
 
 @dataclass(frozen=True)
@@ -34,15 +41,18 @@ class OnnxGraphs:
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
         seed = load_seeds().get(request.overload)
-        if seed is None or request.dynamic:
+        if seed is None:
             return SourceFinding()
-        random, found = Random(f"{request.seed}/{request.overload}"), dict[bytes, CaseGroup]()
+        draws = f"{request.seed}/{request.overload}{'/dynamic' if request.dynamic else ''}"
+        random, found = Random(draws), dict[bytes, CaseGroup]()
         self._add(seed, request, found)
         pool: list[onnx.ModelProto] = []
+        others = _forms(request.overload)
+        bases = [*others, *[seed] * max(len(others), 1)]
         for _ in range(_TRIES * request.examples):
             if len(found) >= request.examples:
                 break
-            base = random.choice(pool) if pool and random.random() < _AGAIN else seed
+            base = random.choice(pool if pool and random.random() < _AGAIN else bases)
             mutant = mutate(base, random, random.choice(_CHANGES))
             if mutant is None or not self._add(mutant, request, found):
                 continue

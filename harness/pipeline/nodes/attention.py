@@ -22,7 +22,7 @@ def attention(call: NodeCall) -> Sequence[Array] | None:
     is_flat = query.ndim == 3
     if is_flat:
         heads, shared = call.attribute("q_num_heads"), call.attribute("kv_num_heads")
-        query, keys, values = _split_heads(query, heads), _split_heads(keys, shared), _split_heads(values, shared)
+        query, keys, values = split_heads(query, heads), split_heads(keys, shared), split_heads(values, shared)
     past = 0
     if past_keys is not None and past_values is not None:
         past = past_keys.shape[2]
@@ -35,7 +35,7 @@ def attention(call: NodeCall) -> Sequence[Array] | None:
     cap = call.attribute("softcap", 0.0)
     capped = np.tanh(scores / cap) * cap if cap else scores
     biased = capped + _bias(call, scores.shape, past, mask, lengths)
-    weights = _softmax(biased)
+    weights = softmax(biased)
     result = weights @ each_value
     if is_flat:
         result = result.swapaxes(1, 2).reshape(result.shape[0], result.shape[2], -1)
@@ -45,7 +45,7 @@ def attention(call: NodeCall) -> Sequence[Array] | None:
     return [array for array, name in zip(results, call.node.output, strict=False) if name]
 
 
-def _split_heads(array: Array, heads: int) -> Array:
+def split_heads(array: Array, heads: int) -> Array:
     """Return [b, heads, length, size] for [b, length, heads · size]."""
     return array.reshape(*array.shape[:2], heads, -1).swapaxes(1, 2)
 
@@ -76,7 +76,7 @@ def _bias(call: NodeCall, shape: Sequence[int], past: int, mask: Array | None, l
     return np.asarray(bias + np.pad(mask.astype(np.float64), missing, constant_values=-np.inf))
 
 
-def _softmax(scores: Array) -> Array:
+def softmax(scores: Array) -> Array:
     """Return the weights along the last dimension; a row without any key is zero."""
     most = scores.max(-1, keepdims=True, initial=-np.inf)
     powers = np.exp(scores - np.where(np.isneginf(most), 0.0, most))

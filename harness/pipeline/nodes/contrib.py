@@ -12,6 +12,15 @@ from typing import Any
 import numpy as np
 
 from harness.core.dtypes import Array
+from harness.pipeline.nodes.contrib_attention import (
+    attention,
+    embed_layer_normalization,
+    group_query_attention,
+    multi_head_attention,
+    rotary_embedding,
+)
+from harness.pipeline.nodes.contrib_experts import quantised_experts
+from harness.pipeline.nodes.contrib_quantized import REALS, dequantize_linear, round_steps, unpack_bits
 from harness.pipeline.nodes.formulas import FORMULAS, gelu
 from harness.pipeline.nodes.node_call import Formula, NodeCall
 
@@ -158,25 +167,17 @@ def _matmul_nbits(call: NodeCall) -> Sequence[Array] | None:
         return None
     rows, columns, block, bits = (call.attribute(n) for n in ("N", "K", "block_size", "bits"))
     blocks = -(-columns // block)
-    codes = _unpacked(packed.reshape(rows, blocks, -1), bits)[..., :block].astype(np.float64)
+    codes = unpack_bits(packed.reshape(rows, blocks, -1), bits)[..., :block].astype(np.float64)
     if zeros is None:
         middle: Array = np.full((rows, blocks), 2.0 ** (bits - 1))
     elif zeros.dtype == np.uint8:
-        middle = _unpacked(zeros.reshape(rows, -1), bits)[:, :blocks].astype(np.float64)
+        middle = unpack_bits(zeros.reshape(rows, -1), bits)[:, :blocks].astype(np.float64)
     else:
         middle = _wide(zeros).reshape(rows, blocks)
     weights = (codes - middle[..., None]) * _wide(scales).reshape(rows, blocks, 1)
     found = np.matmul(_wide(x), weights.reshape(rows, -1)[:, :columns].T)
     bias = call.given(5)
     return [np.asarray(found if bias is None else found + _wide(bias)).astype(x.dtype)]
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Return the numbers of some bits each that bytes hold along the last dimension, the low bits first."""
-    each = np.unpackbits(packed.astype(np.uint8), axis=-1, bitorder="little")
-    usable = each.shape[-1] // bits * bits
-    grouped = each[..., :usable].reshape(*packed.shape[:-1], -1, bits)
-    return np.asarray((grouped.astype(np.int64) << np.arange(bits)).sum(-1))
 
 
 def _matmul_integer_to_float(call: NodeCall) -> Sequence[Array]:
@@ -191,17 +192,35 @@ def _matmul_integer_to_float(call: NodeCall) -> Sequence[Array]:
     return [np.asarray(found if bias is None else found + _wide(bias)).astype(scale.dtype)]
 
 
+def _trilu(call: NodeCall) -> Sequence[Array]:
+    """Keep the upper or the lower triangle of the last two dimensions, from a diagonal on."""
+    x, diagonal = call.given(0), call.given(1)
+    assert x is not None
+    keep = np.triu if call.attribute("upper", 1) else np.tril
+    return [keep(x, 0 if diagonal is None else int(diagonal))]
+
+
 #: Operator of `DOMAIN` → its definition, which returns None for what it leaves to the runtime.
 CONTRIB: Mapping[str, Formula] = {
+    **dict.fromkeys(REALS, round_steps),
+    "Attention": attention,
     "BiasGelu": _bias_gelu,
+    "DequantizeLinear": dequantize_linear,
+    "EmbedLayerNormalization": embed_layer_normalization,
     "FastGelu": _fast_gelu,
     "FusedConv": _fused_conv,
     "FusedGemm": _fused_gemm,
     "FusedMatMul": _fused_matmul,
     "Gelu": FORMULAS["Gelu"],
+    "GroupQueryAttention": group_query_attention,
     "MatMulIntegerToFloat": _matmul_integer_to_float,
     "MatMulNBits": _matmul_nbits,
+    "MultiHeadAttention": multi_head_attention,
+    "QMoE": quantised_experts,
     "QuickGelu": _quick_gelu,
+    "RotaryEmbedding": rotary_embedding,
+    "TransposeMatMul": _fused_matmul,
+    "Trilu": _trilu,
     "SkipLayerNormalization": _skip_layer_normalization,
     "SkipSimplifiedLayerNormalization": _skip_simplified_layer_normalization,
 }

@@ -23,9 +23,10 @@ from harness.core.dtypes import PRECISION, Array
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.nodes.bodies import has_body, inline_bodies, widened
 from harness.pipeline.nodes.contrib import CONTRIB, DEFAULT_DOMAIN_CONTRIB, DOMAIN
+from harness.pipeline.nodes.contrib_quantized import REALS
 from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier_meanings, restated
 from harness.pipeline.nodes.formulas import FORMULAS
-from harness.pipeline.nodes.further_formulas import BODY_RUNNERS
+from harness.pipeline.nodes.further_formulas import BODY_RUNNERS, quantised_reals
 from harness.pipeline.nodes.node_call import Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
 from harness.pipeline.run_case import run_graph
@@ -228,6 +229,20 @@ class Definition:
                 detail = f"{type(error).__name__}: {error}"
                 raise Undefined(WhyUndefined.EVALUATOR_FAILS, self.operator, detail) from error
             raise Undefined(self._why_unevaluated, self.operator)
+
+    @cached_property
+    def reals(self) -> Array | None:
+        """The real numbers that a quantised operator rounds to integers; None for other operators.
+
+        They are computed from float32 scales, so that half a step between two integers may be rounded either way.
+        """
+        if not self.step.is_single:
+            return None
+        call = self._call(self.inputs)
+        if self.step.node.domain == DOMAIN and self.operator in REALS:
+            found = REALS[self.operator](call)
+            return None if found is None else found[0]
+        return None if self.step.node.domain else quantised_reals(self.operator, call.inputs)
 
     @property
     def _opset(self) -> int:

@@ -21,7 +21,6 @@ from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import LARGEST, PRECISION, Array
 from harness.core.numbers import are_same
 from harness.pipeline.nodes.definition import Definition
-from harness.pipeline.nodes.further_formulas import quantised_reals
 
 
 def overflown(definition: Definition, got: Sequence[Array], instead: float) -> tuple[Array, ...]:
@@ -83,8 +82,6 @@ def right_results(definition: Definition) -> tuple[Array, ...]:
 
 #: Operators whose bodies compute in float32, whatever dtype they return.
 _SINGLE_PRECISION_BODIES = frozenset({"HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"})
-#: Operators that round real numbers to integers, which are computed from float32 scales.
-_QUANTISED = frozenset({"QLinearMatMul"})
 _SINGLE_PRECISION = Judge(
     tolerances={dtype: Tolerance(1e-5, 1e-6) for dtype in ("float32", "float64")},
     reason="their bodies compute in float32",
@@ -97,10 +94,9 @@ def judge_node(definition: Definition) -> Judge:
         return EXACT if definition.is_copy else EQUAL
     if definition.operator in _SINGLE_PRECISION_BODIES:
         return _SINGLE_PRECISION
-    if definition.operator in _QUANTISED:
-        given = [definition.inputs[name] if name else None for name in definition.step.node.input]
-        reals = quantised_reals(definition.operator, given)
-        return CLOSE if reals is None else replace(CLOSE, exact_reals=lambda arguments: reals)
+    reals = definition.reals
+    if reals is not None:
+        return replace(CLOSE, exact_reals=lambda arguments: reals)
     return ACCUMULATES if definition.accumulates else CLOSE
 
 

@@ -103,7 +103,7 @@ def _max_pool(call: NodeCall) -> Sequence[Array] | None:
     return [result, chosen][: len(call.node.output)]
 
 
-def _average_pool(call: NodeCall) -> Sequence[Array] | None:
+def average_pool(call: NodeCall) -> list[Array]:
     """Divide the sum of each window by the number of its elements, or of those and its padding."""
     x = call.given(0)
     assert x is not None
@@ -144,7 +144,7 @@ def _norm(call: NodeCall, x: Array, axes: tuple[int, ...]) -> Array:
 
 POOLING: dict[str, Formula] = {
     "MaxPool": _max_pool,
-    "AveragePool": _average_pool,
+    "AveragePool": average_pool,
     "LpPool": _lp_pool,
     "GlobalMaxPool": _over_all(lambda call, x, axes: x.max(axes, keepdims=True)),
     "GlobalLpPool": _over_all(_norm),

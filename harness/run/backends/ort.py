@@ -35,7 +35,14 @@ from harness.run.backend import (
     register,
     try_negating,
 )
-from harness.run.ort_passes import NOT_ON_CPU, ORT_PASSES, ORT_RULES, RULE_TRANSFORMER, changing_transformers
+from harness.run.ort_passes import (
+    NOT_ON_CPU,
+    ORT_PASSES,
+    ORT_RULES,
+    RULE_LEVELS,
+    RULE_TRANSFORMER,
+    changing_transformers,
+)
 from harness.run.wide_exchange import exchange_bytes, is_packed, narrow_output, widen_feeds
 
 #: Element types that ONNX Runtime does not exchange as NumPy arrays: they are passed as raw bytes in OrtValues.
@@ -214,14 +221,18 @@ class OrtBackend:
         A rule counts if it changes the model as the only one, since the log does not tell them apart.
         """
         content = model.SerializeToString()
-        changing = self._changing(content, ())
-        transformers = [name for name in changing if RULE_TRANSFORMER not in name]
-        return (*transformers, *(self._changing_rules(content, ORT_RULES) if len(transformers) < len(changing) else ()))
+        applied: list[str] = []
+        for name in self._changing(content, ()):
+            if RULE_TRANSFORMER not in name:
+                applied.append(name)
+            elif name in RULE_LEVELS:
+                applied += self._changing_rules(content, RULE_LEVELS[name])
+        return tuple(dict.fromkeys(applied))
 
     def _changing_rules(self, model: bytes, rules: Sequence[str]) -> list[str]:
         """Return the rules among some that change a model while all others are left out."""
         left_out = [rule for rule in ORT_RULES if rule not in rules]
-        if not any(RULE_TRANSFORMER in name for name in self._changing(model, left_out)):
+        if not rules or not any(RULE_TRANSFORMER in name for name in self._changing(model, left_out)):
             return []
         if len(rules) == 1:
             return list(rules)

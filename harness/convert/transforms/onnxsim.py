@@ -1,0 +1,26 @@
+"""onnx-simplifier: constants folded and passes of onnxoptimizer, as its command line applies them."""
+
+from __future__ import annotations
+
+import onnx
+
+from harness.convert.transform import TransformEntry, register
+from harness.core.plugins import Unavailable, importable, installed_version
+
+
+def _probe() -> Unavailable | None:
+    return (
+        None
+        if importable("onnxsim")
+        else Unavailable(reason="onnxsim is not installed", install="pip install '.[optimisers]'")
+    )
+
+
+def _simplify(model: onnx.ModelProto) -> onnx.ModelProto:
+    import onnxsim
+
+    simplified: onnx.ModelProto = onnxsim.simplify(model)[0]
+    return simplified
+
+
+register(TransformEntry(name="onnxsim", probe=_probe, apply=_simplify, version=lambda: installed_version("onnxsim")))

@@ -1,0 +1,26 @@
+"""onnxslim: constants folded, subgraphs shared, patterns fused."""
+
+from __future__ import annotations
+
+import onnx
+
+from harness.convert.transform import TransformEntry, register
+from harness.core.plugins import Unavailable, importable, installed_version
+
+
+def _probe() -> Unavailable | None:
+    return (
+        None
+        if importable("onnxslim")
+        else Unavailable(reason="onnxslim is not installed", install="pip install '.[optimisers]'")
+    )
+
+
+def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
+    import onnxslim
+
+    slimmed: onnx.ModelProto = onnxslim.slim(model)
+    return slimmed
+
+
+register(TransformEntry(name="onnxslim", probe=_probe, apply=_slim, version=lambda: installed_version("onnxslim")))
