@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,8 +15,10 @@ import numpy as np
 import onnx
 import pytest
 from commands import typed
+from onnx import helper
+from onnx_texts import onnx_model
 
-from harness.compare.verdict import Outcome, Stage, Verdict
+from harness.compare.verdict import Outcome, Stage, Verdict, split_passes
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, contiguous_strides
 from harness.core.onnx_arrays import build_array
 from harness.core.onnx_operators import UnknownOnnxOperator, match_onnx, onnx_schemas
@@ -26,6 +30,7 @@ from harness.generate.graph_seeds import graph_invocation, load_seeds
 from harness.generate.onnx_case import UNDRAWN
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.recorded import FromRecord, Replayed
+from harness.generate.sources.redrawn import Redrawn
 from harness.generate.sources.source import Request
 from harness.pipeline.drawn_graph import NoSuchForm, build_graph
 from harness.pipeline.drawn_oracle import declare_outputs, evaluate_plainly
@@ -37,6 +42,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
+from harness.run.backend import HasPassLog
 
 
 def numbers(*values: float, shape: tuple[int, ...] | None = None, dtype: str = "float32") -> TensorSpec:
@@ -48,12 +54,15 @@ def node(overload: str, **arguments: Argument) -> Invocation:
     return Invocation(overload, tuple(arguments.items()))
 
 
-def ended(invocation: Invocation, *backends: str, opset: int | None = None) -> dict[str, Verdict]:
+PLAIN_ROUTE = Route(converter=GRAPH)
+
+
+def ended(invocation: Invocation, *backends: str, route: Route = PLAIN_ROUTE) -> dict[str, Verdict]:
     """Run a case as a session does; backend → its row."""
     load_onnx_cases()
     unit = Unit(
         overload=invocation.overload,
-        route=Route(converter=GRAPH, opset=opset),
+        route=route,
         backends=backends,
         sources=(FromRecord((Replayed(invocation),)),),
     )
@@ -288,6 +297,66 @@ def test_a_runtime_that_cannot_turn_off_its_optimisations_is_not_judged_by_itsel
     seed = graph_invocation(load_seeds()["graph.layer-norm"], "graph.layer-norm")
     row = ended(seed, "onnx-reference")["onnx-reference"]
     assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
+    pytest.importorskip("openvino")
+    assert ended(seed, "openvino")["openvino"].outcome is Outcome.PASS
+
+
+def test_what_the_definitions_give_is_right_too() -> None:
+    # ONNX Runtime leaves out a cast to float16 and back without its optimisations, and may compute it with them.
+    turned = changed(
+        "graph.casts", lambda graph: graph.node.insert(2, helper.make_node("Identity", ["back"], ["kept"]))
+    )
+    assert ended(turned, "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
+
+
+def test_a_graph_with_open_sizes_is_fused_in_another_way() -> None:
+    seed = graph_invocation(load_seeds()["graph.bert-attention"], "graph.bert-attention")
+    backend = start_backend("ort-cpu")
+    assert isinstance(backend, HasPassLog)
+    passes = [backend.applied_passes(build_graph(seed, is_open=is_open)) for is_open in (False, True)]
+    assert ["AttentionFusion" in applied for applied in passes] == [False, True]
+    assert ended(seed, "ort-cpu", route=replace(PLAIN_ROUTE, dynamic=True))["ort-cpu"].outcome is Outcome.PASS
+
+
+def test_graphs_that_an_optimisation_changed_are_changed_again() -> None:
+    unit = Unit(
+        overload="graph.gelu-erf",
+        route=PLAIN_ROUTE,
+        backends=("ort-cpu",),
+        seed=1,
+        examples=32,
+        sources=(OnnxGraphs(), Redrawn()),
+    )
+    with Supervisor() as supervisor:
+        rows = [row for part in run_unit(unit, supervisor) for row in part]
+    again = [row for row in rows if row.source == Redrawn.name]
+    assert len(again) > 8
+    fired = {name for row in rows for name in split_passes(row.backend_passes)}
+    assert "GeluFusionL2" in fired
+    assert not {row.structure_id for row in again} & {row.structure_id for row in rows if row not in again}
+
+
+SOFTMAX_OF_ONE = graph_invocation(
+    onnx_model("float[2,1] x", "float[2,1] y", "y = Softmax <axis = 1> (x)"), "graph.softmax"
+).with_values(lambda spec: Literal((math.nan, 1.0)))
+#: A transform, a graph that it breaks, and its guilty pass.
+BROKEN = {
+    "names-that-collide": (
+        "onnxscript",
+        graph_invocation(load_seeds()["graph.min-max"], "graph.min-max"),
+        "NameFixPass",
+    ),
+    "softmax-of-one": ("onnxsim", SOFTMAX_OF_ONE, ""),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_transform_is_blamed_with_its_pass(name: str) -> None:
+    transform, invocation, guilty = BROKEN[name]
+    pytest.importorskip(transform)
+    row = ended(invocation, "ort-cpu", route=Route.parse(f"{GRAPH}+{transform}"))["ort-cpu"]
+    assert (row.blame, row.blame_rule) == ("transform", "transform-breaks-model")
+    assert row.place == (f"{transform}, {guilty}" if guilty else transform)
 
 
 def test_a_change_that_would_take_all_memory_is_not_made() -> None:
