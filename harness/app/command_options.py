@@ -80,6 +80,11 @@ def _add_selection(add: Callable[..., None]) -> None:
         help="run ONNX's own operators in place of PyTorch's, and graphs around the patterns that optimisers look for; "
         "with --op, these: Resize, LayerNormalization.17, 'Reduce*', graph.layer-norm, 'graph.*'",
     )
+    add(
+        "--around",
+        metavar="FILE",
+        help="with --onnx: change parts of this ONNX file, in place of the harness's own graphs and operators",
+    )
     add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
     add(
@@ -216,6 +221,8 @@ def sources(given: Any) -> tuple[str, ...]:
     """
     if given.onnx:
         return _onnx_sources(given)
+    if given.around:
+        raise UsageProblem("--around names a file whose parts --onnx changes: give both")
     if not given.programs and not given.pattern:
         return tuple(given.source)
     option = "--programs" if given.programs else "--pattern"
@@ -238,7 +245,7 @@ def _onnx_sources(given: Any) -> tuple[str, ...]:
     for other, value in {**others, "--programs": given.programs, "--pattern": given.pattern}.items():
         if value:
             raise UsageProblem(f"--onnx and {other} both select the cases: give one of them")
-    drawn = (OnnxOperators.name, OnnxGraphs.name)
+    drawn = (f"{OnnxGraphs.name}:{given.around}",) if given.around else (OnnxOperators.name, OnnxGraphs.name)
     return drawn if given.baseline else (*drawn, Redrawn.name)
 
 

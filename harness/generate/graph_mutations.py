@@ -28,8 +28,6 @@ _AXES_ARE_INPUTS = 13
 _OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23)
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 _MAKES_SIZES = frozenset({"Expand", "Tile", "ConstantOfShape", "Range", "Pad", "Reshape"})
-#: Elements of a value inside of a graph, at most: repeated doublings would take all memory.
-_LARGEST = 16 * MAX_ELEMENTS
 #: Numbers of a constant: specials, large and small ones, and factors just inside and outside of usual tolerances.
 _NUMBERS = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, float("nan"), float("inf"), 1e20, 1e-20)
 _FACTORS = (1 + 1e-7, 1 + 1e-5, 1 + 1e-3, 1.5, -1.0)
@@ -53,12 +51,14 @@ def mutate(model: onnx.ModelProto, random: Random, changes: int) -> onnx.ModelPr
     """
     mutant = onnx.ModelProto()
     mutant.CopyFrom(model)
+    # Parts of a user's file may be larger.
+    most = max(MAX_ELEMENTS, *(2 * _count_elements(value.type) for value in model.graph.input), 0)
     for _ in range(changes):
         if not any(change(mutant, random) for change in random.sample(MUTATIONS, 3)):
             return None
-        if any(_count_elements(value.type) > MAX_ELEMENTS for value in mutant.graph.input) or _may_burst(mutant.graph):
+        if any(_count_elements(value.type) > most for value in mutant.graph.input) or _may_burst(mutant.graph):
             return None
-    return _declared(mutant)
+    return _declared(mutant, 16 * most)
 
 
 def write_in_opsets(model: onnx.ModelProto) -> list[onnx.ModelProto]:
@@ -93,8 +93,9 @@ def _count_elements(kind: onnx.TypeProto) -> int:
     return prod(dim.dim_value for dim in kind.tensor_type.shape.dim)
 
 
-def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
-    """Return a graph with the types of its outputs inferred anew; None if it is invalid.
+def _declared(model: onnx.ModelProto, most: int) -> onnx.ModelProto | None:
+    """Return a graph with the types of its outputs inferred anew; None if it is invalid, or if values have more than
+    `most` elements: repeated doublings would take all memory.
 
     ONNX infers nothing behind operators of other domains: such an output has no shape.
     """
@@ -106,7 +107,7 @@ def _declared(model: onnx.ModelProto) -> onnx.ModelProto | None:
     except Exception:
         return None
     graph = inferred.graph
-    if any(_count_elements(value.type) > _LARGEST for value in (*graph.value_info, *graph.output)):
+    if any(_count_elements(value.type) > most for value in (*graph.value_info, *graph.output)):
         return None
     types = {value.name: value.type for value in (*graph.output, *graph.input)}
     has_others = any(node.domain for node in graph.node)

@@ -17,6 +17,7 @@ from harness.core.plugins import Unavailable, UnknownName
 from harness.core.route import DYNAMIC, FILE, GRAPH, Route, is_onnx_file
 from harness.generate.case_library import find_case, load_cases
 from harness.generate.cases_home import CaseFileError
+from harness.generate.graph_windows import BadModel
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
 from harness.generate.sources.generated import Generated
@@ -120,7 +121,10 @@ def _make_plan(options: Options) -> Plan:
     converter_names, later = _later_exports(options, converter_names)
     words = _choose_sources(options)
     # Files are read here, so that an unreadable one is reported before anything runs.
-    asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
+    try:
+        asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
+    except BadModel as problem:
+        raise UsageProblem(f"--around {problem}") from None
     units = tuple(
         unit
         for overload in _choose_operators(options, asked)
@@ -162,7 +166,7 @@ def _rules(options: Options) -> list[Rule]:
 
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
-    drawn = {*options.sources} - {Redrawn.name}
+    drawn = {word.partition(":")[0] for word in options.sources} - {Redrawn.name}
     if drawn and drawn <= {OnnxOperators.name, OnnxGraphs.name}:
         named = _graph_routes(options)
     names = tuple(dict.fromkeys(named or _default_converters(options.backends)))

@@ -1,10 +1,11 @@
-"""Graphs of several ONNX operators: the seeds in `cases/onnx/graphs/`, and their mutants."""
+"""Graphs of several ONNX operators: the seeds in `cases/onnx/graphs/`, or parts of a user's file, and their mutants."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from random import Random
 
 import onnx
@@ -12,6 +13,7 @@ import onnx
 from harness.core.case_group import CaseGroup
 from harness.generate.graph_mutations import mutate, write_in_opsets
 from harness.generate.graph_seeds import NotWritable, graph_invocation, load_seeds
+from harness.generate.graph_windows import cut_windows
 from harness.generate.sources.source import Request, SourceFinding
 
 #: Mutants that others are made of, besides the seed; the first ones are replaced.
@@ -22,32 +24,53 @@ _AGAIN, _CHANGES = 0.4, (1, 1, 1, 2, 2, 3)
 _TRIES = 3
 
 
+def create(argument: str) -> OnnxGraphs:
+    """Create the source of ``graphs`` or ``graphs:FILE``.
+
+    Raises:
+        BadModel: the file cannot be cut into seeds.
+    """
+    path = Path(argument).absolute() if argument else None
+    _seeds(path)
+    return OnnxGraphs(path)
+
+
 @cache
-def _forms(overload: str) -> Sequence[onnx.ModelProto]:
+def _seeds(path: Path | None) -> Mapping[str, onnx.ModelProto]:
+    return load_seeds() if path is None else cut_windows(path)
+
+
+@cache
+def _forms(path: Path | None, overload: str) -> Sequence[onnx.ModelProto]:
     """Return a seed in other operator sets."""
-    return write_in_opsets(load_seeds()[overload])
+    return write_in_opsets(_seeds(path)[overload])
 
 
 @dataclass(frozen=True)
 class OnnxGraphs:
-    """Mutates a seed, if the name is that of one."""
+    """Mutates a seed, if the name is that of one.
 
+    Attributes:
+        path: The file whose parts are the seeds; None for the seeds of `cases/onnx/graphs/`.
+    """
+
+    path: Path | None = None
     name = "graphs"
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""
-        return load_seeds()
+        return _seeds(self.path)
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        seed = load_seeds().get(request.overload)
+        seed = _seeds(self.path).get(request.overload)
         if seed is None:
             return SourceFinding()
         draws = f"{request.seed}/{request.overload}{'/dynamic' if request.dynamic else ''}"
         random, found = Random(draws), dict[bytes, CaseGroup]()
         self._add(seed, request, found)
         pool: list[onnx.ModelProto] = []
-        others = _forms(request.overload)
+        others = _forms(self.path, request.overload)
         bases = [*others, *[seed] * max(len(others), 1)]
         for _ in range(_TRIES * request.examples):
             if len(found) >= request.examples:

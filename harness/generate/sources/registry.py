@@ -1,7 +1,7 @@
 """The registry of sources of invocations: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
-``corpus:FILE``, ``use``, ``use:common``, ``programs``, ``onnx``, ``graphs``.
+``corpus:FILE``, ``use``, ``use:common``, ``programs``, ``onnx``, ``graphs``, ``graphs:FILE``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ENTRIES = (
     SourceEntry(name="redrawn", create=lambda argument: redrawn.Redrawn(), default="redrawn"),
     SourceEntry(name="programs", create=programs.create, argument="OPERATOR"),
     SourceEntry(name="onnx", create=lambda argument: onnx_operators.OnnxOperators()),
-    SourceEntry(name="graphs", create=lambda argument: onnx_graphs.OnnxGraphs()),
+    SourceEntry(name="graphs", create=onnx_graphs.create, argument="FILE"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )
 
