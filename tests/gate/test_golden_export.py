@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import shutil
+import subprocess
+import sys
 import unittest
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from commands import typed
 from golden_runs import COMMITTED, golden
 from harness_runs import output
 from onnx.backend.base import Backend, BackendRep
@@ -91,6 +94,27 @@ def test_onnx_runs_the_exported_tests(exported: Path, backend: type[Backend]) ->
     assert ran >= len(plain)
     # A test was seen to pass in one backend at least, not in each.
     assert len(wrong) <= ran // 4, wrong
+
+
+def test_onnx_runs_the_drawn_operators_of_a_run(tmp_path: Path) -> None:
+    run, suite = tmp_path / "run", tmp_path / "suite"
+    drawn = [sys.executable, "-m", "pytest", "harness", "--onnx", "--op", "Relu", "--op", "Resize", "--op", "TopK"]
+    subprocess.run(
+        [*drawn, "--examples", "12", "--results-dir", str(run), "-p", "no:cacheprovider"],
+        capture_output=True,
+        check=False,
+    )
+    typed("golden", "export", str(suite), "--run", str(run), "--op", "Resize", "--op", "TopK")
+    tests = load_model_tests(data_dir=str(suite), kind="onnx")
+    assert {t.name.split("_")[1] for t in tests} == {"Resize", "TopK"}
+    plain = [t for t in tests if _types(Path(t.model_dir)) <= {"FLOAT", "INT64"}]  # type: ignore[arg-type]
+    result = unittest.TestResult()
+    with contextlib.redirect_stdout(None):
+        _Runner(_Ort, plain).test_suite.run(result)
+    assert result.testsRun > 20
+    assert not result.failures
+    assert not result.errors
+    typed("golden", "export", str(suite), "--run", str(tmp_path), status=2)
 
 
 def test_an_exported_test_can_fail(exported: Path, tmp_path: Path) -> None:

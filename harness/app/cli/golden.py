@@ -17,11 +17,12 @@ from harness.app.cli._shared import (
     require_converters,
 )
 from harness.core.invocation import PROGRAM
+from harness.core.onnx_operators import match_onnx
 from harness.core.plugins import UnknownName
 from harness.gate.golden.backend_tests import export
 from harness.gate.golden.check import PYTORCH, CheckedGolden, GoldenChange, check
 from harness.gate.golden.store import Golden, GoldenKey, Manifest, read_manifest, read_set
-from harness.generate.case_library import load_cases
+from harness.generate.case_library import load_cases, load_onnx_cases
 from harness.pipeline.case_run import CaseRun
 from harness.run.artefact import ONNX
 from harness.run.backend import BACKENDS
@@ -165,15 +166,28 @@ def check_command(
 @click.option("--layout", type=click.Choice(["onnx-backend-test"]), default="onnx-backend-test", show_default=True)
 @_op
 @_directory
-def export_command(target: Path, layout: str, ops: Sequence[str], directory: Path) -> None:
+@click.option(
+    "--run",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="RESULTS",
+    help="Write the ONNX operators that a run of `pytest harness --onnx` drew, in place of goldens.",
+)
+def export_command(target: Path, layout: str, ops: Sequence[str], directory: Path, run: Path | None) -> None:
     """Write the goldens to DIR as tests for the runners of other projects.
 
     Goldens are left out if they have several right answers, or if no recorded backend gets them right.
     """
-    manifest, goldens, endings = _read(directory, ops)
-    done = export(target, manifest, goldens, endings)
+    if run is not None:
+        # It needs the harness's workers' modules, which goldens do not.
+        from harness.gate.golden.drawn_tests import export_drawn
+
+        known = load_onnx_cases()
+        done = export_drawn(target, run, {name for word in ops for name in match_onnx(word, list(known))})
+    else:
+        manifest, goldens, endings = _read(directory, ops)
+        done = export(target, manifest, goldens, endings)
     for why, count in sorted(done.left_out.items()):
-        click.echo(f"{count} goldens left out: {why}")
+        click.echo(f"{count} {'cases' if run else 'goldens'} left out: {why}")
     click.echo(f"{len(done.tests)} tests in {target}")
 
 

@@ -20,11 +20,14 @@ from onnx import numpy_helper
 from harness.compare.nearness import allowances, tolerance_of
 from harness.core.dtypes import Array, is_float
 from harness.gate.golden.store import PASSED, Golden, GoldenKey, Manifest
+from harness.pipeline.case import CaseOracle
 from harness.pipeline.case_run import CaseRun
 from harness.record.layout import ResultsError, reason
 
 #: The directory name by which ONNX's test loader finds them.
 KIND = "aten"
+#: Why an answer is left out whose error is far larger in one element than in most.
+TOO_WIDE = "a single tolerance for all elements would accept almost anything for most of them"
 
 
 @dataclass(frozen=True)
@@ -61,34 +64,37 @@ def export(
     tests: list[Path] = []
     left_out: dict[str, int] = {}
     with np.errstate(all="ignore"):
-        tolerances = [_tolerance(golden) for golden in goldens]
+        tolerances = [single_tolerance(golden) for golden in goldens]
     for golden, (rtol, atol) in zip(goldens, tolerances, strict=True):
-        problem = _several_answers(golden)
+        problem = find_other_answers(golden)
         converter = next((c for c in manifest.converters if _is_right(golden, c, manifest, endings)), None)
         if not problem and converter is None:
             problem = "no recorded backend gets PyTorch's answer from its model"
-        if not problem and _accepts_zeros(golden, atol):
-            problem = "a single tolerance for all elements would accept almost anything for most of them"
+        if not problem and accepts_zeros(golden, atol):
+            problem = TOO_WIDE
         if problem or converter is None:
             left_out[problem] = left_out.get(problem, 0) + 1
             continue
         name = f"test_{golden.overload.removeprefix('aten.').replace('.', '_')}_{golden.case_id}"
         test = directory / KIND / name
         try:
-            _write(test, golden, golden.models[converter], rtol, atol)
+            model = onnx.load_model_from_string(golden.models[converter])
+            feeds = [golden.feeds[int(value.name.removeprefix("input_"))] for value in model.graph.input]
+            write_test(test, model, golden.models[converter], feeds, golden.expected, (rtol, atol))
         except OSError as error:
             raise ResultsError(f"cannot write {test}: {reason(error)}") from None
         tests.append(test)
     return Exported(tuple(tests), left_out)
 
 
-def _several_answers(golden: Golden) -> str:
-    judge = golden.judge
+def find_other_answers(case: CaseOracle) -> str:
+    """Return why other answers than the expected one are right, too; "" if none are."""
+    judge = case.judge
     if judge.rules:
         return "several answers are right"
-    if judge.unused_outputs and judge.unused_outputs(golden.arguments):
+    if judge.unused_outputs and judge.unused_outputs(case.arguments):
         return "an output was not asked for"
-    marks = judge.undefined(golden.arguments, golden.expected) if judge.undefined else ()
+    marks = judge.undefined(case.arguments, case.expected) if judge.undefined else ()
     if any(mark is not None and mark.any() for mark in marks):
         return "PyTorch leaves an element undefined"
     return ""
@@ -101,47 +107,66 @@ def _is_right(golden: Golden, converter: str, manifest: Manifest, endings: Mappi
     return any(ending.ending == PASSED.ending for ending in ends)
 
 
-def _write(test: Path, golden: Golden, serialised: bytes, rtol: float, atol: float) -> None:
+def write_test(
+    test: Path,
+    model: onnx.ModelProto,
+    serialised: bytes,
+    feeds: Sequence[Array],
+    expected: Sequence[Array],
+    tolerance: tuple[float, float],
+) -> None:
+    """Write one test.
+
+    Args:
+        test: Its directory.
+        model: The model.
+        serialised: The same as it is written.
+        feeds: Inputs in the order of the graph's.
+        expected: Outputs in the order of the graph's.
+        tolerance: rtol and atol of all outputs.
+
+    Raises:
+        OSError: the directory cannot be written.
+    """
     data = test / "test_data_set_0"
     data.mkdir(parents=True, exist_ok=True)
     (test / "model.onnx").write_bytes(serialised)
-    (test / "data.json").write_text(json.dumps({"rtol": rtol, "atol": atol}) + "\n", encoding="utf-8")
-    model = onnx.load_model_from_string(serialised)
-    for place, value in enumerate(model.graph.input):
-        array = golden.feeds[int(value.name.removeprefix("input_"))]
-        _write_tensor(data / f"input_{place}.pb", array, value.name)
-    for place, value in enumerate(model.graph.output):
-        _write_tensor(data / f"output_{place}.pb", golden.expected[place], value.name)
+    (test / "data.json").write_text(
+        json.dumps(dict(zip(("rtol", "atol"), tolerance, strict=True))) + "\n", encoding="utf-8"
+    )
+    for kind, values, arrays in (("input", model.graph.input, feeds), ("output", model.graph.output, expected)):
+        for place, (value, array) in enumerate(zip(values, arrays, strict=True)):
+            _write_tensor(data / f"{kind}_{place}.pb", array, value.name)
 
 
 def _write_tensor(path: Path, array: Array, name: str) -> None:
     path.write_bytes(numpy_helper.from_array(array, name).SerializeToString(deterministic=True))
 
 
-def _tolerance(golden: Golden) -> tuple[float, float]:
+def single_tolerance(case: CaseOracle) -> tuple[float, float]:
     """Return one (rtol, atol) for all outputs that accepts whatever `harness.compare.nearness` accepts."""
     rtol = atol = 0.0
     judged = []
-    for i, expected in enumerate(golden.expected):
+    for i, expected in enumerate(case.expected):
         dtype = str(expected.dtype)
-        own = golden.judge.tolerances.get(dtype)
-        if own is None and (golden.judge.exact or not is_float(dtype)):
+        own = case.judge.tolerances.get(dtype)
+        if own is None and (case.judge.exact or not is_float(dtype)):
             continue
-        tolerance = own or tolerance_of(golden.judge, dtype)
+        tolerance = own or tolerance_of(case.judge, dtype)
         rtol, atol = max(rtol, tolerance.rtol), max(atol, tolerance.atol)
         if own is None:
             judged.append(i)
     for i in judged:
-        relative = rtol * np.abs(golden.expected[i].astype(np.float64))
-        for allowed in allowances(golden.judge, golden, i):
+        relative = rtol * np.abs(case.expected[i].astype(np.float64))
+        for allowed in allowances(case.judge, case, i):
             beyond = allowed - relative
             atol = max(atol, float(beyond[np.isfinite(beyond)].max(initial=0.0)))
     return rtol, atol
 
 
-def _accepts_zeros(golden: Golden, atol: float) -> bool:
+def accepts_zeros(case: CaseOracle, atol: float) -> bool:
     """Whether zero would pass for most numbers, since the element with the largest error determines `atol`."""
-    numbers = [np.abs(a.astype(np.float64)).ravel() for a in golden.expected if is_float(str(a.dtype))]
+    numbers = [np.abs(a.astype(np.float64)).ravel() for a in case.expected if is_float(str(a.dtype))]
     held = np.concatenate(numbers) if numbers else np.zeros(0)
     held = held[np.isfinite(held) & (held > 0)]
     return bool(held.size) and float(np.median(held)) <= atol
