@@ -23,6 +23,7 @@ from harness.record.layout import reason
 RECORDED = (
     *("op", "source", "dtype", "examples", "values", "shapes", "opset", "batch_size", "public_api"),
     *("no_blame", "timeout", "memory_limit", "models", "model", "programs", "pattern"),
+    *("onnx", "around", "profile", "strict_device"),
 )
 
 #: Seconds that a step may take unless the user says otherwise.
@@ -84,6 +85,16 @@ def _add_selection(add: Callable[..., None]) -> None:
         "--around",
         metavar="FILE",
         help="with --onnx: change parts of this ONNX file, in place of the harness's own graphs and operators",
+    )
+    add(
+        "--profile",
+        metavar="FILE",
+        help="with --onnx: run what a runtime claims in this TOML file, and nothing else; see `conformance profile`",
+    )
+    add(
+        "--strict-device",
+        action="store_true",
+        help="a case of which the backend leaves a part to the CPU counts as unsupported",
     )
     add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
     add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
@@ -221,6 +232,8 @@ def sources(given: Any) -> tuple[str, ...]:
     """
     if given.onnx:
         return _onnx_sources(given)
+    if given.profile:
+        raise UsageProblem("--profile names a file of what --onnx runs: give both")
     if given.around:
         raise UsageProblem("--around names a file whose parts --onnx changes: give both")
     if not given.programs and not given.pattern:

@@ -138,6 +138,8 @@ def _options(given: Any) -> Options:
         shard=given.shard,
         parts=command_options.shard_parts(given.shard_parts),
         models=command_options.model_words(given),
+        profile=given.profile or "",
+        strict_device=given.strict_device,
     )
 
 

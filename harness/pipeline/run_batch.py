@@ -22,7 +22,7 @@ from harness.convert.converter import HasExporterPasses, find_converter
 from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
-from harness.core.placement import Placement
+from harness.core.placement import OnCpu, Placement
 from harness.core.program import is_graph, is_program
 from harness.core.text import describe_error
 from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
@@ -529,7 +529,10 @@ class BatchRunner:
         **more: Any,
     ) -> CaseRun:
         if stage in (Stage.RUN, Stage.COMPARE):
-            more["placement"] = self._placed.get((backend, key[0]))
+            placement = more["placement"] = self._placed.get((backend, key[0]))
+            strict = self._settings.strict_device and not outcome.is_failure
+            if strict and placement is not None and placement.on_cpu is not OnCpu.FOLDED:
+                outcome, more["message"] = Outcome.UNSUPPORTED, f"not on the backend's device: {placement.text}"
         if converted is not None:
             opset = emitted_opset(converted.model)
             more = {"rule": converted.rule, "opset": opset, "convert_ms": converted.convert_ms, **more}

@@ -27,6 +27,7 @@ class Settings:
         last_witnesses: Backends that are asked only if the failure cannot be decided without them.
         runs: Maximum number of runs of a case that draws at random, to find a known failure.
         tolerance: The user's tolerance for the outputs of a model; None for the effect of roundings.
+        strict_device: Whether a case is unsupported of which a part ran on another device than the backend's.
     """
 
     batch_size: int = 64
@@ -35,6 +36,7 @@ class Settings:
     last_witnesses: tuple[str, ...] | None = None
     runs: int = 1
     tolerance: Tolerance | None = None
+    strict_device: bool = False
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,8 @@ class Options:
             usual duration.
         models: Whole models to run instead of operators; empty runs operators.
         runs: Largest number of runs of a case with random results, in a search for a known failure.
+        profile: File of what a runtime claims: nothing else is run; "" for everything.
+        strict_device: A case of which the backend leaves a part to another device has not conformed.
     """
 
     ops: tuple[str, ...] = ()
@@ -68,3 +70,5 @@ class Options:
     parts: tuple[tuple[str, ...], ...] | None = None
     models: tuple[str, ...] = ()
     runs: int = 1
+    profile: str = ""
+    strict_device: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.convert.rules.rule import Rule, RuleProblem, load_rules
@@ -15,7 +16,7 @@ from harness.core.invocation import GRAPH as GRAPH_PREFIX, MODEL, PROGRAM, is_ex
 from harness.core.onnx_operators import UnknownOnnxOperator, is_onnx_operator, match_onnx
 from harness.core.plugins import Unavailable, UnknownName
 from harness.core.route import DYNAMIC, FILE, GRAPH, Route, is_onnx_file
-from harness.generate.case_library import find_case, load_cases
+from harness.generate.case_library import find_case, load_cases, load_onnx_cases
 from harness.generate.cases_home import CaseFileError
 from harness.generate.graph_windows import BadModel
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
@@ -31,6 +32,7 @@ from harness.pipeline.model_loading import ModelProblem, check_word
 from harness.pipeline.model_task import ModelSource, model_name
 from harness.pipeline.task import Settings
 from harness.plan.options import GRAPH_EXAMPLES, OPERATOR_EXAMPLES, PROGRAM_EXAMPLES, Options, UsageProblem
+from harness.plan.profile import Profile, read_profile
 from harness.plan.sharding import Shard, check_parts, distribute
 from harness.plan.unit import Unit
 from harness.record.layout import ResultsError
@@ -125,13 +127,15 @@ def _make_plan(options: Options) -> Plan:
         asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
     except BadModel as problem:
         raise UsageProblem(f"--around {problem}") from None
+    profile = read_profile(Path(options.profile), tuple(load_onnx_cases())) if options.profile else None
     units = tuple(
         unit
         for overload in _choose_operators(options, asked)
+        if profile is None or overload in profile.dtypes
         for converter in converter_names
         if is_exported(overload) == (Route.parse(converter).converter == GRAPH)
         for export in (converter, *later.get((converter, overload), ()))
-        for unit in _units(options, asked, overload, export, backends_of[converter])
+        for unit in _units(_claimed(options, profile, overload), asked, overload, export, backends_of[converter])
     )
     if not units:
         why = f"no selected operator takes {' or '.join(options.dtypes)}" if options.dtypes else "no operator"
@@ -176,6 +180,16 @@ def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]
             raise UsageProblem(f"--converter {name}: {problem.reason}; to get it: {problem.install}")
         _check_transforms(name)
     return names
+
+
+def _claimed(options: Options, profile: Profile | None, overload: str) -> Options:
+    """Return the options with the dtypes and the operator set in which a runtime claims an operator."""
+    if profile is None:
+        return options
+    claimed = profile.dtypes[overload]
+    dtypes = tuple(d for d in options.dtypes if d in claimed) if options.dtypes and claimed else claimed
+    opset = options.opset if options.opset is not None else profile.opset(overload)
+    return replace(options, dtypes=dtypes or options.dtypes, opset=opset)
 
 
 def _graph_routes(options: Options) -> tuple[str, ...]:
@@ -523,7 +537,7 @@ def _examples(options: Options, asked: Sequence[Source], mode: str, overload: st
 
 def _settings(options: Options) -> Settings:
     """Return the settings that all tasks of a run share."""
-    return Settings(blame=options.blame, runs=options.runs)
+    return Settings(blame=options.blame, runs=options.runs, strict_device=options.strict_device)
 
 
 def _is_replayed(recorded: Replayed, options: Options, overload: str, mode: str) -> bool:

@@ -13,6 +13,7 @@ from commands import answered, typed
 from harness_runs import output, rows, run_harness, unary
 from onnx_texts import onnx_model
 
+from harness.compare.verdict import Outcome
 from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.placement import OnCpu, Placement
@@ -54,12 +55,26 @@ def wholly(*operators: str) -> Placement:
 
 def together(calls: Sequence[Invocation], backend: str) -> Mapping[str, Placement | None]:
     """Overload → the placement of its case, for calls that are exported and loaded together."""
+    return {overload: run.placement for overload, run in run_together(calls, backend).items()}
+
+
+def run_together(calls: Sequence[Invocation], backend: str, *, strict_device: bool = False) -> Mapping[str, CaseRun]:
     groups = tuple(CaseGroup.of(call, index=i) for i, call in enumerate(calls))
     said: list[object] = []
-    WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), (backend,), Settings(blame=False)))
+    settings = Settings(blame=False, strict_device=strict_device)
+    WorkerProcess(said.append).serve(Task(groups, Route(converter="torchscript"), (backend,), settings))
     results = [r for found in said if isinstance(found, list) for r in found if isinstance(r, CaseRun)]
     assert len(results) == len(calls)
-    return {calls[r.case[0]].overload: r.placement for r in results}
+    return {calls[r.case[0]].overload: r for r in results}
+
+
+def test_what_ran_elsewhere_does_not_conform_if_the_device_is_strict() -> None:
+    started("planted-ort:azure")
+    calls = [unary(f"aten.{name}.default", [1.0, 0.0]) for name in ("relu", "neg")]
+    loose, strict = (run_together(calls, "planted-ort:azure", strict_device=is_strict) for is_strict in (False, True))
+    assert [run.outcome for run in loose.values()] == [Outcome.PASS] * 2
+    assert [run.outcome for run in strict.values()] == [Outcome.UNSUPPORTED] * 2
+    assert strict["aten.relu.default"].placement == wholly("Relu")
 
 
 def test_each_case_of_a_batch_has_its_own_nodes() -> None:
