@@ -118,14 +118,10 @@ class _Writer:
         return Invocation(schema.overload, tuple(arguments))
 
     def _schema(self, node: onnx.NodeProto) -> OnnxSchema:
-        domain = node.domain or "ai.onnx"
         try:
-            version = 1
-            if not node.domain:
-                version = onnx.defs.get_schema(node.op_type, self._opsets[""], "").since_version
-            return find_schema(f"{domain}.{node.op_type}.{version}")
+            return _schema_at(node.domain, node.op_type, self._opsets.get("", 0))
         except Exception as error:
-            raise NotWritable(f"{domain}.{node.op_type}: {error}") from None
+            raise NotWritable(f"{node.domain}.{node.op_type}: {error}") from None
 
     def _argument(self, name: str) -> Argument:
         if name in self._known:
@@ -156,6 +152,12 @@ class _Writer:
         domain = _ANY if dtype.startswith(("float", "bfloat")) or dtype == "bool" else _INDICES
         recipe = Recipe(domain, style if self._values and domain is _ANY else "plain", seed)
         return TensorSpec(shape, dtype, contiguous_strides(shape), 0, recipe)
+
+
+@cache
+def _schema_at(domain: str, operator: str, opset: int) -> OnnxSchema:
+    version = 1 if domain else onnx.defs.get_schema(operator, opset, "").since_version
+    return find_schema(f"{domain or 'ai.onnx'}.{operator}.{version}")
 
 
 def _literal(array: Any) -> TensorSpec:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
+from harness.core.dtypes import is_float
 from harness.core.invocation import Input, Invocation, Literal, Recipe, Result, TensorSpec
-from harness.core.program import Program, Returned, share_inputs, weights_of
+from harness.core.program import Program, Returned, map_parts, share_inputs, weights_of
 from harness.core.tensors import draws_at_random
 from harness.generate.any_call import shapes_of
 from harness.generate.programs import DTYPES, SEEDS, Pattern, ProgramDraw, load_patterns
 from harness.generate.twists import twist_program
+
+#: Of so many programs one holds an extreme number.
+_PROGRAMS_PER_EXTREME = 10
+#: Numbers at which a formula overflows, divides by zero, or is undefined.
+_EXTREMES = (0.0, math.inf, -math.inf, 1e20, -1e20, 1e-20, math.nan)
 
 
 def draw_program(pattern: Pattern, seed: int, index: int, dtypes: Sequence[str] = DTYPES) -> Invocation:
@@ -33,7 +40,21 @@ def draw_program(pattern: Pattern, seed: int, index: int, dtypes: Sequence[str] 
         # A value that no call takes and the program does not return; it may have any dtype.
         p.call("aten.mul.Tensor", self=returns[0], other=returns[0])
     program = share_inputs(Program(pattern.name, tuple(p.calls), tuple(returned)))
+    program = _hold_extremes(program, Random(f"{pattern.name} {seed} {index} extremes"))
     return (twist_program(program, random) if is_twisted else program).invocation
+
+
+def _hold_extremes(program: Program, random: Random) -> Program:
+    """Give one weight of some programs a number at which formulas overflow, divide by zero, or are undefined."""
+    weights = [w for w in dict.fromkeys(weights_of(program)) if is_float(w.spec.dtype) and w.spec.numel]
+    if not weights or random.randrange(_PROGRAMS_PER_EXTREME):
+        return program
+    weight, number = random.choice(weights), random.choice(_EXTREMES)
+    spec = weight.spec
+    place = random.randrange(spec.numel)
+    values = tuple(number if i == place or spec.numel == 1 else 1.0 for i in range(spec.numel))
+    changed = replace(weight, spec=replace(spec, values=Literal(values)))
+    return map_parts(program, lambda part: changed if part == weight else part)
 
 
 def _add_other_pattern(p: ProgramDraw, returns: Sequence[Result]) -> list[Result]:

@@ -131,6 +131,8 @@ class GraphOracle(CaseOracle):
 
     @property
     def _decided_by_roundings(self) -> list[Mask | None]:
+        if all(str(e.dtype) in PRECISION for e in self.expected):
+            return [None] * len(self.expected)
         spread = self._spread
         return [
             None if str(e.dtype) in PRECISION else moved > 0 for e, moved in zip(self.expected, spread, strict=True)

@@ -105,7 +105,7 @@ _LARGE = 500
 #: Longest forward pass, in seconds, after which the errors of a passing result are measured.
 _QUICK = 0.5
 #: Of so many drawn graphs one has its passes recorded.
-_GRAPHS_PER_NOTE = 8
+_GRAPHS_PER_NOTE = 16
 
 
 @dataclass

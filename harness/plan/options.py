@@ -12,7 +12,7 @@ OPERATOR_EXAMPLES = 256
 #: well, a pattern gets this share of an operator's cases.
 PROGRAM_EXAMPLES = 112
 #: The same for the mutants of a graph, of which each takes a millisecond or two.
-GRAPH_EXAMPLES = 1024
+GRAPH_EXAMPLES = 768
 
 
 class UsageProblem(Exception):

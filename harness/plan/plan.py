@@ -100,9 +100,7 @@ def _make_plan(options: Options) -> Plan:
     _check_numbers(options)
     options = _set_route_of_files(options)
     shard = _shard(options.shard)
-    for dtype in options.dtypes:
-        if dtype not in (*ALL, *WIDE_UNSIGNED, *COMPLEX):
-            raise UnknownName("dtype", dtype, (*ALL, *WIDE_UNSIGNED, *COMPLEX))
+    _check_dtypes(options)
     unavailable = _unavailable()
     rules = _rules(options)
     converter_names = _converter_names(options, rules)
@@ -122,11 +120,7 @@ def _make_plan(options: Options) -> Plan:
         )
     converter_names, later = _later_exports(options, converter_names)
     words = _choose_sources(options)
-    # Files are read here, so that an unreadable one is reported before anything runs.
-    try:
-        asked = tuple(entry.create(argument) for entry, argument in map(find_source, words))
-    except BadModel as problem:
-        raise UsageProblem(f"--around {problem}") from None
+    asked = _ask_sources(words)
     profile = read_profile(Path(options.profile), tuple(load_onnx_cases())) if options.profile else None
     units = tuple(
         unit
@@ -158,6 +152,21 @@ def _make_plan(options: Options) -> Plan:
         shard=shard,
         whole=whole,
     )
+
+
+def _ask_sources(words: Sequence[str]) -> tuple[Source, ...]:
+    """Return the sources of some words; their files are read before anything runs."""
+    try:
+        return tuple(entry.create(argument) for entry, argument in map(find_source, words))
+    except BadModel as problem:
+        raise UsageProblem(f"--around {problem}") from None
+
+
+def _check_dtypes(options: Options) -> None:
+    known = (*ALL, *WIDE_UNSIGNED, *COMPLEX)
+    for dtype in options.dtypes:
+        if dtype not in known:
+            raise UnknownName("dtype", dtype, known)
 
 
 def _rules(options: Options) -> list[Rule]:
