@@ -157,6 +157,52 @@ def test_an_operator_is_judged_by_the_text_of_its_version(name: str) -> None:
         assert (row.blame, row.component, row.place) == ("backend", backend, invocation.overload.split(".")[2])
 
 
+_QUANTISED = {"x_zero_point": numbers(1, shape=(), dtype="int8"), "y_zero_point": numbers(0, shape=(), dtype="int8")}
+_SCALES = {name: numbers(0.5, shape=()) for name in ("x_scale", "y_scale")}
+
+#: Cases whose right result no text gives: an average without positions, a window that is larger than its input.
+UNDEFINED = {
+    "QLinearGlobalAveragePool": node(
+        "com.microsoft.QLinearGlobalAveragePool.1", X=numbers(1, shape=(), dtype="int8"), **_QUANTISED, **_SCALES
+    ),
+    "QLinearAveragePool": node(
+        "com.microsoft.QLinearAveragePool.1",
+        X=numbers(1, shape=(1, 1, 1, 1), dtype="int8"),
+        kernel_shape=(3, 3),
+        **_QUANTISED,
+        **_SCALES,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_a_case_that_no_text_defines_is_skipped(name: str) -> None:
+    row = ended(UNDEFINED[name], "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
+
+
+#: Cases for which the standard allows another result than the first that its texts give.
+LEFT_OPEN = {
+    # The sum of squares leaves the range, its root does not.
+    "root-of-a-sum-beyond-the-range": node(
+        "ai.onnx.ReduceL2.18", data=numbers(2**32, 2**32, 2**32, 2**32, dtype="int64")
+    ),
+    "a-negative-zero-as-alpha": node("ai.onnx.Celu.12", X=numbers(0.75, -3.0), alpha=-0.0),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OPEN)
+def test_a_runtime_is_not_blamed_for_what_the_standard_leaves_open(name: str) -> None:
+    row = ended(LEFT_OPEN[name], "ort-cpu")["ort-cpu"]
+    assert (row.outcome, row.blame) == (Outcome.MISMATCH, "spec")
+
+
+def test_a_softmax_in_the_precision_that_was_asked_for_is_right() -> None:
+    tensors = {name: numbers(1.1, -0.7946, 0.3, 0.6947, shape=(1, 1, 2, 2), dtype="float64") for name in "QKV"}
+    row = ended(node("ai.onnx.Attention.23", **tensors, softmax_precision=1), "ort-cpu")["ort-cpu"]
+    assert row.outcome is Outcome.PASS
+
+
 def test_what_the_checker_forbids_is_skipped_with_its_reason() -> None:
     row = ended(node("ai.onnx.MatMul.13", A=numbers(1.0, 2.0), B=numbers(1.0, 2.0, 3.0)), "ort-cpu")["ort-cpu"]
     assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)

@@ -69,13 +69,22 @@ def _softmax(call: NodeCall, x: Array) -> Array | None:
 
 
 def _average(call: NodeCall, x: Array) -> Array | None:
+    """Return the average of each window; None for a window that is larger than the padded input."""
     if call.attribute("channels_last", 0):
         x = np.moveaxis(x, -1, 1)
+    kernel = call.attribute("kernel_shape")
+    pads = call.attribute("pads", [0] * (2 * len(kernel)))
+    padded = np.add(x.shape[2:], np.add(pads[: len(kernel)], pads[len(kernel) :]))
+    if call.attribute("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID") and (padded < kernel).any():
+        return None
     found = average_pool(NodeCall(call.node, [x], call.opset, "float64"))[0]
     return np.moveaxis(found, 1, -1) if call.attribute("channels_last", 0) else found
 
 
-def _global_average(call: NodeCall, x: Array) -> Array:
+def _global_average(call: NodeCall, x: Array) -> Array | None:
+    """Return the average over all positions; None for an input without positions."""
+    if x.ndim < 3:
+        return None
     over = tuple(range(1, x.ndim - 1)) if call.attribute("channels_last", 0) else tuple(range(2, x.ndim))
     return np.asarray(x.mean(over, keepdims=True))
 

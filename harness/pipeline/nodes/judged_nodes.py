@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import onnx
 
 from harness.compare.comparison import wrong_elements
 from harness.compare.judge import ACCUMULATES, CLOSE, EQUAL, EXACT, Judge, Mask
@@ -97,7 +98,19 @@ def judge_node(definition: Definition) -> Judge:
     reals = definition.reals
     if reals is not None:
         return replace(CLOSE, exact_reals=lambda arguments: reals)
-    return ACCUMULATES if definition.accumulates else CLOSE
+    judge, narrow = ACCUMULATES if definition.accumulates else CLOSE, _requested_precision(definition)
+    if narrow is None:
+        return judge
+    wider = [dtype for dtype, bits in PRECISION.items() if bits > PRECISION[narrow]]
+    tolerances = dict.fromkeys(wider, tolerance_of(CLOSE, narrow))
+    return replace(judge, tolerances=tolerances, reason=f"softmax_precision asks for {narrow}")
+
+
+def _requested_precision(definition: Definition) -> str | None:
+    """Return the dtype in which a step's attribute asks for its softmax; None if it asks for none."""
+    asked = [a.i for node in definition.step.nodes for a in node.attribute if a.name == "softmax_precision"]
+    names = [str(onnx.helper.tensor_dtype_to_np_dtype(number)) for number in asked]
+    return next((name for name in names if name in PRECISION), None)
 
 
 def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
