@@ -64,7 +64,8 @@ def decide_directly(result: CaseRun, route: Route) -> Diagnosis | None:
         rule = "cannot-convert" if result.outcome is Outcome.UNSUPPORTED else "fails-to-convert"
         return Diagnosis(CONVERTER, rule, {**facts, "converter": converter})
     if result.stage is Stage.TRANSFORM:
-        return Diagnosis(TRANSFORM, "transform-fails", {**facts, "transform": transform})
+        rule = "cannot-transform" if result.outcome is Outcome.UNSUPPORTED else "transform-fails"
+        return Diagnosis(TRANSFORM, rule, {**facts, "transform": transform})
     if result.stage is Stage.CHECK:
         return Diagnosis(CONVERTER, "model-rejected", {**facts, "converter": converter})
     return None

@@ -8,6 +8,7 @@ import onnx
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.change import Change
+from harness.convert.converter import UnsupportedOperator
 from harness.convert.transform import find_transforms
 from harness.core.route import Route
 from harness.pipeline.stages import StageFailure, check_opset
@@ -55,6 +56,7 @@ def transformed_models(
             if not isinstance(model, onnx.ModelProto):
                 raise TypeError(f"{transform.name} returns {type(model).__name__}, and not an onnx.ModelProto")
         except Exception as error:
-            yield transform.name, StageFailure(Stage.TRANSFORM, Outcome.ERROR, error, transform.name)
+            outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+            yield transform.name, StageFailure(Stage.TRANSFORM, outcome, error, transform.name)
             return
         yield transform.name, model

@@ -73,6 +73,7 @@ RULES: dict[str, str] = {
     "runtimes-disagree": "The runtimes disagree about the model.",
     "specialised-by-tracing": "{converter} fixes {what} of the example in the export.",
     "transform-breaks-model": "{transform} breaks the model, which is right before it.",
+    "cannot-transform": "{transform} says that it cannot transform the model: {message}",
     "transform-fails": "{transform} fails on a valid model: {message}",
     "undecided": "The evidence does not show whether the graph or the backend is wrong.",
     "validity-unknown": "Whether the model is valid is not known.",

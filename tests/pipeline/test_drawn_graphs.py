@@ -405,6 +405,13 @@ def test_a_transform_is_blamed_with_its_pass(name: str) -> None:
     assert row.place == (f"{transform}, {guilty}" if guilty else transform)
 
 
+def test_an_operator_that_another_set_lacks_is_unsupported() -> None:
+    route = Route(converter=GRAPH, transforms=("opset-13",))
+    row = ended(node("ai.onnx.Mish.18", X=numbers(1.0, 2.0)), "ort-cpu", route=route)["ort-cpu"]
+    assert (row.stage, row.outcome) == (Stage.TRANSFORM, Outcome.UNSUPPORTED)
+    assert (row.blame, row.blame_rule, row.place) == ("transform", "cannot-transform", "opset-13")
+
+
 def test_a_change_that_would_take_all_memory_is_not_made() -> None:
     # onnx's inference makes the tensor that Expand asks for.
     model = onnx.ModelProto()
