@@ -142,6 +142,8 @@ _SUBSTITUTIONS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         # Names given by exporters and the harness.
         (r"%\w+", "<name>"),
         (r"\bonnx::\w+_\d+\b", "<name>"),
+        # A value or node of a batch's graph, also within the name that an optimiser derives from it.
+        (r"(?<![A-Za-z0-9])c\d+_[a-z]\d+\w*", "<name>"),
         # Conversion functions for later opsets are named alike: `aten_scaled_dot_product_attention_23`.
         (
             r"(?<![\w<.:])(?<!\Ain (?=aten_))(?:node_\w+|val_\d+\w*|[a-z]{1,4}\d+_\w*\d|\w+_\d+(?:_\w*\d)?)(?![\w>(])",

@@ -8,7 +8,6 @@ ONNX Runtime, if it is installed.
 from __future__ import annotations
 
 import difflib
-import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Any
 import onnx
 
 from harness.core.invocation import ONNX_DOMAINS
+from harness.core.overloads import find_matches
 
 #: Domain as names have it → domain as a model imports it.
 DOMAINS: Mapping[str, str] = {"ai.onnx": "", "com.microsoft": "com.microsoft"}
@@ -168,11 +168,9 @@ def match_onnx(pattern: str, known: Sequence[str]) -> list[str]:
     Raises:
         UnknownOnnxOperator: nothing matches; similar names are named.
     """
-    for prefix in ("", *ONNX_DOMAINS) if is_onnx_operator(pattern) else ONNX_DOMAINS:
-        full = prefix + pattern
-        matches = [n for n in known if fnmatch.fnmatchcase(n, full) or fnmatch.fnmatchcase(n.rpartition(".")[0], full)]
-        if matches:
-            return matches
+    matches = find_matches(pattern, known)
+    if matches:
+        return matches
     short = {name.rpartition(".")[0].rpartition(".")[2]: name for name in known}
     operator = pattern.removeprefix("ai.onnx.").removeprefix("com.microsoft.").partition(".")[0]
     near = difflib.get_close_matches(operator, short, n=3, cutoff=0.6)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 
 from harness.core.control_flow import FLOW
+from harness.core.invocation import GRAPH, MODEL, ONNX_DOMAINS, PROGRAM
 
 #: The libraries whose operators are covered: PyTorch's own, ONNX's under PyTorch, quantised operators, and those
 #: that take functions, whose schemas are in `harness.core.control_flow`.
@@ -38,10 +39,33 @@ def all_overloads() -> tuple[str, ...]:
 def normalise(pattern: str) -> str:
     """Return the dotted name for ``aten::celu``, ``aten::add.Tensor`` or ``torch.ops.aten.celu``.
 
-    A name from another of the `NAMESPACES` and ``model.NAME``, a whole model, are returned unchanged.
+    A name from another of the `NAMESPACES`, and names of models, programs, ONNX operators and graphs, are returned
+    unchanged.
     """
     pattern = pattern.strip().removeprefix("torch.ops.").replace("::", ".")
-    return pattern if pattern.partition(".")[0] in (*NAMESPACES, "model") else f"aten.{pattern}"
+    is_dotted = pattern.partition(".")[0] in NAMESPACES or pattern.startswith(_OTHER_PREFIXES)
+    return pattern if is_dotted else f"aten.{pattern}"
+
+
+#: Prefixes of names that belong to no library of PyTorch.
+_OTHER_PREFIXES = (MODEL, PROGRAM, GRAPH, *ONNX_DOMAINS)
+
+
+def _full_names(pattern: str) -> tuple[str, ...]:
+    return (normalise(pattern), *(f"{domain}{pattern}" for domain in ONNX_DOMAINS))
+
+
+def find_matches(pattern: str, known: Sequence[str]) -> list[str]:
+    """Return the names in `known` that a pattern names, as `match` does; none if nothing matches.
+
+    A name that PyTorch does not have may be an ONNX operator's (``Resize``, ``Resize.19``): in ``ai.onnx``, or else in
+    ``com.microsoft``.
+    """
+    for full in _full_names(pattern):
+        matches = [n for n in known if fnmatch.fnmatchcase(n, full) or fnmatch.fnmatchcase(packet(n), full)]
+        if matches:
+            return matches
+    return []
 
 
 def match(pattern: str, known: Sequence[str]) -> list[str]:
@@ -55,8 +79,7 @@ def match(pattern: str, known: Sequence[str]) -> list[str]:
     Raises:
         UnknownOperator: Nothing matches.
     """
-    dotted = normalise(pattern)
-    matches = [n for n in known if fnmatch.fnmatchcase(n, dotted) or fnmatch.fnmatchcase(packet(n), dotted)]
+    dotted, matches = normalise(pattern), find_matches(pattern, known)
     if matches:
         return matches
     if any(c in dotted for c in "*?["):
@@ -65,7 +88,7 @@ def match(pattern: str, known: Sequence[str]) -> list[str]:
     uncovered = [n for n in all_overloads() if n == dotted or packet(n) == dotted]
     if uncovered:
         message = f"--op {pattern!r}: PyTorch has {uncovered[0]}, but no operator case covers it"
-    near = near_names(dotted, known)
+    near = near_names(pattern, known)
     raise UnknownOperator(message + (f"; near: {', '.join(near)}" if near else ""))
 
 
@@ -75,10 +98,12 @@ def packet(name: str) -> str:
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """Return at most three of `known` that resemble `name`, which may lack an overload."""
+    """Return at most three of `known` that resemble `name`, which may lack a library and an overload."""
     by_packet: dict[str, str] = {}
     for candidate in known:
         by_packet.setdefault(packet(candidate), candidate)
         by_packet[candidate] = candidate
-    hits = difflib.get_close_matches(name, list(by_packet), n=6, cutoff=0.7)
-    return list(dict.fromkeys(by_packet[hit] for hit in hits))[:3]
+    for full in _full_names(name):
+        if hits := difflib.get_close_matches(full, list(by_packet), n=6, cutoff=0.7):
+            return list(dict.fromkeys(by_packet[hit] for hit in hits))[:3]
+    return []

@@ -247,13 +247,8 @@ def _matching(results_dir: Path, column: str, pattern: str, known: Sequence[str]
     if column in ("blame", "outcome", "stage"):
         return [pattern]
     if column == "overload":
-        dotted = names.normalise(pattern)
-        matches = [
-            name
-            for name in known
-            if fnmatch.fnmatchcase(name, dotted) or fnmatch.fnmatchcase(names.packet(name), dotted)
-        ]
-        near = names.near_names(dotted, known)
+        matches = names.find_matches(pattern, known)
+        near = names.near_names(pattern, known)
     else:
         matches = [name for name in known if fnmatch.fnmatchcase(name, pattern)]
         near = difflib.get_close_matches(pattern, known, n=3, cutoff=0.5)

@@ -164,6 +164,7 @@ def test_a_signature_says_what_the_defect_is(message: str, signature: str) -> No
         ("expected torch.float16 but got torch.bfloat16", "expected torch.int8 but got torch.float8_e4m3fn"),
         ("bad value in /Cast_output_0", "bad value in /Sub/Cast_1_output_0"),
         ("<Foo object at 0x7f00> failed in c17_o0", "<Foo object at 0x7fff12> failed in c3_i12"),
+        ("no 'InsertedCast_c15_i0 : to'", "no 'InsertedCast_c3_o12 : to'"),
         ("could not open /tmp/tmpx1y2z3a4/model.onnx", "could not open ./build/other.onnx"),
     ],
 )

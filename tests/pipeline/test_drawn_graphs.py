@@ -42,6 +42,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import make_plan
 from harness.plan.unit import Unit, run_unit
 from harness.record import store
+from harness.record.layout import ResultsError
 from harness.run.backend import HasPassLog
 
 
@@ -442,3 +443,9 @@ def test_the_command_runs_an_operator(tmp_path: Path) -> None:
     )
     assert "graph → ort-cpu" in done.stdout
     assert done.returncode in (0, 1)
+    versions = {"ai.onnx.Celu.12", "ai.onnx.Celu.28"}
+    for name in ("Celu", "ai.onnx.Celu", "C*", "ai.onnx.Celu.12"):
+        table = store.Selection(overload=(name,)).read(tmp_path / "run", ["overload"])
+        assert set(table["overload"].to_pylist()) == (versions if name[-1] != "2" else {"ai.onnx.Celu.12"})
+    with pytest.raises(ResultsError, match=r"near: ai\.onnx\.Celu"):
+        store.Selection(overload=("Cellu",)).read(tmp_path / "run", ["overload"])
