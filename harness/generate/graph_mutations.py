@@ -171,6 +171,39 @@ def replace_input(model: onnx.ModelProto, random: Random) -> bool:
     return True
 
 
+def change_arity(model: onnx.ModelProto, random: Random) -> bool:
+    """Leave out an optional input, or give an operator that takes any number of inputs fewer or another constant."""
+    graph, opset = model.graph, _opset(model)
+    option = onnx.defs.OpSchema.FormalParameterOption
+    ways: list[tuple[onnx.NodeProto, int]] = []
+    for node in graph.node:
+        if node.domain or not onnx.defs.has(node.op_type, opset):
+            continue
+        formals = onnx.defs.get_schema(node.op_type, opset).inputs
+        places = enumerate(zip(node.input, formals, strict=False))
+        ways += [(node, i) for i, (name, formal) in places if name and formal.option == option.Optional]
+        if formals and formals[-1].option == option.Variadic:
+            ways.append((node, len(node.input)))
+    if not ways:
+        return False
+    node, place = random.choice(ways)
+    if place < len(node.input):
+        node.input[place] = ""
+        while not node.input[-1]:
+            node.input.pop()
+    elif len(node.input) > 1 and random.random() < 0.4:
+        node.input.pop()
+    else:
+        constants = _constants(graph, floats=True)
+        if not constants:
+            return False
+        copy = onnx.TensorProto.FromString(random.choice(constants).SerializeToString())
+        copy.name = _fresh(graph)
+        graph.initializer.append(copy)
+        node.input.append(copy.name)
+    return True
+
+
 def change_attribute(model: onnx.ModelProto, random: Random) -> bool:
     """Leave out an attribute, give it another value, or give one that a node leaves out."""
     graph = model.graph
@@ -448,5 +481,5 @@ def repeat_chain(model: onnx.ModelProto, random: Random) -> bool:
 MUTATIONS: tuple[Mutation, ...] = (
     *(swap_inputs, change_attribute, change_number, change_rank, exchange_constant, change_input_shape, add_reader),
     *(insert_on_edge, insert_on_edge, repeat_chain, change_dtype, replace_input, swap_inputs, change_attribute),
-    *(change_number, change_rank, change_input_shape, continue_output),
+    *(change_number, change_rank, change_input_shape, continue_output, change_arity),
 )

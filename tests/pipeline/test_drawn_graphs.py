@@ -328,6 +328,14 @@ def test_the_pass_that_overlooks_a_change_is_named(name: str) -> None:
     assert guilty in row.place
 
 
+@pytest.mark.parametrize(("seed", "operator"), [("graph.relu-clip", "Clip"), ("graph.min-max", "Max")])
+def test_mutants_have_more_and_fewer_inputs(seed: str, operator: str) -> None:
+    model = load_seeds()[seed]
+    mutants = [mutant for number in range(200) if (mutant := mutate(model, Random(number), 1)) is not None]
+    given = {sum(map(bool, n.input)) for mutant in mutants for n in mutant.graph.node if n.op_type == operator}
+    assert {2, 3} <= given
+
+
 def test_seeds_pass_as_they_are() -> None:
     for overload in ("graph.layer-norm", "graph.qdq-conv", "graph.attention", "graph.unsqueeze-11"):
         assert ended(graph_invocation(load_seeds()[overload], overload), "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
