@@ -21,6 +21,10 @@ from harness.core.plugins import Registry, Unavailable
 from harness.core.route import Route
 
 
+class NotTransformable(Exception):
+    """A transform declares that a model is beyond it (as opposed to failing on it)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TransformEntry:
     """A registered transform.
@@ -29,7 +33,7 @@ class TransformEntry:
         name: The name after a converter's name and a ``+``.
         probe: Returns None if the transform can run on this machine, otherwise the reason why it cannot.
         apply: Takes a model, which it may change, and returns the transformed one. An exception is an error at the
-            stage ``transform``; `UnsupportedOperator` says that the transform declares a model beyond it.
+            stage ``transform``; `NotTransformable` is unsupported there.
         version: Returns the version of the package that transforms.
         precision: The floating dtype that the transformed model computes in: results are judged by its tolerance. ""
             for a transform that changes no dtype.

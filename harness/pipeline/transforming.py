@@ -8,8 +8,7 @@ import onnx
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.change import Change
-from harness.convert.converter import UnsupportedOperator
-from harness.convert.transform import find_transforms
+from harness.convert.transform import NotTransformable, find_transforms
 from harness.core.route import Route
 from harness.pipeline.stages import StageFailure, check_opset
 from harness.run.artefact import AnyModel, Artefact
@@ -49,14 +48,19 @@ def transformed_models(
                 raise TypeError(f"{transform.name} takes ONNX models, and not {model.kind}")
             given = onnx.ModelProto()
             given.CopyFrom(model)
+            fed = {value.name for value in model.graph.input}.difference(t.name for t in model.graph.initializer)
             if changes is None or transform.stop_after is None:
                 model = transform.apply(given)
             else:
                 model = transform.stop_after(given, None, changes)
             if not isinstance(model, onnx.ModelProto):
                 raise TypeError(f"{transform.name} returns {type(model).__name__}, and not an onnx.ModelProto")
+            lost = fed.difference(value.name for value in model.graph.input)
+            if lost:
+                # Whoever runs the model feeds them.
+                raise ValueError(f"{transform.name} removes the model's inputs {', '.join(sorted(lost))}")
         except Exception as error:
-            outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedOperator) else Outcome.ERROR
+            outcome = Outcome.UNSUPPORTED if isinstance(error, NotTransformable) else Outcome.ERROR
             yield transform.name, StageFailure(Stage.TRANSFORM, outcome, error, transform.name)
             return
         yield transform.name, model

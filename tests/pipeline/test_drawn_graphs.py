@@ -428,6 +428,16 @@ def test_an_operator_that_another_set_lacks_is_unsupported() -> None:
     assert (row.blame, row.blame_rule, row.place) == ("transform", "cannot-transform", "opset-13")
 
 
+def test_a_transform_that_removes_an_input_is_blamed() -> None:
+    pytest.importorskip("onnxslim")
+    seed = "graph.reshape-computed"
+    row = ended(graph_invocation(load_seeds()[seed], seed), "ort-cpu", route=Route.parse(f"{GRAPH}+onnxslim"))[
+        "ort-cpu"
+    ]
+    assert (row.stage, row.outcome) == (Stage.TRANSFORM, Outcome.ERROR)
+    assert (row.blame, row.place) == ("transform", "onnxslim")
+
+
 def test_a_change_that_would_take_all_memory_is_not_made() -> None:
     # onnx's inference makes the tensor that Expand asks for.
     model = onnx.ModelProto()

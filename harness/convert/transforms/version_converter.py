@@ -11,8 +11,7 @@ from functools import partial
 
 import onnx
 
-from harness.convert.converter import UnsupportedOperator
-from harness.convert.transform import TransformEntry, register
+from harness.convert.transform import NotTransformable, TransformEntry, register
 from harness.core.plugins import installed_version
 
 #: The oldest operator set that runtimes of today still test.
@@ -27,7 +26,7 @@ def _convert(model: onnx.ModelProto, *, opset: int) -> onnx.ModelProto:
         return onnx.version_converter.convert_version(model, opset)
     except RuntimeError as error:
         if _REFUSAL.search(str(error)):
-            raise UnsupportedOperator(str(error)) from None
+            raise NotTransformable(str(error)) from None
         raise
 
 
