@@ -51,6 +51,11 @@ def importable(module: str) -> bool:
         return False
 
 
+def missing_package(module: str, install: str) -> Unavailable | None:
+    """Return None if a module can be imported, otherwise how its package is installed."""
+    return None if importable(module) else Unavailable(reason=f"{module} is not installed", install=install)
+
+
 class UnknownName(LookupError):
     """A converter, backend or dtype is not registered; the message suggests similar names.
 

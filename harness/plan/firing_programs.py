@@ -7,17 +7,15 @@ is drawn again with one twist (`harness.generate.twists`). The result depends on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import cycle
+from collections.abc import Iterable
 from random import Random
 
-from harness.compare.verdict import Verdict, split_passes
+from harness.compare.verdict import Verdict
 from harness.core.case_group import CaseGroup
-from harness.core.invocation import Invocation
 from harness.core.program import Program
 from harness.generate.program_draws import other_values
 from harness.generate.twists import twist_program
+from harness.plan.firing_cases import FiringCases
 
 #: Share of the drawn cases that is drawn again.
 _SHARE = 2 / 3
@@ -27,50 +25,20 @@ _PROGRAMS = 6
 _TRIES = 3
 
 
-@dataclass
 class FiringPrograms:
-    """The drawn programs that passes changed.
+    """The drawn programs that passes changed."""
 
-    Attributes:
-        by_pass: Pass → structure → program, for the first few programs.
-        counts: Pass → the number of programs that it changed.
-        seen: The structures that have been drawn.
-    """
-
-    by_pass: dict[str, dict[str, Invocation]]
-    counts: dict[str, int]
-    seen: set[str]
-
-    @classmethod
-    def none(cls) -> FiringPrograms:
-        """Return the programs before any has run."""
-        return cls({}, {}, set())
+    def __init__(self) -> None:
+        self._cases = FiringCases(_PROGRAMS)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Add the programs of some verdicts."""
-        for verdict in verdicts:
-            if verdict.structure_id in self.seen:
-                continue
-            self.seen.add(verdict.structure_id)
-            for name in (*split_passes(verdict.exporter_passes), *split_passes(verdict.backend_passes)):
-                self.counts[name] = self.counts.get(name, 0) + 1
-                programs = self.by_pass.setdefault(name, {})
-                if len(programs) < _PROGRAMS:
-                    programs[verdict.structure_id] = Invocation.from_json(verdict.invocation)
+        self._cases.add(verdicts)
 
     def draw(self, seed: int, overload: str, examples: int) -> tuple[CaseGroup, ...]:
         """Return twisted programs, two value draws of each, for a share of the `examples` drawn."""
-        most = int(examples * _SHARE) // 2
-        drawn: dict[str, Invocation] = {}
-        for program in self._twisted(Random(f"{seed}/{overload}/twists"), most * _TRIES):
-            if program.structure_id not in self.seen:
-                drawn.setdefault(program.structure_id, program)
-            if len(drawn) == most:
-                break
-        return tuple(CaseGroup.of(program, (program, other_values(program, 1))) for program in drawn.values())
-
-    def _twisted(self, random: Random, count: int) -> Iterator[Invocation]:
-        names = sorted(self.by_pass, key=lambda name: (self.counts[name], name))
-        for _, name in zip(range(count if names else 0), cycle(names), strict=False):
-            program = random.choice([*self.by_pass[name].values()])
-            yield twist_program(Program.of(program), random).invocation
+        most, random = int(examples * _SHARE) // 2, Random(f"{seed}/{overload}/twists")
+        chosen = self._cases.choose(random, most * _TRIES)
+        twisted = (twist_program(Program.of(program), random).invocation for program in chosen)
+        programs = self._cases.collect(twisted, most)
+        return tuple(CaseGroup.of(program, (program, other_values(program, 1))) for program in programs)

@@ -240,8 +240,8 @@ def run_unit(
 def _drawn_before(overload: str) -> FiringPrograms | FiringGraphs | DrawnStructures:
     """Return what is remembered of the drawn cases of a unit, to draw others."""
     if overload.startswith(PROGRAM):
-        return FiringPrograms.none()
-    return FiringGraphs.none() if overload.startswith(GRAPH) else DrawnStructures.none()
+        return FiringPrograms()
+    return FiringGraphs() if overload.startswith(GRAPH) else DrawnStructures.none()
 
 
 def _run_model(unit: Unit, model: ModelSource, supervisor: Supervisor, hold: Hold) -> Iterator[list[Verdict]]:

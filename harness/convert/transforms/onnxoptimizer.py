@@ -6,13 +6,11 @@ import onnx
 
 from harness.convert.change import Change
 from harness.convert.transform import TransformEntry, register
-from harness.core.plugins import Unavailable, importable, installed_version
-
-_MISSING = Unavailable(reason="onnxoptimizer is not installed", install="pip install '.[optimisers]'")
+from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return None if importable("onnxoptimizer") else _MISSING
+    return missing_package("onnxoptimizer", "pip install '.[optimisers]'")
 
 
 def _optimise(model: onnx.ModelProto, limit: int | None = None, changes: list[Change] | None = None) -> onnx.ModelProto:

@@ -12,14 +12,13 @@ from pathlib import Path
 import onnx
 
 from harness.convert.transform import TransformEntry, register
-from harness.core.plugins import Unavailable, importable, installed_version
+from harness.core.plugins import Unavailable, installed_version, missing_package
 
 _LEVELS = {"ort-basic": "ORT_ENABLE_BASIC", "ort-extended": "ORT_ENABLE_EXTENDED"}
-_MISSING = Unavailable(reason="onnxruntime is not installed", install="pip install '.[cpu]'")
 
 
 def _probe() -> Unavailable | None:
-    return None if importable("onnxruntime") else _MISSING
+    return missing_package("onnxruntime", "pip install '.[cpu]'")
 
 
 def _optimise(model: onnx.ModelProto, *, level: str) -> onnx.ModelProto:

@@ -6,15 +6,11 @@ import onnx
 
 from harness.convert.change import Change
 from harness.convert.transform import TransformEntry, register
-from harness.core.plugins import Unavailable, importable, installed_version
+from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return (
-        None
-        if importable("onnxscript")
-        else Unavailable(reason="onnxscript is not installed", install="pip install onnxscript")
-    )
+    return missing_package("onnxscript", "pip install onnxscript")
 
 
 def optimise(model: onnx.ModelProto, limit: int | None = None, changes: list[Change] | None = None) -> onnx.ModelProto:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import onnx
 
 from harness.convert.transform import TransformEntry, register
-from harness.core.plugins import Unavailable, importable, installed_version
+from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return (
-        None
-        if importable("onnxsim")
-        else Unavailable(reason="onnxsim is not installed", install="pip install '.[optimisers]'")
-    )
+    return missing_package("onnxsim", "pip install '.[optimisers]'")
 
 
 def _simplify(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -5,15 +5,11 @@ from __future__ import annotations
 import onnx
 
 from harness.convert.transform import TransformEntry, register
-from harness.core.plugins import Unavailable, importable, installed_version
+from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return (
-        None
-        if importable("onnxslim")
-        else Unavailable(reason="onnxslim is not installed", install="pip install '.[optimisers]'")
-    )
+    return missing_package("onnxslim", "pip install '.[optimisers]'")
 
 
 def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
