@@ -99,7 +99,8 @@ def judge_node(definition: Definition) -> Judge:
     if reals is not None:
         return replace(CLOSE, exact_reals=lambda arguments: reals)
     judge, narrow = ACCUMULATES if definition.accumulates else CLOSE, _requested_precision(definition)
-    if narrow is None:
+    if narrow is None or len(definition.own) > 1:
+        # Keys and values that are passed through are not computed in that precision.
         return judge
     wider = [dtype for dtype, bits in PRECISION.items() if bits > PRECISION[narrow]]
     tolerances = dict.fromkeys(wider, tolerance_of(CLOSE, narrow))
