@@ -1,4 +1,4 @@
-"""What follows a call whose result's shape an exporter or optimiser may lose."""
+"""Programs that go on from a call whose result's shape an exporter or optimiser may lose."""
 
 from __future__ import annotations
 

@@ -287,18 +287,18 @@ _TABLES = {Outcome.MISMATCH: _MISMATCH, Outcome.UNSUPPORTED: _UNSUPPORTED}
 
 
 def _undecided(row: _Row) -> _Row:
-    """Return a row of a graph that was drawn: nobody has made it, so that nobody is to blame for what it is."""
+    """Return the row for a drawn graph: no converter made it, so none is blamed."""
     return replace(row, blame=UNKNOWN) if row.blame == CONVERTER else row
 
 
 def _differing(row: _Row) -> _Row:
-    """Return a row of a node that was drawn: it asks for what its operator's definitions give, which disagree."""
+    """Return the row for a drawn node: where it would blame a converter, the operator's definitions disagree."""
     is_of_meaning = row.blame == CONVERTER and row.rule not in _INVALIDITY_RULES
     return replace(row, blame=SPEC, rule="definitions-differ") if is_of_meaning else row
 
 
-_OF_DRAWN_GRAPHS = {outcome: tuple(map(_undecided, _TABLES.get(outcome, _ERROR))) for outcome in Outcome}
-_OF_DRAWN_NODES = {**_OF_DRAWN_GRAPHS, Outcome.MISMATCH: tuple(_undecided(_differing(row)) for row in _MISMATCH)}
+_DRAWN_GRAPH_ROWS = {outcome: tuple(map(_undecided, _TABLES.get(outcome, _ERROR))) for outcome in Outcome}
+_DRAWN_NODE_ROWS = {**_DRAWN_GRAPH_ROWS, Outcome.MISMATCH: tuple(_undecided(_differing(row)) for row in _MISMATCH)}
 
 
 def decide(
@@ -323,7 +323,7 @@ def decide(
     blame, rule = UNKNOWN, "undecided"
     table = _TABLES.get(outcome, _ERROR)
     if converter == GRAPH:
-        table = (_OF_DRAWN_GRAPHS if is_composed else _OF_DRAWN_NODES)[outcome]
+        table = (_DRAWN_GRAPH_ROWS if is_composed else _DRAWN_NODE_ROWS)[outcome]
     for row in table:
         if known.issuperset(row.facts) and known.isdisjoint(row.without):
             blame, rule = row.blame, row.rule

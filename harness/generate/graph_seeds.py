@@ -41,7 +41,7 @@ _INDICES: tuple[str | int | float, ...] = ("share", 0.5)
 
 
 class NotWritable(Exception):
-    """A graph that is no program of calls: it has an operator, a type or a constant that invocations do not have."""
+    """A graph has an operator, a type or a constant that invocations cannot express."""
 
 
 @cache

@@ -25,7 +25,7 @@ _ALL = "all"
 
 @dataclass(frozen=True)
 class Profile:
-    """What a runtime claims.
+    """The operators, dtypes and operator sets that a runtime claims.
 
     Attributes:
         opsets: The claimed operator sets in order; empty for all.

@@ -1,4 +1,4 @@
-"""What became of a runtime's claims in a run: one of five outcomes for each operator.
+"""Give each operator that a runtime claims one of five outcomes, by the record of a run.
 
 The outcomes are those of ONNX Runtime's design of a conformance suite for execution providers (onnxruntime#32213).
 """
@@ -40,7 +40,7 @@ class ClaimOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class Claim:
-    """What became of a claimed operator.
+    """A claimed operator and its outcome in a run.
 
     Attributes:
         backend: The backend.
