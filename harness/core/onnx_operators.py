@@ -116,12 +116,15 @@ class OnnxSchema:
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Names of inputs and attributes, and the one under which an invocation says which outputs it asks for."""
-        return (*(i.name for i in self.inputs), *(a.name for a in self.attributes), OUTPUTS)
+        """Names of inputs and attributes, and those under which an invocation says which outputs it asks for and what
+        nodes are around it."""
+        return (*(i.name for i in self.inputs), *(a.name for a in self.attributes), OUTPUTS, NEIGHBOURS)
 
 
 #: The argument of an invocation that tells its outputs: their number, or the places of those that are named.
 OUTPUTS = "outputs"
+#: The argument of an invocation that names the kind of nodes around its own; see `harness.pipeline.neighbours`.
+NEIGHBOURS = "neighbours"
 
 
 def is_onnx_operator(overload: str) -> bool:

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import onnx
@@ -17,8 +17,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from harness.core.invocation import Argument, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.onnx_arrays import build_array, element_type
-from harness.core.onnx_operators import OUTPUTS, AttributeSchema, OnnxSchema, Parameter, find_schema
+from harness.core.onnx_operators import NEIGHBOURS, OUTPUTS, AttributeSchema, OnnxSchema, Parameter, find_schema
 from harness.core.program import Program, Returned, is_graph
+from harness.pipeline.neighbours import add_neighbours
 
 #: The version of ONNX's format; older operator sets may be in a model of a newer format.
 _LEAST_IR = 10
@@ -61,7 +62,22 @@ def build_graph(
     imports += [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(s.domain for s in schemas) if domain]
     version = max(_LEAST_IR, helper.find_min_ir_version_for(imports, ignore_unknown=True))
     model = helper.make_model(graph, opset_imports=imports, ir_version=version)
+    kind = neighbours_kind(invocation)
+    if kind:
+        known = {name: element_type(dtype) for name, dtype in parts.dtypes.items() if dtype}
+        add_neighbours(model, kind, known)
     return _declare_types(model, parts.dtypes)
+
+
+def neighbours_kind(invocation: Invocation) -> str:
+    """Return the kind of neighbours that a node is drawn among; "" for a node alone or a graph."""
+    kind = dict(invocation.arguments).get(NEIGHBOURS, "")
+    return kind if isinstance(kind, str) else ""
+
+
+def without_neighbours(invocation: Invocation) -> Invocation:
+    """Return a node without the nodes around it."""
+    return replace(invocation, arguments=tuple(pair for pair in invocation.arguments if pair[0] != NEIGHBOURS))
 
 
 def _import_version(schemas: Sequence[OnnxSchema], opset: int | None) -> int:

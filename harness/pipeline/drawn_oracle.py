@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, TypeAlias
+from functools import cached_property, partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
@@ -14,14 +14,16 @@ from harness.compare.judge import Judge, anything
 from harness.compare.nearness import Sensitivity
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.tolerances import Tolerance
-from harness.core.dtypes import Array
+from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation
 from harness.core.onnx_arrays import build_array, element_type
 from harness.core.text import one_line
 from harness.pipeline.case import CaseOracle
 from harness.pipeline.case_run import CaseRun
+from harness.pipeline.drawn_graph import build_graph, neighbours_kind, without_neighbours
 from harness.pipeline.graph_oracle import GraphOracle
 from harness.pipeline.graph_structure import signature
+from harness.pipeline.neighbours import copied_values, with_copies
 from harness.pipeline.nodes.definition import Definition, Undefined, WhyUndefined, formed_arrays
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.judged_nodes import NodeOracle, form_of, judge_node, not_as_defined
@@ -30,6 +32,8 @@ from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.run_case import run_graph
 from harness.pipeline.torch_call import CallRejected
 from harness.run.backend import Backend, HasPlain
+
+_Fact = TypeVar("_Fact")
 
 #: Returns the outputs of a graph for some inputs; none if it cannot.
 Evaluate: TypeAlias = Callable[[onnx.ModelProto, Sequence[Array]], Sequence[Array]]
@@ -42,10 +46,12 @@ class DrawnOracle(CaseOracle):
     Attributes:
         node: The node with its inputs.
         unknown: Why the right outputs are not known; "" if they are.
+        copies: The values that outputs behind those of the node copy; see `harness.pipeline.neighbours.copied_values`.
     """
 
     node: Definition
     unknown: str = ""
+    copies: tuple[int, ...] = ()
 
     @cached_property
     def _oracle(self) -> NodeOracle:
@@ -64,9 +70,18 @@ class DrawnOracle(CaseOracle):
         forms = [form_of(array) for array in self.expected]
         if not comparison.problems or self.node.is_random or [form_of(array) for array in outputs] != forms:
             return comparison
-        if not_as_defined(self.node, outputs) is None:
+        if self._is_as_defined(outputs):
             return comparison.excused_as("rounded as the definition's steps are")
         return comparison
+
+    def _is_as_defined(self, outputs: Sequence[Array]) -> bool:
+        """Whether the outputs of the node follow its definition step by step, and their copies do, too."""
+        count = len(self.expected) - len(self.copies)
+        got, copied = outputs[:count], [(outputs[count + i], place) for i, place in enumerate(self.copies)]
+        if any(array.tobytes() != self.feeds[-1 - place].tobytes() for array, place in copied if place < 0):
+            return False
+        again = [array for array, place in copied if place >= 0]
+        return not_as_defined(self.node, got) is None and (not again or not_as_defined(self.node, again) is None)
 
     @property
     def arguments(self) -> Mapping[str, Any]:
@@ -76,27 +91,37 @@ class DrawnOracle(CaseOracle):
     @property
     def truth(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._oracle.truth
+        return self._with_copies(self._oracle.truth, lambda place: _wide(self.feeds[place]))
 
     @property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._oracle.magnitude
+        return self._with_copies(self._oracle.magnitude)
 
     @property
     def marked(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._oracle.marked
+        return self._with_copies(self._oracle.marked)
 
     @property
     def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
         """See `NodeOracle`."""
-        return self._oracle.finite_terms
+        truth, magnitude = self._oracle.finite_terms
+        return self._with_copies(truth), self._with_copies(magnitude)
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """See `NodeOracle`."""
-        return self._oracle.sensitivity
+        return self._with_copies(self._oracle.sensitivity)
+
+    def _with_copies(
+        self, facts: Sequence[_Fact | None] | None, of_input: Callable[[int], _Fact | None] = lambda place: None
+    ) -> tuple[_Fact | None, ...] | None:
+        return None if facts is None else with_copies(facts, self.copies, of_input)
+
+
+def _wide(array: Array) -> Array | None:
+    return array.astype(np.float64) if str(array.dtype) in PRECISION else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +199,40 @@ def _run_with(backend: Backend, graph: onnx.ModelProto, feeds: Sequence[Array]) 
     return run_graph(backend, graph, named)
 
 
-def expect_by_definition(graph: onnx.ModelProto, invocation: Invocation, evaluator: Backend) -> DrawnOracle:
+@dataclass(frozen=True, eq=False)
+class DrawnNode:
+    """A drawn node as a graph.
+
+    Attributes:
+        graph: The graph that is run: the node among its neighbours.
+        core: The node without neighbours, whose definition tells what is right.
+    """
+
+    graph: onnx.ModelProto
+    core: onnx.ModelProto
+
+
+def build_node(
+    invocation: Invocation, evaluator: Backend, *, opset: int | None = None, index: int = 0, is_open: bool = False
+) -> DrawnNode:
+    """Return the graph of a drawn node with all types declared; arguments and errors as those of `build_graph`.
+
+    `evaluator` evaluates definitions.
+    """
+
+    def build(part: Invocation) -> onnx.ModelProto:
+        graph = build_graph(part, opset=opset, index=index, is_open=is_open)
+        return declare_outputs(graph, invocation, partial(evaluate_definition, evaluator))
+
+    graph = build(invocation)
+    return DrawnNode(graph, build(without_neighbours(invocation)) if neighbours_kind(invocation) else graph)
+
+
+def expect_by_definition(drawn: DrawnNode, invocation: Invocation, evaluator: Backend) -> DrawnOracle:
     """Return the right outputs of a drawn node.
 
     Args:
-        graph: The node as a graph.
+        drawn: The node as a graph.
         invocation: The case.
         evaluator: Evaluates definitions.
 
@@ -186,17 +240,20 @@ def expect_by_definition(graph: onnx.ModelProto, invocation: Invocation, evaluat
         CallRejected: ONNX's checker rejects the graph, or the inputs break a limit of the operator's text.
     """
     feeds = tuple(map(build_array, invocation.tensors()))
-    _check(graph)
-    node = _define(graph, feeds, evaluator)
+    _check(drawn.graph)
+    node = _define(drawn.core, feeds, evaluator)
     broken = broken_precondition(node)
     if broken:
         raise CallRejected from ValueError(f"{node.operator}: {_account(broken)}")
     try:
-        return DrawnOracle(invocation, feeds, NodeOracle(node).expected, node)
+        expected = NodeOracle(node).expected
     except Undefined as reason:
-        if node.is_random and (formed := formed_arrays(node.model)):
-            return DrawnOracle(invocation, feeds, formed, node)
-        return DrawnOracle(invocation, feeds, (), node, one_line(reason))
+        formed = formed_arrays(node.model) if node.is_random else None
+        if not formed:
+            return DrawnOracle(invocation, feeds, (), node, one_line(reason))
+        expected = tuple(formed)
+    copies = copied_values(neighbours_kind(invocation), len(expected), len(feeds))
+    return DrawnOracle(invocation, feeds, with_copies(expected, copies, feeds.__getitem__), node, copies=copies)
 
 
 def expect_unoptimised(

@@ -31,8 +31,8 @@ from harness.pipeline.case import Structure
 from harness.pipeline.drawn_graph import build_graph
 from harness.pipeline.drawn_oracle import (
     DrawnOracle,
+    build_node,
     declare_outputs,
-    evaluate_definition,
     evaluate_plainly,
     expect_by_definition,
     expect_unoptimised,
@@ -216,13 +216,12 @@ class WorkerProcess:
 
     def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
         evaluator = self.backend(REFERENCE)
-        built = build_graph(group.exported, opset=route.opset, index=group.index, is_open=route.dynamic)
-        graph = declare_outputs(built, group.exported, partial(evaluate_definition, evaluator))
+        drawn = build_node(group.exported, evaluator, opset=route.opset, index=group.index, is_open=route.dynamic)
 
         def ask(invocation: Invocation) -> DrawnOracle:
-            return expect_by_definition(graph, invocation, evaluator)
+            return expect_by_definition(drawn, invocation, evaluator)
 
-        return GraphStructure(graph, group.index, ask, is_checked=True, is_whole_model=False)
+        return GraphStructure(drawn.graph, group.index, ask, is_checked=True, is_whole_model=False)
 
     def _graph_structure(self, group: CaseGroup, route: Route, backend: str) -> GraphStructure:
         runtime, evaluator = self.backend(backend), self.backend(REFERENCE)

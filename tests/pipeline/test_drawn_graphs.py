@@ -19,9 +19,9 @@ from onnx import helper
 from onnx_texts import onnx_model
 
 from harness.compare.verdict import Outcome, Stage, Verdict, split_passes
-from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, contiguous_strides
+from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, Weight, contiguous_strides
 from harness.core.onnx_arrays import build_array
-from harness.core.onnx_operators import UnknownOnnxOperator, match_onnx, onnx_schemas
+from harness.core.onnx_operators import NEIGHBOURS, UnknownOnnxOperator, match_onnx, onnx_schemas
 from harness.core.route import GRAPH, Route
 from harness.generate.case_library import load_onnx_cases
 from harness.generate.draws import draw_invocations
@@ -29,11 +29,12 @@ from harness.generate.graph_mutations import mutate
 from harness.generate.graph_seeds import graph_invocation, load_seeds
 from harness.generate.onnx_case import UNDRAWN
 from harness.generate.sources.onnx_graphs import OnnxGraphs
+from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
 from harness.generate.sources.redrawn import Redrawn
 from harness.generate.sources.source import Request
 from harness.pipeline.drawn_graph import NoSuchForm, build_graph
-from harness.pipeline.drawn_oracle import declare_outputs, evaluate_plainly
+from harness.pipeline.drawn_oracle import build_node, declare_outputs, evaluate_plainly, expect_by_definition
 from harness.pipeline.graph_oracle import plain_form
 from harness.pipeline.run_case import run_graph
 from harness.pipeline.start import start_backend
@@ -53,6 +54,18 @@ def numbers(*values: float, shape: tuple[int, ...] | None = None, dtype: str = "
 
 def node(overload: str, **arguments: Argument) -> Invocation:
     return Invocation(overload, tuple(arguments.items()))
+
+
+def asked(overload: str, examples: int) -> Request:
+    return Request(
+        overload=overload,
+        dynamic=False,
+        seed=3,
+        examples=examples,
+        values=None,
+        dtypes=None,
+        resize=lambda bases, count: [],
+    )
 
 
 PLAIN_ROUTE = Route(converter=GRAPH)
@@ -204,6 +217,45 @@ def test_a_softmax_in_the_precision_that_was_asked_for_is_right() -> None:
     assert row.outcome is Outcome.PASS
 
 
+@pytest.mark.parametrize(
+    ("kind", "operators"),
+    [
+        ("identity", ["Identity", "Relu", "Identity"]),
+        ("cast", ["Cast", "Cast", "Relu", "Cast", "Cast"]),
+        ("reader", ["Cast", "Cast", "Relu", "Identity", "Identity"]),
+        ("twice", ["Relu", "Relu"]),
+    ],
+)
+def test_a_node_is_judged_among_neighbours(kind: str, operators: list[str]) -> None:
+    relu = node("ai.onnx.Relu.14", X=numbers(-1.0, math.nan, 2.0), neighbours=kind)
+    assert [n.op_type for n in build_graph(relu).graph.node] == operators
+    assert ended(relu, "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
+    # Each output but that of the neighbour on the way is compared.
+    evaluator = start_backend("onnx-reference")
+    drawn = build_node(relu, evaluator)
+    oracle = expect_by_definition(drawn, relu, evaluator)
+    assert len(oracle.expected) == len(drawn.graph.graph.output)
+    for place, right in enumerate(oracle.expected):
+        wrong = [*oracle.expected]
+        wrong[place] = right + right.dtype.type(1)
+        assert [problem.outputs for problem in oracle.compare(wrong).problems] == [(place,)]
+
+
+def test_neighbours_are_drawn_for_a_share_of_the_nodes() -> None:
+    groups = OnnxOperators().find(asked("ai.onnx.Add.14", 512)).groups
+    drawn = [dict(group.exported.arguments).get(NEIGHBOURS) for group in groups]
+    assert 0.05 < sum(kind is not None for kind in drawn) / len(drawn) < 0.3
+    assert {*drawn} == {None, "identity", "cast", "reader", "twice"}
+
+
+def test_a_node_that_fails_only_among_casts_is_found() -> None:
+    sizes = Weight(numbers(2, 3, 3, 3, 4, dtype="int64"))
+    grid = node("ai.onnx.AffineGrid.20", theta=numbers(*[0.5] * 24, shape=(2, 3, 4), dtype="float16"), size=sizes)
+    assert ended(grid, "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
+    row = ended(replace(grid, arguments=(*grid.arguments, (NEIGHBOURS, "cast"))), "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome, row.blame) == (Stage.RUN, Outcome.ERROR, "backend")
+
+
 def test_what_the_checker_forbids_is_skipped_with_its_reason() -> None:
     row = ended(node("ai.onnx.MatMul.13", A=numbers(1.0, 2.0), B=numbers(1.0, 2.0, 3.0)), "ort-cpu")["ort-cpu"]
     assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
@@ -280,10 +332,7 @@ def test_a_seed_computes_the_same_as_an_invocation(overload: str) -> None:
 
 
 def test_mutants_are_valid_and_the_same_for_a_seed() -> None:
-    request = Request(
-        overload="graph.gelu-erf", dynamic=False, seed=3, examples=40, values=None, dtypes=None, resize=lambda a, b: []
-    )
-    first, again = (OnnxGraphs().find(request).groups for _ in range(2))
+    first, again = (OnnxGraphs().find(asked("graph.gelu-erf", 40)).groups for _ in range(2))
     assert [group.exported.case_id for group in first] == [group.exported.case_id for group in again]
     assert len({group.exported.structure_id for group in first}) > 30
     for group in first:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +22,7 @@ from harness.gate.golden.backend_tests import (
     single_tolerance,
     write_test,
 )
-from harness.pipeline.drawn_graph import build_graph
-from harness.pipeline.drawn_oracle import declare_outputs, evaluate_definition, expect_by_definition
+from harness.pipeline.drawn_oracle import build_node, expect_by_definition
 from harness.pipeline.start import start_backend
 from harness.record import store
 from harness.record.layout import ResultsError, reason
@@ -75,8 +73,8 @@ def export_drawn(directory: Path, run: Path, operators: Collection[str]) -> Expo
 def _write(directory: Path, invocation: Invocation) -> Path | str:
     """Write a node as a test, and return its directory; or why it is none."""
     evaluator = start_backend(REFERENCE)
-    model = declare_outputs(build_graph(invocation), invocation, partial(evaluate_definition, evaluator))
-    oracle = expect_by_definition(model, invocation, evaluator)
+    drawn = build_node(invocation, evaluator)
+    model, oracle = drawn.graph, expect_by_definition(drawn, invocation, evaluator)
     with np.errstate(all="ignore"):
         problem = (oracle.unknown and "the definition is not known") or find_other_answers(oracle)
         if problem:

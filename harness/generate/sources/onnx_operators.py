@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from harness.core.case_group import CaseGroup
+from harness.core.invocation import Invocation
+from harness.core.onnx_operators import NEIGHBOURS
 from harness.generate.case_library import load_onnx_cases
 from harness.generate.draws import draw_cases, draw_examples
 from harness.generate.sources.source import SIZES_PER_EXPORT, Request, SourceFinding
+
+#: Of so many groups one has its node among others, and the kinds of these.
+_PER_SURROUNDED, _KINDS = 6, ("reader", "cast", "twice", "identity")
 
 
 @dataclass(frozen=True)
@@ -32,4 +39,19 @@ class OnnxOperators:
             drawn = draw_cases(case, seed=request.seed, structures=structures, values=1, dtypes=request.dtypes)
         else:
             drawn = draw_examples(case, seed=request.seed, examples=examples, values=values, dtypes=request.dtypes)
-        return SourceFinding(tuple(drawn))
+        return SourceFinding(tuple(_surround(drawn)))
+
+
+def _surround(groups: Sequence[CaseGroup]) -> Iterator[CaseGroup]:
+    """Yield the groups, about one in `_PER_SURROUNDED` of them with its node among others; the structure decides."""
+    for group in groups:
+        chance, place = divmod(zlib.crc32(group.exported.structure_id.encode()), _PER_SURROUNDED)
+        if place:
+            yield group
+            continue
+        kind = _KINDS[chance % len(_KINDS)]
+        yield CaseGroup.of(_among(group.exported, kind), [_among(case, kind) for case in group.invocations])
+
+
+def _among(invocation: Invocation, kind: str) -> Invocation:
+    return replace(invocation, arguments=(*invocation.arguments, (NEIGHBOURS, kind)))
