@@ -34,6 +34,7 @@ from harness.convert.converter import ConverterEntry, ExportStep, find_converter
 from harness.convert.function_families import own_function
 from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
+from harness.core.onnx_operators import is_onnx_operator
 from harness.core.program import is_composed
 from harness.core.route import route_label
 from harness.generate.call_traits import CallTraits, call_traits
@@ -421,7 +422,7 @@ def _own_fault(facts: FailureFacts) -> FaultAndSymptom:
     if facts.problem is not None:
         return PROBLEM_FAULTS[facts.problem.kind], ""
     if facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        return Fault(str(facts.outcome)), facts.words
+        return Fault.DIES_OF_FORBIDDEN if facts.run.is_forbidden else Fault(str(facts.outcome)), facts.words
     return Fault.FAILS, facts.words
 
 
@@ -589,6 +590,9 @@ def _backend(facts: FailureFacts) -> Place:
     if not operator and len(facts.run.onnx_operators.split()) == 1:
         # The graph has no other node.
         operator = facts.run.onnx_operators
+    if not operator and facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT) and is_onnx_operator(facts.overload):
+        # A process that ends tells nothing, but only one node is drawn.
+        operator = facts.packet.removeprefix("ai.onnx.")
     if wrong == "wrong-without-elements" and _REDUCTION.match(operator):
         operator = "reductions"
     if wrong == "wrong-integers" and _COMPARISON.fullmatch(operator):

@@ -80,6 +80,7 @@ class Fault(StrEnum):
     DTYPE = "dtype"
     COUNT = "count"
     CRASH = "crash"
+    DIES_OF_FORBIDDEN = "dies-of-forbidden"
     TIMEOUT = "timeout"
 
 

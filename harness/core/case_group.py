@@ -21,11 +21,14 @@ class CaseGroup:
         cases: Case index → invocation to run. For a static export all have the structure of `exported`; for a dynamic
             one they differ in shapes. A group that has lost cases keeps the indices of the others.
         index: Unique within a task; it names the group's inputs and outputs in an export of many groups.
+        is_forbidden: Whether the cases only count if the text of their operator forbids them: it is enough that the
+            runtime survives them.
     """
 
     exported: Invocation
     cases: tuple[tuple[int, Invocation], ...]
     index: int = 0
+    is_forbidden: bool = False
 
     @classmethod
     def of(cls, exported: Invocation, invocations: Iterable[Invocation] | None = None, index: int = 0) -> Self:

@@ -44,13 +44,13 @@ class Member:
         group: The group.
         structure: The export of the group.
         oracles: Case → its oracle, for the cases that PyTorch accepts.
-        rejected: Case → why PyTorch rejects it.
+        rejected: Case → why its oracle rejects it.
     """
 
     group: CaseGroup
     structure: Structure
     oracles: Mapping[int, CaseOracle]
-    rejected: Mapping[int, str] = field(default_factory=dict)
+    rejected: Mapping[int, CallRejected] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -61,13 +61,13 @@ class Member:
     ) -> Self:
         """Return a group with the answers of its cases' oracles; `announce` takes each case before it is asked."""
         oracles: dict[int, CaseOracle] = {}
-        rejected: dict[int, str] = {}
+        rejected: dict[int, CallRejected] = {}
         for case, invocation in group.cases:
             announce((group.index, case))
             try:
                 oracles[case] = structure.oracle(invocation)
             except CallRejected as rejection:
-                rejected[case] = rejection.account
+                rejected[case] = rejection
         for oracle in oracles.values():
             structure = structure.returning(len(oracle.expected))
             break

@@ -34,6 +34,7 @@ class CaseRun:
         message: The failure's message, or the dtypes that the backend narrows; "" for none.
         comparison: The comparison with the oracle's outputs; None if there was none.
         is_of_harness: Whether the harness itself failed, so that no component may be blamed.
+        is_forbidden: Whether the process has ended because of a case that the text of its operator forbids.
         blame: The component to blame; "" for a pass.
         diagnosis: The diagnosis of a failure, once witnesses have been asked.
         further: Other problems of a failing case, each as if it were the only failure.
@@ -67,6 +68,7 @@ class CaseRun:
     message: str = ""
     comparison: OutputComparison | None = None
     is_of_harness: bool = False
+    is_forbidden: bool = False
     blame: str = ""
     diagnosis: Diagnosis | None = None
     further: tuple[CaseRun, ...] = ()

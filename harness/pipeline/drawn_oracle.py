@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 import onnx
@@ -30,7 +30,7 @@ from harness.pipeline.nodes.judged_nodes import NodeOracle, form_of, judge_node,
 from harness.pipeline.nodes.node_steps import join_steps, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.run_case import run_graph
-from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.torch_call import CallRejected, Forbidden
 from harness.run.backend import Backend, HasPlain
 
 _Fact = TypeVar("_Fact")
@@ -213,16 +213,25 @@ class DrawnNode:
 
 
 def build_node(
-    invocation: Invocation, evaluator: Backend, *, opset: int | None = None, index: int = 0, is_open: bool = False
+    invocation: Invocation,
+    evaluator: Backend | None,
+    *,
+    opset: int | None = None,
+    index: int = 0,
+    is_open: bool = False,
 ) -> DrawnNode:
-    """Return the graph of a drawn node with all types declared; arguments and errors as those of `build_graph`.
+    """Return the graph of a drawn node with all types declared; further arguments and errors as those of `build_graph`.
 
-    `evaluator` evaluates definitions.
+    `evaluator` evaluates definitions, where a rank depends on values; None leaves such a rank open.
     """
 
     def build(part: Invocation) -> onnx.ModelProto:
         graph = build_graph(part, opset=opset, index=index, is_open=is_open)
-        return declare_outputs(graph, invocation, partial(evaluate_definition, evaluator))
+        if evaluator is not None:
+            return declare_outputs(graph, invocation, partial(evaluate_definition, evaluator))
+        for value in graph.graph.output:
+            value.type.tensor_type.shape.SetInParent()
+        return graph
 
     graph = build(invocation)
     return DrawnNode(graph, build(without_neighbours(invocation)) if neighbours_kind(invocation) else graph)
@@ -237,14 +246,11 @@ def expect_by_definition(drawn: DrawnNode, invocation: Invocation, evaluator: Ba
         evaluator: Evaluates definitions.
 
     Raises:
-        CallRejected: ONNX's checker rejects the graph, or the inputs break a limit of the operator's text.
+        Forbidden: ONNX's checker rejects the graph, or the inputs break a limit of the operator's text.
+        CallRejected: a node has no definition.
     """
     feeds = tuple(map(build_array, invocation.tensors()))
-    _check(drawn.graph)
-    node = _define(drawn.core, feeds, evaluator)
-    broken = broken_precondition(node)
-    if broken:
-        raise CallRejected from ValueError(f"{node.operator}: {_account(broken)}")
+    node = _allowed(drawn, feeds, evaluator)
     try:
         expected = NodeOracle(node).expected
     except Undefined as reason:
@@ -254,6 +260,27 @@ def expect_by_definition(drawn: DrawnNode, invocation: Invocation, evaluator: Ba
         expected = tuple(formed)
     copies = copied_values(neighbours_kind(invocation), len(expected), len(feeds))
     return DrawnOracle(invocation, feeds, with_copies(expected, copies, feeds.__getitem__), node, copies=copies)
+
+
+def expect_refusal(drawn: DrawnNode, invocation: Invocation, evaluator: Backend) -> NoReturn:
+    """Find out whether the text forbids a drawn node; arguments as those of `expect_by_definition`.
+
+    Raises:
+        Forbidden: see there.
+        CallRejected: nothing forbids it, as far as is known.
+    """
+    _allowed(drawn, tuple(map(build_array, invocation.tensors())), evaluator)
+    raise CallRejected from ValueError("drawn as forbidden, but no text forbids it")
+
+
+def _allowed(drawn: DrawnNode, feeds: Sequence[Array], evaluator: Backend) -> Definition:
+    """Return the definition of a node; raises `Forbidden` for one that its text forbids."""
+    _check(drawn.graph)
+    node = _define(drawn.core, feeds, evaluator)
+    broken = broken_precondition(node)
+    if broken:
+        raise Forbidden from ValueError(f"{node.operator}: {_account(broken)}")
+    return node
 
 
 def expect_unoptimised(
@@ -288,7 +315,10 @@ def expect_unoptimised(
 
 
 def _check(graph: onnx.ModelProto) -> None:
-    """Raise `CallRejected` for an invalid graph; inference says why before the checker misses what it infers."""
+    """Raise `Forbidden` for an invalid graph; inference says why before the checker misses what it infers.
+
+    Raises `CallRejected` if operators of other domains keep it from being checked.
+    """
     try:
         if not all(value.type.tensor_type.HasField("shape") for value in graph.graph.output):
             onnx.shape_inference.infer_shapes(graph, check_type=True, strict_mode=True)
@@ -297,8 +327,10 @@ def _check(graph: onnx.ModelProto) -> None:
                 # The checker would only say that shapes are missing.
                 raise Undefined(WhyUndefined.NO_DEFINITION, others[0])
         onnx.checker.check_model(graph, full_check=True)
-    except Exception as error:
+    except Undefined as error:
         raise CallRejected from error
+    except Exception as error:
+        raise Forbidden from error
 
 
 def _define(graph: onnx.ModelProto, feeds: Sequence[Array], evaluator: Backend) -> Definition:

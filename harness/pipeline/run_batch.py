@@ -22,6 +22,7 @@ from harness.convert.converter import HasExporterPasses, find_converter
 from harness.core.case_group import CaseGroup, MemberKey
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
+from harness.core.onnx_arrays import build_array
 from harness.core.placement import OnCpu, Placement
 from harness.core.program import is_graph, is_program
 from harness.core.text import describe_error
@@ -31,7 +32,7 @@ from harness.pipeline.case_run import CaseRun
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
 from harness.pipeline.placement import placements
-from harness.pipeline.run_case import finish, narrowed_run
+from harness.pipeline.run_case import finish, narrowed_run, run_graph
 from harness.pipeline.stages import (
     StageFailure,
     emitted_opset,
@@ -42,6 +43,7 @@ from harness.pipeline.stages import (
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
+from harness.pipeline.torch_call import Forbidden
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, Artefact, output_names
 from harness.run.backend import (
@@ -195,12 +197,29 @@ class BatchRunner:
     # Stages
 
     def _ask_oracles(self, group: CaseGroup, structure: Structure) -> Member:
-        """Return a group with the answers of its oracles, and report the cases that PyTorch rejects."""
+        """Return a group with the answers of its oracles, and report the cases that these reject."""
         member = self._answered(group, structure)
-        for case, account in member.rejected.items():
+        for case, rejection in member.rejected.items():
             for name in self._backends:
-                self._report(((group.index, case),), name, Stage.REFERENCE, Outcome.SKIP, message=account)
+                stage = Stage.REFERENCE
+                if isinstance(rejection, Forbidden):
+                    stage = self._try_forbidden(name, member, case)
+                self._report(((group.index, case),), name, stage, Outcome.SKIP, message=rejection.account)
         return member
+
+    def _try_forbidden(self, name: str, member: Member, case: int) -> Stage:
+        """Return the stage at which a runtime refuses a graph that is forbidden; `COMPARE` if it computes something.
+
+        What matters is that the process survives it.
+        """
+        structure = member.structure
+        self._begin(Step(Stage.RUN, name, ((member.group.index, case),), is_forbidden=True))
+        arrays = tuple(map(build_array, dict(member.group.cases)[case].tensors()))
+        graph = structure.export(self._started(name))
+        if isinstance(graph, StageFailure):
+            return graph.stage
+        ended = run_graph(self._backends[name], graph, structure.feeds(graph, arrays))
+        return Stage.COMPARE if ended.failure is None else ended.failure.stage
 
     def _answered(self, group: CaseGroup, structure: Structure) -> Member:
         """Return PyTorch's answer to a group; for a requested opset the answer may come from another opset's run."""

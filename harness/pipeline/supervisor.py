@@ -286,6 +286,7 @@ def _after_death(
                 outcome=death.outcome,
                 blame=blame_for_death(death, step.stage),
                 is_of_harness=death.is_of_harness,
+                is_forbidden=step.is_forbidden,
                 message=message,
             )
             for case in step.cases

@@ -86,12 +86,14 @@ class Step:
 
     The backend is None except at the stages `LOAD`, `RUN` and `COMPARE`. `known_results` has the results of its cases
     if these are known already, and the step only looks for more: they hold if the worker does not survive it.
+    `is_forbidden` says that the text of their operator forbids the cases.
     """
 
     stage: Stage
     backend: str | None
     cases: tuple[MemberKey, ...]
     known_results: tuple[CaseRun, ...] = ()
+    is_forbidden: bool = False
 
 
 @dataclass(frozen=True)

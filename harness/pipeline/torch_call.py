@@ -26,6 +26,10 @@ class CallRejected(Exception):
         return describe_error(self.__cause__ or self)
 
 
+class Forbidden(CallRejected):
+    """The text of an ONNX operator forbids the call; the cause says which limit it breaks."""
+
+
 class NothingToCompare(CallRejected):
     """The call returns no tensor, or one that ONNX has no counterpart of: sparse, quantised, an odd dtype."""
 

@@ -35,6 +35,7 @@ from harness.pipeline.drawn_oracle import (
     declare_outputs,
     evaluate_plainly,
     expect_by_definition,
+    expect_refusal,
     expect_unoptimised,
 )
 from harness.pipeline.graph_oracle import GraphOracle, Judges, expect
@@ -216,10 +217,12 @@ class WorkerProcess:
 
     def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
         evaluator = self.backend(REFERENCE)
-        drawn = build_node(group.exported, evaluator, opset=route.opset, index=group.index, is_open=route.dynamic)
+        known = None if group.is_forbidden else evaluator
+        drawn = build_node(group.exported, known, opset=route.opset, index=group.index, is_open=route.dynamic)
 
         def ask(invocation: Invocation) -> DrawnOracle:
-            return expect_by_definition(drawn, invocation, evaluator)
+            expect_by = expect_refusal if group.is_forbidden else expect_by_definition
+            return expect_by(drawn, invocation, evaluator)
 
         return GraphStructure(drawn.graph, group.index, ask, is_checked=True, is_whole_model=False)
 

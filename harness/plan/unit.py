@@ -377,7 +377,7 @@ def find_groups(
             new = [i for i in group.invocations if (i.case_id, exported) not in seen]
             seen.update((i.case_id, exported) for i in new)
             if new:
-                groups.append(CaseGroup.of(group.exported, new, next(index)))
+                groups.append(replace(group, cases=tuple(enumerate(new)), index=next(index)))
         if groups:
             parts.append((source.name, tuple(groups)))
     return parts

@@ -33,7 +33,17 @@ from harness.present.failures_text import kinds_text, render_inaccuracies
 from harness.present.opset_text import opset_differences, render_opsets
 from harness.present.pass_reach import PassReach, pass_reach
 from harness.present.real_use_text import kinds_sentence, real_use_sentence
-from harness.present.run_counts import COUNTED_COLUMNS, Fallback, OnnxReach, counts, fallbacks, onnx_reach, table_rows
+from harness.present.run_counts import (
+    COUNTED_COLUMNS,
+    Fallback,
+    OnnxReach,
+    Refusals,
+    counts,
+    fallbacks,
+    onnx_reach,
+    refusals,
+    table_rows,
+)
 from harness.record import store
 from harness.record.json_lines import read_minimal
 from harness.record.progress import Completeness, completeness
@@ -97,6 +107,7 @@ class Digest:
         fallbacks: Cases that did not run on the backends' devices.
         use: The results of real models' calls, by converter and backend.
         reach: The ONNX operators that each backend computed.
+        refusals: What became of invalid nodes.
         passes: The optimiser passes that changed its programs.
         causes: The root causes of this run and of earlier ones; None if no other run was named.
         outcomes: A head, and a row of verdicts by stage for each outcome.
@@ -112,6 +123,7 @@ class Digest:
     fallbacks: tuple[Fallback, ...] = ()
     use: tuple[RealUse, ...] = ()
     reach: tuple[OnnxReach, ...] = ()
+    refusals: tuple[Refusals, ...] = ()
     passes: tuple[PassReach, ...] = ()
     causes: CausesOfRuns | None = None
     outcomes: tuple[tuple[str, ...], ...] = (("outcome",),)
@@ -199,6 +211,7 @@ def digest(run: Path, against: str | None = None, earlier: Sequence[Path] = ()) 
         fallbacks=tuple(fallbacks(run)),
         use=tuple(real_use(run)),
         reach=tuple(onnx_reach(run)),
+        refusals=tuple(refusals(run)),
         passes=tuple(pass_reach(run)),
         outcomes=tuple(table_rows(counts(rows))),
         details=_details(run),
@@ -288,6 +301,8 @@ def _markdown(found: Digest, link: str) -> Iterator[str]:
     yield ""
     for reach in found.reach:
         yield f"\n{markdown_cell(reach.sentence)}.\n"
+    for refused in found.refusals:
+        yield f"\n{markdown_cell(refused.sentence)}.\n"
     for passes in found.passes:
         yield f"\n{passes.sentence}.\n"
     if found.details:
@@ -418,6 +433,7 @@ def digest_data(found: Digest) -> dict[str, Any]:
         ],
         "failures": len(found.groups),
         "onnx_operators": [reach.to_data() for reach in found.reach],
+        "invalid_nodes": [refused.to_data() for refused in found.refusals],
         "passes": [reach.to_data() for reach in found.passes],
         "fallbacks": [fallback.to_data() for fallback in found.fallbacks],
         "causes": None if found.causes is None else asdict(found.causes),

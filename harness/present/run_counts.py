@@ -1,4 +1,5 @@
-"""Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators, draws that PyTorch rejects."""
+"""Counts of a run: outcomes by stage, cases that fell back to the CPU, ONNX operators,
+invalid nodes, draws that PyTorch rejects."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from harness.causes.upkeep import TOLERATED, Rejection
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.core.placement import OnCpu, Placement
 from harness.core.text import count, listed, plain
+from harness.generate.sources.forbidden import Forbidden
 from harness.record import store
 
 #: ONNX operators that a line names.
@@ -134,6 +136,58 @@ class OnnxReach:
     def to_data(self) -> dict[str, Any]:
         """Plain JSON data."""
         return {**vars(self), "compared": list(self.compared), "only_loaded": list(self.only_loaded)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusals:
+    """What became of the nodes that are drawn because the texts of their operators forbid them.
+
+    Attributes:
+        refused: Nodes that the backend refused.
+        computed: Operator → nodes for which it computed something.
+        died: Operator → nodes that its process did not survive.
+    """
+
+    backend: str
+    refused: int
+    computed: Counter[str]
+    died: Counter[str]
+
+    @property
+    def sentence(self) -> str:
+        """Return a sentence for people, without a full stop."""
+        total = self.refused + self.computed.total() + self.died.total()
+        parts = [f"{plain(self.backend)}: {self.refused:,} of {count(total, 'invalid node')} were refused"]
+        for verb, operators in (("computed", self.computed), ("crashed the runtime or hung", self.died)):
+            if operators:
+                names = [f"{plain(name)} ({number:,})" for name, number in operators.most_common()]
+                parts.append(f"{operators.total():,} {verb}: {listed(names, _NAMED)}")
+        return "; ".join(parts)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return {**vars(self), "computed": dict(self.computed), "died": dict(self.died)}
+
+
+def refusals(run: Path) -> Sequence[Refusals]:
+    """Return one entry per backend that was given invalid nodes.
+
+    Raises:
+        ResultsError: the run cannot be read.
+    """
+    drawn = (pc.field("source") == Forbidden.name) & (pc.field("stage") != Stage.REFERENCE)
+    rows = store.read(run, ["backend", "stage", "outcome", "overload"], drawn).to_pylist()
+    found = []
+    for backend in sorted({row["backend"] for row in rows}):
+        own = [(row["stage"], row["outcome"], row["overload"]) for row in rows if row["backend"] == backend]
+        names = {overload: overload.removeprefix("ai.onnx.").rpartition(".")[0] for _, _, overload in own}
+        died = Counter(names[overload] for _, outcome, overload in own if outcome != Outcome.SKIP)
+        computed = Counter(
+            names[overload] for stage, outcome, overload in own if (stage, outcome) == (Stage.COMPARE, Outcome.SKIP)
+        )
+        refused = len(own) - died.total() - computed.total()
+        found.append(Refusals(backend=backend, refused=refused, computed=computed, died=died))
+    return found
 
 
 def onnx_reach(run: Path) -> Sequence[OnnxReach]:

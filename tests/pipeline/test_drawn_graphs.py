@@ -14,10 +14,11 @@ from random import Random
 import numpy as np
 import onnx
 import pytest
-from commands import typed
+from commands import answered, typed
 from onnx import helper
 from onnx_texts import onnx_model
 
+from harness.compare.faults import Fault
 from harness.compare.verdict import Outcome, Stage, Verdict, split_passes
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, Weight, contiguous_strides
 from harness.core.onnx_arrays import build_array
@@ -28,6 +29,7 @@ from harness.generate.draws import draw_invocations
 from harness.generate.graph_mutations import mutate
 from harness.generate.graph_seeds import graph_invocation, load_seeds
 from harness.generate.onnx_case import UNDRAWN
+from harness.generate.sources.forbidden import Forbidden
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
@@ -256,10 +258,56 @@ def test_a_node_that_fails_only_among_casts_is_found() -> None:
     assert (row.stage, row.outcome, row.blame) == (Stage.RUN, Outcome.ERROR, "backend")
 
 
-def test_what_the_checker_forbids_is_skipped_with_its_reason() -> None:
-    row = ended(node("ai.onnx.MatMul.13", A=numbers(1.0, 2.0), B=numbers(1.0, 2.0, 3.0)), "ort-cpu")["ort-cpu"]
-    assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
-    assert "Incompatible dimensions" in row.message
+#: Nodes that a text forbids, the stage at which ONNX Runtime refuses them, and a word of the reason.
+FORBIDDEN = {
+    "unlike-sizes": (
+        node("ai.onnx.MatMul.13", A=numbers(1.0, 2.0), B=numbers(1.0, 2.0, 3.0)),
+        Stage.LOAD,
+        "Incompatible dimensions",
+    ),
+    "index-out-of-bounds": (
+        node("ai.onnx.Gather.13", data=numbers(1.0, 2.0), indices=numbers(5, dtype="int64")),
+        Stage.RUN,
+        "out of bounds",
+    ),
+    "no-multiple-of-the-block": (
+        node("ai.onnx.DepthToSpace.13", input=numbers(1.0, shape=(1, 1, 1, 1)), blocksize=2),
+        Stage.RUN,
+        "C/(blocksize * blocksize)",
+    ),
+    # ONNX Runtime computes it.
+    "a-range-from-a-vector": (
+        node("ai.onnx.Range.27", **{name: numbers(1.0) for name in ("start", "limit", "delta")}),
+        Stage.COMPARE,
+        "Scalar",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_a_text_forbids_is_run_to_see_that_it_is_refused(name: str) -> None:
+    invocation, stage, reason = FORBIDDEN[name]
+    row = ended(invocation, "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome) == (stage, Outcome.SKIP)
+    assert reason in row.message
+
+
+def test_a_runtime_that_dies_of_what_a_text_forbids_is_blamed() -> None:
+    pytest.importorskip("openvino")
+    row = ended(node("ai.onnx.Clip.13", max=numbers(1.0, shape=())), "openvino")["openvino"]
+    assert (row.stage, row.outcome, row.blame) == (Stage.RUN, Outcome.CRASH, "backend")
+    assert (row.component, row.place, row.fault) == ("openvino", "Clip", Fault.DIES_OF_FORBIDDEN)
+
+
+def test_forbidden_nodes_are_drawn_apart_and_never_judged() -> None:
+    unit = Unit(
+        overload="ai.onnx.Gather.13", route=PLAIN_ROUTE, backends=("ort-cpu",), examples=512, sources=(Forbidden(),)
+    )
+    with Supervisor() as supervisor:
+        rows = [row for part in run_unit(unit, supervisor) for row in part]
+    assert {(row.source, row.outcome) for row in rows} == {("forbidden", Outcome.SKIP)}
+    # Some are allowed after all, and not run.
+    assert {row.stage for row in rows} == {Stage.REFERENCE, Stage.LOAD, Stage.RUN}
 
 
 def test_integers_of_four_bits_go_in_and_out() -> None:
@@ -391,10 +439,13 @@ def test_seeds_pass_as_they_are() -> None:
 
 
 def test_what_a_runtime_refuses_without_optimisations_says_nothing_of_them() -> None:
-    # Conv knows no float64 kernel of this shape of weights: channels differ.
+    without_kernel = onnx_model("double[2] x", "double[2] y", "z = Acosh (x) y = Relu (z)")
+    row = ended(graph_invocation(without_kernel, "graph.acosh"), "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
+    # The checker rejects it: channels differ.
     broken = changed("graph.conv-mul", lambda graph: graph.initializer[0].dims.__setitem__(slice(None), [4, 1, 2, 2]))
     row = ended(broken, "ort-cpu")["ort-cpu"]
-    assert (row.stage, row.outcome) == (Stage.REFERENCE, Outcome.SKIP)
+    assert (row.stage, row.outcome) == (Stage.LOAD, Outcome.SKIP)
 
 
 def test_a_runtime_that_cannot_turn_off_its_optimisations_is_not_judged_by_itself() -> None:
@@ -516,6 +567,9 @@ def test_the_command_runs_an_operator(tmp_path: Path) -> None:
         check=False,
     )
     assert "graph → ort-cpu" in done.stdout
+    (invalid,) = answered("summary", tmp_path / "run")["invalid_nodes"]
+    assert (invalid["backend"], invalid["died"]) == ("ort-cpu", {})
+    assert invalid["refused"] > 2
     assert done.returncode in (0, 1)
     versions = {"ai.onnx.Celu.12", "ai.onnx.Celu.28"}
     for name in ("Celu", "ai.onnx.Celu", "C*", "ai.onnx.Celu.12"):

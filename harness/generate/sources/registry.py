@@ -1,7 +1,7 @@
 """The registry of sources of invocations: one file per source; `source.py` has the protocol.
 
 A source is named by a word, as ``--source`` takes it: ``generated``, ``opinfo``, ``corpus``,
-``corpus:FILE``, ``use``, ``use:common``, ``programs``, ``onnx``, ``graphs``, ``graphs:FILE``.
+``corpus:FILE``, ``use``, ``use:common``, ``programs``, ``onnx``, ``forbidden``, ``graphs``, ``graphs:FILE``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.core.plugins import Unavailable, UnknownName
-from harness.generate.sources import corpus, generated, onnx_graphs, onnx_operators, opinfo, programs, redrawn, use
+from harness.generate.sources import (
+    corpus,
+    forbidden,
+    generated,
+    onnx_graphs,
+    onnx_operators,
+    opinfo,
+    programs,
+    redrawn,
+    use,
+)
 from harness.generate.sources.source import Source
 
 
@@ -41,6 +51,7 @@ _ENTRIES = (
     SourceEntry(name="redrawn", create=lambda argument: redrawn.Redrawn(), default="redrawn"),
     SourceEntry(name="programs", create=programs.create, argument="OPERATOR"),
     SourceEntry(name="onnx", create=lambda argument: onnx_operators.OnnxOperators()),
+    SourceEntry(name="forbidden", create=lambda argument: forbidden.Forbidden()),
     SourceEntry(name="graphs", create=onnx_graphs.create, argument="FILE"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )

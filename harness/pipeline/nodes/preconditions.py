@@ -36,6 +36,7 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
         _not_of_rank(definition, schema)
         or _find_unlike_shape(definition, schema)
         or _find_wrong_size(definition, schema)
+        or _find_indivisible(definition, schema)
         or _find_unbroadcastable(definition, schema)
         or _out_of_range(definition, schema)
     )
@@ -96,6 +97,25 @@ def _find_wrong_size(definition: Definition, schema: onnx.defs.OpSchema) -> dict
                 shape = definition.inputs[name].shape
                 if shape != (size(node, inputs),):
                     return {"input": expected.name, "quote": text.partition(". ")[0], "shape": list(shape)}
+    return {}
+
+
+#: Operator → the dimensions that are divided by a power of the block size, the power, and the words.
+_DIVIDED: Mapping[str, tuple[tuple[int, ...], int, str]] = {
+    "DepthToSpace": ((1,), 2, "[N, C/(blocksize * blocksize), H * blocksize, W * blocksize]"),
+    "SpaceToDepth": ((2, 3), 1, "[N, C * blocksize * blocksize, H/blocksize, W/blocksize]"),
+}
+
+
+def _find_indivisible(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the input with a size that is no multiple of what the text divides it by; empty if there is none."""
+    node = definition.step.node
+    places, power, quote = _DIVIDED.get(node.op_type, ((), 0, ""))
+    if not places or quote not in schema.outputs[0].description:
+        return {}
+    shape, block = definition.inputs[node.input[0]].shape, _integer(node, "blocksize") ** power
+    if block < 1 or any(shape[place] % block for place in places):
+        return {"input": schema.inputs[0].name, "quote": quote, "shape": list(shape)}
     return {}
 
 
