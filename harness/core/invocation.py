@@ -325,10 +325,12 @@ def describe(argument: Argument) -> str:
 
 
 def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the calls of a program, as ``%0 = aten.relu.default(self=float32[2])``, and then what it returns."""
+    """Yield the calls of a program, as ``%0 = aten.relu.default(self=float32[2])``, what it returns, and its names."""
     for place, (overload, given) in enumerate(arguments.get("calls", ())):
         yield f"%{place} = {overload}({', '.join(f'{name}={describe(value)}' for name, value in given)})"
     yield f"return {', '.join(map(describe, arguments.get('returns', ())))}"
+    for value, base, suffix in arguments.get("names", ()):
+        yield f"the name of {describe(value)} is that of {describe(base)} and {suffix!r}"
 
 
 def _tensors(argument: Argument) -> Iterator[TensorSpec]:

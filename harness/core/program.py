@@ -27,6 +27,8 @@ from harness.core.invocation import (
 
 #: What a program may return: what a call gives, an input unchanged, or a weight.
 Returned: TypeAlias = Result | Input | Weight
+#: A value whose name in a graph is that of another with a suffix; the value, the other one, the suffix.
+DerivedName: TypeAlias = tuple[Returned, Returned, str]
 
 
 def is_program(invocation: Invocation) -> bool:
@@ -57,12 +59,14 @@ class Program:
     Attributes:
         name: The pattern that it was drawn by.
         prefix: The prefix of its overload: of a program of PyTorch's calls, or of a graph of ONNX operators.
+        names: Values of a graph that are named after others; the names of all others say nothing.
     """
 
     name: str
     calls: tuple[Invocation, ...]
     returns: tuple[Returned, ...]
     prefix: str = PROGRAM
+    names: tuple[DerivedName, ...] = ()
 
     @classmethod
     def of(cls, invocation: Invocation) -> Program:
@@ -76,13 +80,14 @@ class Program:
         try:
             calls = tuple(Invocation(overload, tuple((n, a) for n, a in pairs)) for overload, pairs in given["calls"])
             returns = tuple(given["returns"])
+            names = tuple((value, base, str(suffix)) for value, base, suffix in given.get("names", ()))
         except (KeyError, TypeError, ValueError) as error:
             raise InvalidInvocation(f"{invocation.overload}: not a program: {error!r}") from None
         for place, call in enumerate(calls):
             if any(result.call >= place for result in results_in(call)):
                 raise InvalidInvocation(f"{invocation.overload}: call {place} takes what is computed later")
         prefix = GRAPH if is_graph(invocation) else PROGRAM
-        found = cls(invocation.overload.removeprefix(prefix), calls, returns, prefix)
+        found = cls(invocation.overload.removeprefix(prefix), calls, returns, prefix, names)
         described = 0
         for part in _parts(found):
             described += isinstance(part, TensorSpec)
@@ -99,7 +104,8 @@ class Program:
     def invocation(self) -> Invocation:
         """The program as an invocation."""
         calls = tuple((call.overload, tuple((name, value) for name, value in call.arguments)) for call in self.calls)
-        return Invocation(self.prefix + self.name, (("calls", calls), ("returns", self.returns)))
+        names = (("names", self.names),) if self.names else ()
+        return Invocation(self.prefix + self.name, (("calls", calls), ("returns", self.returns), *names))
 
 
 def results_in(call: Invocation) -> Iterator[Result]:

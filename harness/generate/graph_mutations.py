@@ -17,6 +17,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from harness.core.dtypes import Array
+from harness.generate.graph_seeds import SUFFIXES
 from harness.generate.shapes import MAX_ELEMENTS
 
 #: Changes a model in place; returns whether it could.
@@ -346,17 +347,20 @@ def change_input_shape(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def change_dtype(model: onnx.ModelProto, random: Random) -> bool:
-    """Give all floating inputs and constants another dtype."""
+    """Give all floating inputs and constants another dtype, or one of them alone."""
     graph = model.graph
-    target = random.choice((TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT32, TensorProto.INT64))
+    target = random.choice((*_FLOATS[1:3], TensorProto.INT32, TensorProto.INT64, TensorProto.BOOL))
     array_dtype = helper.tensor_dtype_to_np_dtype(target)
-    for value in graph.input:
-        if value.type.tensor_type.elem_type in _FLOATS:
-            value.type.tensor_type.elem_type = target
+    values = [value for value in graph.input if value.type.tensor_type.elem_type in _FLOATS]
+    tensors = [tensor for tensor in graph.initializer if tensor.data_type in _FLOATS]
+    if random.random() < 0.3:
+        chosen = random.choice([*values, *tensors] or [None])
+        values, tensors = ([part for part in parts if part is chosen] for parts in (values, tensors))
+    for value in values:
+        value.type.tensor_type.elem_type = target
     with np.errstate(all="ignore"):
-        for tensor in graph.initializer:
-            if tensor.data_type in _FLOATS:
-                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(array_dtype), tensor.name))
+        for tensor in tensors:
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(array_dtype), tensor.name))
     return True
 
 
@@ -478,8 +482,31 @@ def repeat_chain(model: onnx.ModelProto, random: Random) -> bool:
     return True
 
 
+def derive_name(model: onnx.ModelProto, random: Random) -> bool:
+    """Name a value inside after another, as an optimiser would name what it makes of that one."""
+    graph = model.graph
+    if any(attribute.HasField("g") for node in graph.node for attribute in node.attribute):
+        return False
+    inside = [name for node in graph.node for name in node.output if name] + [t.name for t in graph.initializer]
+    fixed = {value.name for value in (*graph.input, *graph.output)}
+    values = [name for name in inside if name not in fixed]
+    bases = [*inside, *(value.name for value in graph.input)]
+    if not values or len(bases) < 2:
+        return False
+    old = random.choice(values)
+    new = random.choice([name for name in bases if name != old]) + random.choice(SUFFIXES)
+    if new in inside or new in fixed:
+        return False
+    for node in graph.node:
+        node.input[:] = [new if name == old else name for name in node.input]
+        node.output[:] = [new if name == old else name for name in node.output]
+    for tensor in graph.initializer:
+        tensor.name = new if tensor.name == old else tensor.name
+    return True
+
+
 MUTATIONS: tuple[Mutation, ...] = (
     *(swap_inputs, change_attribute, change_number, change_rank, exchange_constant, change_input_shape, add_reader),
     *(insert_on_edge, insert_on_edge, repeat_chain, change_dtype, replace_input, swap_inputs, change_attribute),
-    *(change_number, change_rank, change_input_shape, continue_output, change_arity),
+    *(change_number, change_rank, change_input_shape, continue_output, change_arity, derive_name),
 )

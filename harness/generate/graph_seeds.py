@@ -28,9 +28,11 @@ from harness.core.invocation import (
     contiguous_strides,
 )
 from harness.core.onnx_operators import OUTPUTS, OnnxSchema, find_schema
-from harness.core.program import Program, Returned
+from harness.core.program import DerivedName, Program, Returned
 from harness.generate.cases_home import CaseFileError, cases_directory
 
+#: What optimisers append to the name of a value to name what they make of it; a graph may have such a name itself.
+SUFFIXES = ("_min", "_max", "_bias", "_scaled", "_offset", "/shape", "_unsqueeze", "_axis", "_split_0", "_cast", "_1")
 #: The size of a dimension that a model leaves open.
 _OPEN_SIZE = 2
 
@@ -98,7 +100,20 @@ class _Writer:
                 continue
             calls.append(self._call(node, len(calls)))
         returns = tuple(self._returned(value.name) for value in self._model.graph.output)
-        return Program(name, tuple(calls), returns, GRAPH)
+        return Program(name, tuple(calls), returns, GRAPH, self._derived_names())
+
+    def _derived_names(self) -> tuple[DerivedName, ...]:
+        """Return the values that are named after others, as optimisers name what they make."""
+        fixed = {value.name for value in (*self._model.graph.input, *self._model.graph.output)}
+        made = {name for node in self._model.graph.node for name in (*node.input, *node.output)}
+        places = self._known | {name: Input(place) for name, place in self._places.items()}
+        known = {name: value for name, value in places.items() if name in made and isinstance(value, Returned)}
+        return tuple(
+            (value, known[base], suffix)
+            for name, value in known.items()
+            for suffix in SUFFIXES
+            if name not in fixed and (base := name.removesuffix(suffix)) != name and base in known
+        )
 
     def _call(self, node: onnx.NodeProto, place: int) -> Invocation:
         schema = self._schema(node)

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from harness.core.invocation import Argument, Input, Invocation, Result, TensorSpec, Weight
 from harness.core.onnx_arrays import build_array, element_type
 from harness.core.onnx_operators import NEIGHBOURS, OUTPUTS, AttributeSchema, OnnxSchema, Parameter, find_schema
-from harness.core.program import Program, Returned, is_graph
+from harness.core.program import DerivedName, Program, Returned, is_graph
 from harness.pipeline.neighbours import add_neighbours
 
 #: The version of ONNX's format; older operator sets may be in a model of a newer format.
@@ -53,6 +53,7 @@ def build_graph(
         for schema, call in zip(schemas, program.calls, strict=True):
             parts.add_call(schema, dict(call.arguments))
         parts.return_values(program.returns)
+        parts.rename_values(program.names)
     else:
         schemas = [find_schema(invocation.overload)]
         parts.add_call(schemas[0], dict(invocation.arguments))
@@ -152,6 +153,30 @@ class _Parts:
                 continue
             name = self.inputs[value.place].name if isinstance(value, Input) else self._weight_name(value)
             self._return(name, Parameter("", "", ()), is_copied=True)
+
+    def rename_values(self, names: Sequence[DerivedName]) -> None:
+        """Name values after others, unless another value has the name or a value is returned under its own."""
+        for value, base, suffix in names:
+            old, new = self._name(value), f"{self._name(base)}{suffix}"
+            taken = {name for node in self.nodes for name in (*node.input, *node.output)} | {*self.held.values()}
+            fixed = {info.name for info in (*self.inputs, *self.outputs)}
+            if not old or old in fixed or new in taken | fixed:
+                continue
+            for node in self.nodes:
+                node.input[:] = [new if name == old else name for name in node.input]
+                node.output[:] = [new if name == old else name for name in node.output]
+            for tensor in self.weights:
+                tensor.name = new if tensor.name == old else tensor.name
+            self.held = {weight: new if name == old else name for weight, name in self.held.items()}
+            self.results = [[(new if name == old else name, p) for name, p in made] for made in self.results]
+            if old in self.dtypes:
+                self.dtypes[new] = self.dtypes.pop(old)
+
+    def _name(self, value: Returned) -> str:
+        """Return the name of a value of a graph; "" for a weight that nothing reads."""
+        if isinstance(value, Result):
+            return self.results[value.call][value.output][0]
+        return self.inputs[value.place].name if isinstance(value, Input) else self.held.get(value, "")
 
     def _return(self, made: str, parameter: Parameter, *, is_copied: bool = False) -> None:
         """Add an output for a value, which is a tensor made of it if it is none."""

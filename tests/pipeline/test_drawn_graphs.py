@@ -23,6 +23,7 @@ from harness.compare.verdict import Outcome, Stage, Verdict, split_passes
 from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, Weight, contiguous_strides
 from harness.core.onnx_arrays import build_array
 from harness.core.onnx_operators import NEIGHBOURS, UnknownOnnxOperator, match_onnx, onnx_schemas
+from harness.core.program import Program
 from harness.core.route import GRAPH, Route
 from harness.generate.case_library import load_onnx_cases
 from harness.generate.draws import draw_invocations
@@ -433,6 +434,20 @@ def test_mutants_have_more_and_fewer_inputs(seed: str, operator: str) -> None:
     assert {2, 3} <= given
 
 
+def test_names_that_derive_from_others_are_kept() -> None:
+    graph = build_graph(Invocation.from_json(NAMED_AS_MADE.json), index=3).graph
+    (relu, add) = (next(n for n in graph.node if n.op_type == operator) for operator in ("Relu", "Add"))
+    assert list(add.input) == [relu.output[0], f"{relu.output[0]}_min"]
+    assert "the name of" in str(NAMED_AS_MADE)
+    model = load_seeds()["graph.layer-norm"]
+    mutants = [mutant for number in range(200) if (mutant := mutate(model, Random(number), 1)) is not None]
+    derived = [graph_invocation(mutant, "graph.layer-norm") for mutant in mutants]
+    named = [graph for graph in derived if Program.of(graph).names]
+    assert named
+    for invocation in named:
+        onnx.checker.check_model(build_graph(invocation), full_check=True)
+
+
 def test_seeds_pass_as_they_are() -> None:
     for overload in ("graph.layer-norm", "graph.qdq-conv", "graph.attention", "graph.unsqueeze-11"):
         assert ended(graph_invocation(load_seeds()[overload], overload), "ort-cpu")["ort-cpu"].outcome is Outcome.PASS
@@ -505,8 +520,21 @@ TWO_OF_ONE_NAME = graph_invocation(
     ),
     "graph.min-max",
 )
+#: A weight has the name that a rewrite gives to what it makes.
+NAMED_AS_MADE = graph_invocation(
+    onnx_model(
+        "float[2,3] x",
+        "float[2,3] a, float[2,3] b",
+        "h = Relu (x) a0 = Max (h, low) a = Min (a0, high) b = Add (h, h_min)",
+        low=np.float32(-1),
+        high=np.float32(1.5),
+        h_min=np.float32(100),
+    ),
+    "graph.min-max",
+)
 #: A transform, a graph that it breaks, and its guilty pass.
 BROKEN = {
+    "name-of-a-weight": ("onnxscript", NAMED_AS_MADE, "NameFixPass"),
     "names-that-collide": ("onnxscript", TWO_OF_ONE_NAME, "NameFixPass"),
     "softmax-of-one": ("onnxsim", SOFTMAX_OF_ONE, ""),
 }
