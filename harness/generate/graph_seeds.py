@@ -6,6 +6,7 @@ graph is a program of calls of ONNX operators, so that it has an id, and can be 
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from functools import cache
@@ -15,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
+from harness.core.dtypes import Array
 from harness.core.invocation import (
     GRAPH,
     Argument,
@@ -31,6 +33,8 @@ from harness.core.onnx_operators import OUTPUTS, OnnxSchema, find_schema
 from harness.core.program import DerivedName, Program, Returned
 from harness.generate.cases_home import CaseFileError, cases_directory
 
+#: The beginning of a model in ONNX's text form.
+_MODEL = re.compile(r"^(?=<\s*ir_version)", re.MULTILINE)
 #: What optimisers append to the name of a value to name what they make of it; a graph may have such a name itself.
 SUFFIXES = ("_min", "_max", "_bias", "_scaled", "_offset", "/shape", "_unsqueeze", "_axis", "_split_0", "_cast", "_1")
 #: The size of a dimension that a model leaves open.
@@ -50,17 +54,22 @@ class NotWritable(Exception):
 def load_seeds() -> Mapping[str, onnx.ModelProto]:
     """Return the seeds of `cases/onnx/graphs/` by the overload of their graphs, sorted.
 
+    A file of several models gives them numbers: ``graph.models/3``.
+
     Raises:
-        CaseFileError: a file is no valid model in ONNX's text form.
+        CaseFileError: a file has something else than valid models in ONNX's text form.
     """
     found = {}
     for path in sorted((cases_directory() / "onnx" / "graphs").glob("*.onnxtxt")):
-        try:
-            model = onnx.parser.parse_model(path.read_text(encoding="utf-8"))
-            onnx.checker.check_model(model, full_check=True)
-        except Exception as error:
-            raise CaseFileError(f"{path.parent.name}/{path.name}: {type(error).__name__}: {error}") from error
-        found[GRAPH + path.stem] = model
+        texts = [text for text in _MODEL.split(path.read_text(encoding="utf-8")) if text.strip()]
+        for number, text in enumerate(texts):
+            name = GRAPH + path.stem + (f"/{number}" if len(texts) > 1 else "")
+            try:
+                model = onnx.parser.parse_model(text)
+                onnx.checker.check_model(model, full_check=True)
+            except Exception as error:
+                raise CaseFileError(f"{name}: {type(error).__name__}: {error}") from error
+            found[name] = model
     return found
 
 
@@ -95,8 +104,9 @@ class _Writer:
         """Return the program."""
         calls: list[Invocation] = []
         for node in self._model.graph.node:
-            if node.op_type == "Constant" and node.domain == "" and node.attribute[0].name == "value":
-                self._known[node.output[0]] = Weight(_literal(numpy_helper.to_array(node.attribute[0].t)))
+            constant = _constant(node)
+            if constant is not None:
+                self._known[node.output[0]] = Weight(_literal(constant))
                 continue
             calls.append(self._call(node, len(calls)))
         returns = tuple(self._returned(value.name) for value in self._model.graph.output)
@@ -173,6 +183,21 @@ class _Writer:
 def _schema_at(domain: str, operator: str, opset: int) -> OnnxSchema:
     version = 1 if domain else onnx.defs.get_schema(operator, opset, "").since_version
     return find_schema(f"{domain or 'ai.onnx'}.{operator}.{version}")
+
+
+#: Attribute of Constant → the dtype of its numbers.
+_NUMBERS = {"value_float": np.float32, "value_int": np.int64, "value_floats": np.float32, "value_ints": np.int64}
+
+
+def _constant(node: onnx.NodeProto) -> Array | None:
+    """Return the value of a Constant; None for another node, or a constant of strings."""
+    if node.op_type != "Constant" or node.domain:
+        return None
+    (attribute,) = node.attribute
+    value = helper.get_attribute_value(attribute)
+    if attribute.name == "value":
+        return numpy_helper.to_array(value)
+    return np.asarray(value, _NUMBERS[attribute.name]) if attribute.name in _NUMBERS else None
 
 
 def _literal(array: Any) -> TensorSpec:

@@ -36,19 +36,24 @@ def create(argument: str) -> OnnxGraphs:
 
 
 @cache
-def _seeds(path: Path | None) -> Mapping[str, onnx.ModelProto]:
-    return load_seeds() if path is None else cut_windows(path)
+def _seeds(path: Path | None) -> Mapping[str, list[onnx.ModelProto]]:
+    """Return the seeds by overload: one, or all of a file that has several."""
+    found: dict[str, list[onnx.ModelProto]] = {}
+    for name, model in (load_seeds() if path is None else cut_windows(path)).items():
+        found.setdefault(name.partition("/")[0], []).append(model)
+    return found
 
 
 @cache
 def _forms(path: Path | None, overload: str) -> Sequence[onnx.ModelProto]:
-    """Return a seed in other operator sets."""
-    return write_in_opsets(_seeds(path)[overload])
+    """Return a seed in other operator sets; of an overload with many seeds there are enough graphs without."""
+    seeds = _seeds(path)[overload]
+    return write_in_opsets(seeds[0]) if len(seeds) == 1 else []
 
 
 @dataclass(frozen=True)
 class OnnxGraphs:
-    """Mutates a seed, if the name is that of one.
+    """Mutates a seed, or the seeds of a file, if the name is theirs.
 
     Attributes:
         path: The file whose parts are the seeds; None for the seeds of `cases/onnx/graphs/`.
@@ -63,15 +68,16 @@ class OnnxGraphs:
 
     def find(self, request: Request) -> SourceFinding:
         """See `harness.generate.sources.source.Source`."""
-        seed = _seeds(self.path).get(request.overload)
-        if seed is None:
+        seeds = _seeds(self.path).get(request.overload)
+        if seeds is None:
             return SourceFinding()
         draws = f"{request.seed}/{request.overload}{'/dynamic' if request.dynamic else ''}"
         random, found = Random(draws), dict[bytes, CaseGroup]()
-        self._add(seed, request, found)
+        for seed in seeds[: request.examples]:
+            self._add(seed, request, found)
         pool: list[onnx.ModelProto] = []
         others = _forms(self.path, request.overload)
-        bases = [*others, *[seed] * max(len(others), 1)]
+        bases = [*others, *seeds * max(len(others), 1)]
         for _ in range(_TRIES * request.examples):
             if len(found) >= request.examples:
                 break
