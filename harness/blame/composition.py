@@ -14,6 +14,8 @@ from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import Divergence
 from harness.compare.verdict import Outcome, Stage
 from harness.core.case_group import CaseGroup
+from harness.core.program import Program, calls_behind
+from harness.core.size_operators import is_size_operator
 from harness.pipeline.chain import CallRun, is_chain, run_calls
 from harness.pipeline.program import CallRunner
 from harness.pipeline.reference import run_reference
@@ -39,9 +41,10 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     """Run each call of a failing program by itself, for the first that fails in the same way and explains the failure.
 
     A call that fails differently, such as by a last place where the program has no kernel, is not the reason.
-    Nor is a call of a wrong program whose result differs from the chain of its calls' results: a call that is off by a
-    last place may be hidden by a composition that is off by much. If the program gives a result, a call for which the
-    backend has no kernel is evaluated as ONNX defines it: an optimiser has done the same.
+    Nor is a call that no wrong output depends on, or a call of a wrong program whose result differs from the chain of
+    its calls' results: a call that is off by a last place may be hidden by a composition that is off by much. If the
+    program gives a result, a call for which the backend has no kernel is evaluated as ONNX defines it: an optimiser has
+    done the same.
     """
     failure = context.failure
     is_mismatch = failure.outcome is Outcome.MISMATCH
@@ -54,8 +57,14 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
     calls: list[CallRun | None] = []
     failing: FailureContext | None = None
     otherwise = 0
-    for alone in run_calls(caller, context.invocation, exported, hands_on_wrong=is_mismatch):
+    program = Program.of(context.invocation)
+    places = [place for place, call in enumerate(program.calls) if not is_size_operator(call.overload)]
+    wrong = calls_behind(program, failure.result.wrong_outputs or range(len(program.returns)))
+    runs = run_calls(caller, context.invocation, exported, hands_on_wrong=is_mismatch)
+    for place, alone in zip(places, runs, strict=False):
         calls.append(alone)
+        if place not in wrong and not program.changes_in_place:
+            continue
         if failing is not None or (alone is not None and alone.run.passes):
             continue
         found = failure_of_call(context, alone) if alone is not None else None
@@ -65,7 +74,11 @@ def run_calls_alone(context: FailureContext) -> CallsAlone:
             return CallsAlone(found, otherwise)
         else:
             failing = found
-    if failing is not None and context.got is not None and is_chain(calls, context.reference, context.got) is False:
+    if (
+        failing is not None
+        and context.got is not None
+        and is_chain(calls, context.reference, context.got, context.judge) is False
+    ):
         return CallsAlone(None, otherwise + 1)
     return CallsAlone(failing, otherwise)
 

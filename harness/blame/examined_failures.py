@@ -22,8 +22,8 @@ from harness.pipeline.case_run import CaseRun
 from harness.pipeline.task import Task
 from harness.pipeline.worker import WorkerProcess
 
-#: Backend, stage, outcome and message of failures.
-_Kind: TypeAlias = tuple[str, Stage, Outcome, str]
+#: Backend, stage, outcome and message of failures, and the outputs that they are about.
+_Kind: TypeAlias = tuple[str, Stage, Outcome, str, tuple[int, ...]]
 
 
 def carry_out(task: BlameTask, worker: WorkerProcess) -> None:
@@ -45,7 +45,7 @@ def _assign_blame(results: Sequence[CaseRun], task: Task, examiner: Examiner) ->
         if diagnosis is not None and not may_have_other_culprit(problem, failures.invocation(i)):
             failures.diagnoses[i] = diagnosis
         else:
-            kinds[problem.backend, *problem.ending].append(i)
+            kinds[problem.backend, *problem.ending, problem.wrong_outputs].append(i)
     selections = [Selection(failures, tuple(members)) for members in kinds.values()]
     for _ in range(3):
         failures.examine([i for selection in selections for i in selection.choose()])

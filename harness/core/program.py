@@ -7,7 +7,7 @@ invocation a program has canonical JSON and a content hash, and flows through al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -112,6 +112,33 @@ def results_in(call: Invocation) -> Iterator[Result]:
     """Yield the results of earlier calls that a call takes."""
     for _, argument in call.arguments:
         yield from (part for part in parts_of(argument) if isinstance(part, Result))
+
+
+def calls_behind(program: Program, outputs: Collection[int]) -> frozenset[int]:
+    """Return the places of the calls that some outputs of a program depend on."""
+    open_places = [value.call for place in outputs if isinstance(value := program.returns[place], Result)]
+    found: set[int] = set()
+    while open_places:
+        place = open_places.pop()
+        if place not in found:
+            found.add(place)
+            open_places += [result.call for result in results_in(program.calls[place])]
+    return frozenset(found)
+
+
+def disjoint_outputs(program: Program) -> list[tuple[int, ...]]:
+    """Return the outputs of a program in groups: outputs of different groups share no call.
+
+    A call that changes a value in place may act on any other, so that all outputs are one group.
+    """
+    groups: list[tuple[tuple[int, ...], frozenset[int]]] = []
+    for output in range(len(program.returns)):
+        behind = calls_behind(program, (output,))
+        joined = [group for group in groups if program.changes_in_place or group[1] & behind]
+        groups = [group for group in groups if group not in joined]
+        outputs = sorted((output, *(place for places, _ in joined for place in places)))
+        groups.append((tuple(outputs), behind.union(*(calls for _, calls in joined))))
+    return sorted(outputs for outputs, _ in groups)
 
 
 def parts_of(argument: Argument) -> Iterator[Argument]:

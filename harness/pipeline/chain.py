@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from harness.compare.comparison import wrong_elements
-from harness.compare.judge import CLOSE, Mask
+from harness.compare.judge import CLOSE, Judge, Mask
 from harness.compare.nearness import tolerance_of
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Argument, Input, Invocation, Literal, Result, TensorSpec, Weight, contiguous_strides
@@ -160,13 +160,16 @@ def _can_be_chained(program: Program) -> bool:
     return not program.changes_in_place and not any(map(draws_at_random, program.calls))
 
 
-def is_chain(calls: Sequence[CallRun | None], reference: CaseOracle, got: Sequence[Array]) -> bool | None:
+def is_chain(
+    calls: Sequence[CallRun | None], reference: CaseOracle, got: Sequence[Array], judge: Judge | None = None
+) -> bool | None:
     """Whether a backend's result for a program is that of its calls one by one; None if the calls do not tell.
 
     Args:
         calls: All results of `run_calls`.
         reference: PyTorch's answer to the program.
         got: The backend's answer.
+        judge: The rules by which elements are wrong; None for the reference's.
     """
     program = Program.of(reference.invocation)
     places = [place for place, call in enumerate(program.calls) if not is_size_operator(call.overload)]
@@ -186,7 +189,7 @@ def is_chain(calls: Sequence[CallRun | None], reference: CaseOracle, got: Sequen
             chained.append(call.run.outputs[returned.output])
     if len(chained) != len(got):
         return False
-    return all(map(_same, chained, got, wrong_elements(reference.judge, reference, got)))
+    return all(map(_same, chained, got, wrong_elements(judge or reference.judge, reference, got)))
 
 
 def _same(chained: Array, got: Array, wrong: Mask) -> bool:

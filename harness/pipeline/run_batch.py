@@ -24,7 +24,7 @@ from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.onnx_arrays import build_array
 from harness.core.placement import OnCpu, Placement
-from harness.core.program import is_graph, is_program
+from harness.core.program import Program, disjoint_outputs, is_graph, is_program
 from harness.core.text import describe_error
 from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
 from harness.pipeline.case import Case, CaseOracle, Structure
@@ -415,8 +415,29 @@ class BatchRunner:
         if run.outcome is not Outcome.MISMATCH or run.comparison is None:
             return result
         kept = replace(result, outcome=Outcome.PASS, message="", graph_kind=self._kept_kind(converted, member))
-        first, *further = wrong_results(kept, run.comparison, member.oracles[case].expected, run.outputs or ())
+        apart = self._part_by_part(name, member, case, run.comparison, run.outputs or ())
+        first, *further = wrong_results(kept, apart, member.oracles[case].expected, run.outputs or ())
+        if len(apart.problems) > len(run.comparison.problems):
+            first = replace(first, wrong_outputs=apart.problems[0].outputs)
         return replace(first, comparison=run.comparison, further=tuple(further))
+
+    def _part_by_part(
+        self, name: str, member: Member, case: int, comparison: OutputComparison, got: Sequence[Array]
+    ) -> OutputComparison:
+        """Return a comparison with the problems of a program's disjoint parts apart: each has its own cause."""
+        if not is_program(member.group.exported):
+            return comparison
+        wrong = {output for problem in comparison.problems for output in problem.outputs}
+        parts = [part for part in disjoint_outputs(Program.of(member.group.exported)) if wrong.intersection(part)]
+        if len(parts) < 2:
+            return comparison
+        of_case, count = self._case(member, case), len(member.oracles[case].expected)
+        judge = of_case.judge or of_case.oracle.judge
+        found: list[OutputProblem] = []
+        for part in parts:
+            alone = replace(of_case, judge=judge.restricted_to(part, count))
+            found += alone.compare(got, self._started(name).tolerance).problems
+        return replace(comparison, problems=tuple(found)) if len(found) > len(comparison.problems) else comparison
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:
         """Add to a result what only runs of models and files have.

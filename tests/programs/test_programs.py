@@ -13,7 +13,7 @@ import onnx
 import pytest
 import torch
 from failure_contexts import converter_called, diagnosis_of, start, states, trial_of
-from harness_runs import literal_unit, output, rows, run_harness
+from harness_runs import literal_unit, output, rows, run_harness, verdict_of
 from sampling import sampled
 
 from harness.compare.comparison import compare
@@ -30,7 +30,15 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
-from harness.core.program import Program, Returned, results_in, share_inputs, unshare_inputs
+from harness.core.program import (
+    Program,
+    Returned,
+    calls_behind,
+    disjoint_outputs,
+    results_in,
+    share_inputs,
+    unshare_inputs,
+)
 from harness.core.route import Route
 from harness.core.tensors import bind, build_tensors
 from harness.core.torch_arrays import to_numpy
@@ -239,6 +247,34 @@ def test_a_failure_of_one_call_has_the_place_of_that_call() -> None:
     assert Invocation.from_json(decision.call).overload == "aten.avg_pool2d.default"
     assert decision.rule == "ignored-argument"
     assert decision.facts[CALL_ALONE] == "aten.avg_pool2d.default"
+
+
+#: Two calls that are wrong, and share nothing.
+APART = program(
+    ("aten.avg_pool2d.default", {"self": tensor((1, 1, 4, 4)), "kernel_size": (2, 2), "divisor_override": 3}),
+    (
+        "aten.multilabel_margin_loss.default",
+        {"self": given([0.1, 0.2, 0.4, 0.8], (1, 4)), "target": given([-1, 0, 0, 0], (1, 4), "int64")},
+    ),
+    ("aten.relu.default", {"self": Result(0)}),
+    returns=(Result(2), Result(1)),
+)
+
+
+def test_outputs_that_share_no_call_are_found() -> None:
+    assert disjoint_outputs(Program.of(APART)) == [(0,), (1,)]
+    assert disjoint_outputs(Program.of(NORMALISED)) == [(0, 1)]
+    assert calls_behind(Program.of(APART), (0,)) == {0, 2}
+
+
+def test_disjoint_halves_of_a_program_are_blamed_apart() -> None:
+    row = verdict_of(APART)
+    first, second = (json.loads(problem["diagnosis"]) for problem in json.loads(row.problems))
+    assert [d["facts"][CALL_ALONE] for d in (first, second)] == [
+        "aten.avg_pool2d.default",
+        "aten.multilabel_margin_loss.default",
+    ]
+    assert [problem["blame"] for problem in json.loads(row.problems)] == ["converter", "pytorch"]
 
 
 EMPTIED = program(
