@@ -119,6 +119,8 @@ OPTIMISED = "optimiser-breaks-graph"
 WRONG_NODE = "wrong-node"
 #: The rule of exports of models that are right for the inputs that they were made with.
 SPECIALISED = "specialised-by-tracing"
+#: The rule of exports that lose what a call changes in place.
+LOSES_ALIAS = "takes-alias-for-copy"
 _DISAGREE = "kernel-against-decomposition"
 _NONE_RIGHT = "no-runtime-is-right"
 _BY_OPTIMISATION = "graph-optimisation"
@@ -165,8 +167,17 @@ _OPTIMISED = _Row(
     ((R.UNOPTIMISED, F.RIGHT),),
     without=((R.NODES, F.WRONG), (R.NODES, F.RIGHT), (R.NODES, F.VALID), (R.PLAIN, F.RIGHT)),
 )
+#: The optimiser changes a result that is wrong in another way before.
+_ANOTHER_PASS: Fact = (R.PASS, F.RIGHT)
+_OPTIMISED_OTHERWISE = _Row(
+    CONVERTER,
+    OPTIMISED,
+    ((R.UNOPTIMISED, F.OTHER), _ANOTHER_PASS),
+    without=(*_OPTIMISED.without, (R.PLAIN, F.OTHER)),
+)
 _MISMATCH = (
     _OPTIMISED,
+    _OPTIMISED_OTHERWISE,
     # The graph does not compute the call, whatever PyTorch gives elsewhere.
     _SETTLED,
     *_INVALID_NODE,
@@ -194,6 +205,7 @@ _MISMATCH = (
     _INVENTED,
     _Row(SPEC, _LEFT_OPEN, ((R.NODES, F.OPEN),)),
     _Row(CONVERTER, _FEWER_BITS, ((R.NODES, F.RIGHT), (R.NARROWED, F.SAME)), without=(_DECOMPOSED,)),
+    _Row(BACKEND, _BY_OPTIMISATION, ((R.NODES, F.RIGHT), (R.PLAIN, F.OTHER), _ANOTHER_PASS), without=(_SAME,)),
     _Row(BACKEND, "nodes-together", ((R.NODES, F.RIGHT),)),
     _INVALID,
     _Row(PYTORCH, _DECOMPOSES_WRONGLY, ((R.PROGRAM, F.REFUSES),), without=(_RIGHT,)),

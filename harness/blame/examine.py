@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from harness.blame.composition import departing_call_alone, run_calls_alone
-from harness.blame.decide import OPTIMISED, WRONG_NODE, decide, decide_directly, decide_transform
+from harness.blame.decide import LOSES_ALIAS, OPTIMISED, WRONG_NODE, decide, decide_directly, decide_transform
 from harness.blame.failure_context import FailureContext
 from harness.blame.first_divergence import NoValues, find_first_divergence
+from harness.blame.lost_alias import find_lost_alias
 from harness.blame.testimony import Failure
 from harness.blame.transforms import find_guilty_transform
 from harness.blame.witness import Turn, Witness
@@ -30,7 +31,7 @@ from harness.compare.diagnosis import (
     Testimony,
 )
 from harness.compare.drawn import draws
-from harness.compare.verdict import BACKEND, SPEC, UNKNOWN, Outcome, Stage
+from harness.compare.verdict import BACKEND, CONVERTER, SPEC, UNKNOWN, Outcome, Stage
 from harness.core.program import Program, is_composed, is_program
 from harness.core.text import one_line
 from harness.pipeline.model_oracle import ModelOracle
@@ -49,6 +50,13 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
         if before is not None:
             return decide_transform(_examined(context.after_transform(), dead, announce), before)
         context = context.without_transforms()
+    if is_program(context.invocation) and _ALIASES not in dead:
+        announce(_ALIASES)
+        alias = find_lost_alias(context)
+        if alias is not None:
+            facts = {"converter": context.failure.converter, "backend": context.failure.backend, **alias.facts}
+            composed = {COMPOSED: len(Program.of(context.invocation).calls), OTHERWISE: 0}
+            return Diagnosis(CONVERTER, LOSES_ALIAS, {**facts, **composed}, (alias,))
     if is_program(context.invocation) and _CALLS not in dead:
         announce(_CALLS)
         alone = run_calls_alone(context)
@@ -134,6 +142,7 @@ def _decided(failure: Failure, heard: Sequence[Testimony]) -> Diagnosis:
 _TRANSFORMS = "the model before its transforms"
 #: Stands for the calls of a program, run by themselves.
 _CALLS = "the calls alone"
+_ALIASES = "copies in place of views"
 #: Stands for the search for the first value of a model that departs from PyTorch's.
 _DIVERGENCE = "the first divergence"
 #: Stands for the failing backend itself, which is run again.

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from harness.blame.decide import SPECIALISED
+from harness.blame.decide import LOSES_ALIAS, SPECIALISED
 from harness.compare import elements
 from harness.compare.diagnosis import Detail, Diagnosis
 from harness.compare.faults import PROBLEM_FAULTS, VALUE_FAULTS, Fault
@@ -442,6 +442,8 @@ def _fault(blame: str, facts: FailureFacts) -> FaultAndSymptom:
         return replace_symptom(fault, facts.family) if of_family else fault
     if facts.rule == SPECIALISED:
         return Fault.SPECIALISED, facts.traced
+    if facts.rule == LOSES_ALIAS:
+        return Fault.LOSES_CHANGE_IN_PLACE, ""
     if blame == CONVERTER:
         return _converter_fault(facts)
     own = _own_fault(facts)
@@ -640,6 +642,9 @@ def _unknown(facts: FailureFacts) -> Place:
 def _converter(facts: FailureFacts) -> Place:
     if facts.rule == SPECIALISED:
         return Place(facts.converter, "tracing")
+    if facts.rule == LOSES_ALIAS:
+        pair = (facts.decision.facts[name].split(".")[1] for name in ("in_place", "alias"))
+        return Place(facts.converter, "capture of {} on {}".format(*pair))
     if facts.rule == "drops-guard":
         return Place(facts.converter, "checks of sizes")
     if facts.rule == "optimiser-breaks-graph":

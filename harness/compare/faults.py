@@ -71,6 +71,7 @@ class Fault(StrEnum):
     NO_BOOL_AS_NUMBER = "no-bool-as-number"
     NO_SUCH_OVERLOAD = "no-such-overload"
     SPECIALISED = "specialised"
+    LOSES_CHANGE_IN_PLACE = "loses-change-in-place"
 
     # Faults of any component: left open by the specification; an error whose text is the symptom; no kernel; an ending
     # without an error message.

@@ -72,6 +72,7 @@ RULES: dict[str, str] = {
     "right-alone": "{backend} computes these nodes correctly alone but not within the batch.",
     "runtimes-disagree": "The runtimes disagree about the model.",
     "specialised-by-tracing": "{converter} fixes {what} of the example in the export.",
+    "takes-alias-for-copy": "{converter} takes what {alias} returns for a copy, so that {in_place} changes only one of the two.",
     "transform-breaks-model": "{transform} breaks the model, which is right before it.",
     "cannot-transform": "{transform} says that it cannot transform the model: {message}",
     "transform-fails": "{transform} fails on a valid model: {message}",
@@ -85,6 +86,7 @@ RULES: dict[str, str] = {
 #: Statement/finding → sentence on a witness's finding.
 SENTENCES: dict[str, str] = {
     "alone/right": "Alone, without the rest of its batch, {backend} gives PyTorch's result.",
+    "alias-as-copy/same": "PyTorch gives {backend}'s result if what {alias} returns is copied before {in_place} changes it.",
     "backend-without-optimisations/same": "{witness} gives what {backend} gives with graph optimisations off, which is also wrong.",
     "cast-to-float32/same": "At the wrong elements, {backend}'s result is that of a cast to float32, which the graph has.",
     "checker/valid": "The ONNX checker and strict shape inference accept the model.",
@@ -194,6 +196,7 @@ FAULTS: dict[str, str] = {
     Fault.LEAVES_16_BITS_IN_FLOAT32: "leaves 16-bit results in float32",
     Fault.LEAVES_RANGE: "overflows",
     Fault.LEFT_OPEN: "the specification does not decide: {symptom}",
+    Fault.LOSES_CHANGE_IN_PLACE: "loses what a call changes in place",
     Fault.LOSES_INFINITIES: "loses infinities",
     Fault.LOSES_NAN: "loses NaN",
     Fault.LOSES_SIGN_OF_ZERO: "loses the sign of zero",

@@ -563,3 +563,36 @@ def test_programs_that_passes_change_are_drawn_again(tmp_path: Path) -> None:
 def test_a_run_of_all_programs_uses_both_exporters(words: list[str], converters: set[str]) -> None:
     collected = run_harness(*words, "--collect-only", "-q").stdout
     assert {name for name in ("dynamo", "torchscript") if f"[program.gelu-{name}]" in collected} == converters
+
+
+#: A change in place of a view, and of what a view was taken from; the call of each that shares memory.
+CHANGED_IN_PLACE = {
+    "of-a-view": (
+        program(
+            ("aten.neg.default", {"self": tensor((3, 4))}),
+            ("aten.view.default", {"self": Result(0), "size": (2, 6)}),
+            ("aten.zero_.default", {"self": Result(1)}),
+            ("aten.mul.Scalar", {"self": Result(0), "other": 2.0}),
+            returns=(Result(3), Result(1)),
+        ),
+        ("aten.view.default", "aten.zero_.default"),
+    ),
+    "of-a-part": (
+        program(
+            ("aten.clone.default", {"self": tensor((4, 5))}),
+            ("aten.select.int", {"self": Result(0), "dim": 1, "index": 1}),
+            ("aten.clamp_.default", {"self": Result(1), "min": -0.5, "max": 0.5}),
+            ("aten.mul.Scalar", {"self": Result(0), "other": 2.0}),
+            returns=(Result(3), Result(0)),
+        ),
+        ("aten.select.int", "aten.clamp_.default"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED_IN_PLACE)
+def test_a_change_in_place_that_is_lost_is_named_with_its_alias(name: str) -> None:
+    changed, (alias, in_place) = CHANGED_IN_PLACE[name]
+    decision = diagnosis_of(trial_of(changed, converter="torchscript"))
+    assert (decision.blame, decision.rule) == ("converter", "takes-alias-for-copy")
+    assert states(decision, "alias-as-copy/same", alias=alias, in_place=in_place)

@@ -23,7 +23,10 @@ from harness.run.backend import REFERENCE, HasGraphPasses, HasPassLog
 
 @witness("the exporter's optimiser", place=20, turn=Turn.GRAPH, of_pytorch=True)
 def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
-    """Export without the optimiser; if that is right, find the change of the optimiser that breaks it."""
+    """Export without the optimiser; if that is right, find the change of the optimiser that breaks it.
+
+    A program that is wrong in another way before clears the optimiser of nothing: it changes the result.
+    """
     converter = context.converter(context.failure.converter)
     if not isinstance(converter, HasUnoptimised) or context.failure.outcome is Outcome.UNSUPPORTED:
         return
@@ -34,6 +37,8 @@ def ask_unoptimised_export(context: FailureContext) -> Iterator[Testimony]:
             # Something other than the optimiser has changed the failing graph.
             return
         changes += _breaking_change(context, partial(_is_right_in_accused, context))
+    elif finding is Finding.OTHER and context.is_composed:
+        changes += _breaking_change(context, partial(_fails_otherwise, context))
     facts = {"converter": converter.name, "backend": backend}
     yield Testimony(Role.UNOPTIMISED, finding, "unoptimised-export", facts)
     yield from changes
@@ -49,11 +54,13 @@ def ask_runtime_passes(context: FailureContext) -> Iterator[Testimony]:
     accused = context.accused
     if context.failure.outcome is Outcome.UNSUPPORTED or not isinstance(accused, HasGraphPasses):
         return
-    if context.plain is None or context.classify(context.plain)[0] is not Finding.RIGHT:
+    before = context.classify(context.plain)[0] if context.plain is not None else None
+    if before is not Finding.RIGHT and not (before is Finding.OTHER and context.is_composed):
         return
 
     def is_right_without(names: Sequence[str]) -> bool:
-        return context.is_right(accused.without(names), context.model)
+        # If it is wrong in another way without any, it is so without the guilty ones.
+        return context.classify(context.run_model(accused.without(names), context.model))[0] is before
 
     applied = accused.applied_passes(context.model) if isinstance(accused, HasPassLog) and context.is_onnx else ()
     single = [name for name in applied if is_right_without((name,))]
@@ -118,6 +125,11 @@ def _breaking_change(context: FailureContext, is_right: Callable[[AnyModel], boo
 
 def _is_valid(context: FailureContext, model: AnyModel) -> bool:
     return context.check(model).failure is None
+
+
+def _fails_otherwise(context: FailureContext, model: AnyModel) -> bool:
+    """Whether a model gives the failing backend another result than the failing one."""
+    return context.classify(context.run_model(context.accused, model))[0] in (Finding.RIGHT, Finding.OTHER)
 
 
 def _is_right_in_accused(context: FailureContext, model: AnyModel) -> bool:
