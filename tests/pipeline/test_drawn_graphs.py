@@ -214,10 +214,24 @@ def test_a_runtime_is_not_blamed_for_what_the_standard_leaves_open(name: str) ->
     assert (row.outcome, row.blame) == (Outcome.MISMATCH, "spec")
 
 
-def test_a_softmax_in_the_precision_that_was_asked_for_is_right() -> None:
+@pytest.mark.parametrize("outputs", [(0,), (0, 1, 2, 3)])
+def test_a_softmax_in_the_precision_that_was_asked_for_is_right(outputs: tuple[int, ...]) -> None:
     tensors = {name: numbers(1.1, -0.7946, 0.3, 0.6947, shape=(1, 1, 2, 2), dtype="float64") for name in "QKV"}
-    row = ended(node("ai.onnx.Attention.23", **tensors, softmax_precision=1), "ort-cpu")["ort-cpu"]
+    row = ended(node("ai.onnx.Attention.23", **tensors, softmax_precision=1, outputs=outputs), "ort-cpu")["ort-cpu"]
     assert row.outcome is Outcome.PASS
+
+
+def test_keys_that_are_passed_through_are_not_held_to_the_precision_of_the_softmax() -> None:
+    tensors = {name: numbers(1.1, -0.7946, 0.3, 0.6947, shape=(1, 1, 2, 2), dtype="float64") for name in "QKV"}
+    attention = node("ai.onnx.Attention.23", **tensors, softmax_precision=1, outputs=(0, 1, 2, 3))
+    evaluator = start_backend("onnx-reference")
+    oracle = expect_by_definition(build_node(attention, evaluator), attention, evaluator)
+    wrong = {
+        place
+        for place in range(4)
+        if oracle.compare([a * (1 + 3e-7) if i == place else a for i, a in enumerate(oracle.expected)]).problems
+    }
+    assert wrong == {1, 2}
 
 
 @pytest.mark.parametrize(
