@@ -55,7 +55,9 @@ def decide_directly(result: CaseRun, route: Route) -> Diagnosis | None:
     if result.is_of_harness:
         return Diagnosis(UNKNOWN, "harness-failed")
     if result.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
-        who = RUNS_AT[result.stage]
+        # Of a graph, what runs before the backend is ONNX's own checker, or our evaluation of definitions.
+        is_before = route.converter == GRAPH and result.stage is Stage.REFERENCE
+        who = UNKNOWN if is_before else RUNS_AT[result.stage]
         name = {CONVERTER: converter, TRANSFORM: transform, BACKEND: result.backend, PYTORCH: "PyTorch"}.get(who)
         return Diagnosis(who, "process-ended", {**facts, "component": name or ""})
     if result.raised_by:

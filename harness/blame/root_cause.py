@@ -36,7 +36,7 @@ from harness.convert.written_schemas import takes_numbers
 from harness.core.invocation import Invocation
 from harness.core.onnx_operators import is_onnx_operator
 from harness.core.program import is_composed
-from harness.core.route import route_label
+from harness.core.route import GRAPH, route_label
 from harness.generate.call_traits import CallTraits, call_traits
 from harness.generate.operator_family import family_name, is_alias
 from harness.pipeline.case_run import CaseRun
@@ -635,6 +635,10 @@ def _spec(facts: FailureFacts) -> Place:
 
 
 def _unknown(facts: FailureFacts) -> Place:
+    is_before = facts.converter == GRAPH and facts.stage is Stage.REFERENCE
+    if is_before and facts.outcome in (Outcome.CRASH, Outcome.TIMEOUT):
+        # Its inference and checker run before any backend.
+        return Place("onnx", f"inference and checker of {facts.packet.removeprefix('ai.onnx.')}")
     who = facts.converter if facts.stage in BEFORE_BACKEND else route_label(facts.converter, facts.backend)
     return Place(who, facts.family if facts.needs_operator else "unknown place")
 

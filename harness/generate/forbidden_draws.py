@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import TypeAlias
 
-from harness.core.invocation import Argument, Invocation, Literal, TensorSpec, Weight, contiguous_strides
+from harness.core.invocation import Argument, Invocation, Literal, Recipe, TensorSpec, Weight, contiguous_strides
 from harness.core.onnx_operators import OnnxSchema, find_schema
 
 #: Changes the arguments of a call; None if it finds nothing to change.
@@ -87,8 +87,9 @@ def _change_shape(
             sizes = []
         if tuple(sizes) == spec.shape:
             return None
-        filled = spec if spec.values != Literal(()) else replace(spec, values=Literal((1,)))
-        return filled.reshaped(tuple(sizes))
+        # Other recipes make as many numbers as the old shape asks for.
+        is_free = isinstance(spec.values, Recipe) and spec.values.domain[0] == "any"
+        return (spec if is_free else replace(spec, values=Literal((0, 1)))).reshaped(tuple(sizes))
 
     return _change_tensor(arguments, schema, random, changed)
 

@@ -143,11 +143,9 @@ class BatchRunner:
         self._route = task.route
         worker.kept.begin(task.serial)
         self._step = Step(Stage.REFERENCE, None, ())
+        self._is_whole_model = False
         # The model comes first: a rule may be for an operator that its file defines.
-        tolerance, first = task.settings.tolerance, task.backends[0]
-        self._structures = [
-            worker.structure(g, task.model, task.route, first, tolerance, self._say_alive) for g in task.groups
-        ]
+        self._structures = [self._make_structure(group) for group in task.groups]
         self._is_whole_model = any(structure.is_whole_model for structure in self._structures)
         converter, book = worker.converter(task.route)
         self._backends = {name: worker.start(name) for name in task.backends}
@@ -178,6 +176,15 @@ class BatchRunner:
                     self._not_converted(name, found)
                 else:
                     self._one_backend(name, found)
+
+    def _make_structure(self, group: CaseGroup) -> Structure:
+        """Return the structure of a group: ONNX's inference may not survive a graph that is drawn."""
+        if self._task.model is None:
+            self._begin(Step(Stage.REFERENCE, None, tuple((group.index, case) for case, _ in group.cases)))
+        task = self._task
+        return self._worker.structure(
+            group, task.model, task.route, task.backends[0], task.settings.tolerance, self._say_alive
+        )
 
     def _begin(self, step: Step) -> None:
         """Announce the next step.

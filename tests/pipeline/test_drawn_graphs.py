@@ -314,6 +314,12 @@ def test_a_runtime_that_dies_of_what_a_text_forbids_is_blamed() -> None:
     assert (row.component, row.place, row.fault) == ("openvino", "Clip", Fault.DIES_OF_FORBIDDEN)
 
 
+def test_a_node_that_kills_the_checker_of_onnx_costs_one_case() -> None:
+    data, indices = numbers(1.0, 2.0, 3.0), numbers(0, dtype="int64")
+    row = ended(node("ai.onnx.GatherND.13", data=data, indices=indices, batch_dims=-9), "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome, row.component) == (Stage.REFERENCE, Outcome.CRASH, "onnx")
+
+
 def test_forbidden_nodes_are_drawn_apart_and_never_judged() -> None:
     unit = Unit(
         overload="ai.onnx.Gather.13", route=PLAIN_ROUTE, backends=("ort-cpu",), examples=512, sources=(Forbidden(),)

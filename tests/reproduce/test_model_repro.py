@@ -128,7 +128,7 @@ def test_a_wrong_node_is_written_with_plain_numbers(here: Path) -> None:
     found = answered("repro", path)
     assert found["reproduces"]
     assert "np.arange(784)" in found["script"]
-    assert found["beside"] == []
+    assert found["attachments"] == []
 
 
 def test_a_file_that_is_wrong_itself_is_no_defect_of_a_runtime(here: Path) -> None:

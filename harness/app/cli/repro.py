@@ -300,7 +300,7 @@ def _report(written: Written, path: Path | None, as_json: bool) -> None:
                 "script": written.script,
                 "issue": written.text if written.text != written.script else None,
                 "path": None if path is None else str(path),
-                "beside": list(map(str, written.attachments)),
+                "attachments": list(map(str, written.attachments)),
                 "reproduces": checked.reproduces if checked else None,
                 "exit_status": checked.exit_status if checked else None,
                 "output": checked.output + checked.errors if checked else None,
