@@ -47,7 +47,8 @@ def _leaves_integer_range(node: onnx.NodeProto, inputs: Sequence[Array | None], 
                 bound = float(np.prod(largest)) * terms
             case _:
                 bound = sum(largest) * terms
-    return bool(bound > limit)
+    # The largest integer of 64 bits is no float64: the next one is.
+    return bool(bound >= limit)
 
 
 def _wraps_or_saturates(definition: Definition, got: Sequence[Array], rerun: Rerun, outputs: Sequence[int]) -> bool:

@@ -584,6 +584,10 @@ def _backend(facts: FailureFacts) -> Place:
     node = next(filter(None, statements), None)
     operator = _kernel_name(node["node"]) if node else ""
     wrong = facts.statements.get("wrong-node", {}).get("kernel_fault", "")
+    inserted = ort.inserted_node(facts.words)
+    if inserted:
+        # The runtime's own pass has made it, whatever operator the graph has.
+        return Place(facts.backend, f"inserted {inserted}")
     missing, named = ort.missing_kernel(facts.words), ort.failing_kernel(facts.words)
     # A runtime may run an operator as others that define it, and blame looks at nodes for sequences together.
     operator = missing or operator

@@ -17,6 +17,7 @@ _KERNEL = re.compile(r"\brunning (\w+):|^\w+: (\w+) \[\w+Error\]")
 _FUSED = "Fused"
 #: A message that a node cannot be loaded or run.
 _NODE = re.compile(r"(?:FAIL|INVALID_ARGUMENT): (?:running )?(\w+)[ :]|FAIL: Node \(.*?\) Op \((\w+)\)")
+_INSERTED = re.compile(r"(\w+): Mismatched attribute type in 'Inserted")
 _RUNNING = re.compile(r"FAIL: running (\w+): .*", re.DOTALL)
 _INVALID = re.compile(r"INVALID_ARGUMENT: running (\w+): .*", re.DOTALL)
 _OUT_OF_BOUNDS = re.compile(r"running Gather\w*: .*out of (?:data )?bounds")
@@ -32,6 +33,12 @@ def failing_kernel(message: str) -> str:
     """Return the ONNX operator that was running; "" if the message names none."""
     match = _KERNEL.search(message)
     return (match[1] or match[2]).removeprefix(_FUSED) if match else ""
+
+
+def inserted_node(message: str) -> str:
+    """Return the ONNX operator of an invalid node that the runtime itself has put into the graph; "" for none."""
+    match = _INSERTED.search(message)
+    return match[1] if match else ""
 
 
 def refused_node(message: str) -> str:

@@ -205,6 +205,11 @@ LEFT_OPEN = {
         "ai.onnx.ReduceL2.18", data=numbers(2**32, 2**32, 2**32, 2**32, dtype="int64")
     ),
     "a-negative-zero-as-alpha": node("ai.onnx.Celu.12", X=numbers(0.75, -3.0), alpha=-0.0),
+    # No float64 is the largest integer: it may have been rounded up, and wrapped.
+    "the-mean-of-the-largest-integer": node("ai.onnx.ReduceMean.1", data=numbers(2**63 - 1, shape=(), dtype="int64")),
+    "the-magnitude-of-the-smallest-integer": node(
+        "ai.onnx.ReduceL1.13", data=numbers(-(2**63), shape=(), dtype="int64"), keepdims=0
+    ),
 }
 
 
@@ -212,6 +217,57 @@ LEFT_OPEN = {
 def test_a_runtime_is_not_blamed_for_what_the_standard_leaves_open(name: str) -> None:
     row = ended(LEFT_OPEN[name], "ort-cpu")["ort-cpu"]
     assert (row.outcome, row.blame) == (Outcome.MISMATCH, "spec")
+
+
+ONE = (1, 1, 1, 1)
+#: Cases in which another result than that of exact arithmetic is right.
+ROUNDED_ON_THE_WAY = {
+    # An attribute is a float32, also where a node leaves it to its default.
+    "epsilon-of-float32": node(
+        "ai.onnx.BatchNormalization.9",
+        X=numbers(3.75, 3.0, shape=(1, 1, 2), dtype="float64"),
+        **{name: numbers(1.75, dtype="float64") for name in ("scale", "B")},
+        **{name: numbers(0.0, dtype="float64") for name in ("mean", "var")},
+    ),
+    # The product leaves the range before the last input is added.
+    "an-infinite-product": node(
+        "com.microsoft.FusedConv.1",
+        X=numbers(-3e38, -3e38, shape=(1, 1, 1, 2)),
+        W=numbers(2.0, 2.0, shape=(1, 1, 1, 2)),
+        B=numbers(0.0),
+        Z=numbers(math.inf, shape=ONE),
+        activation="Relu",
+    ),
+    "an-infinite-sum": node(
+        "com.microsoft.SkipSimplifiedLayerNormalization.1",
+        **{name: numbers(3e38, -1.0, 1.0, 2.0, shape=(1, 1, 4)) for name in ("input", "skip")},
+        gamma=numbers(1.0, 1.0, 1.0, 1.0),
+    ),
+    "a-square-below-the-range": node("ai.onnx.LpPool.18", X=numbers(0.0, 1.2e-38, shape=(1, 1, 2)), kernel_shape=(2,)),
+    # A score of -23 in float32 moves its weight by more than a rounding.
+    "a-weight-of-a-coarse-score": node(
+        "ai.onnx.Attention.24",
+        Q=numbers(1.0, shape=ONE, dtype="float64"),
+        K=numbers(0.0, -23.1234567891, shape=(1, 1, 2, 1), dtype="float64"),
+        V=numbers(0.0, 1.0, shape=(1, 1, 2, 1), dtype="float64"),
+        scale=1.0,
+        softmax_precision=1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROUNDED_ON_THE_WAY)
+def test_what_a_text_rounds_on_the_way_is_right(name: str) -> None:
+    row = ended(ROUNDED_ON_THE_WAY[name], "ort-cpu")["ort-cpu"]
+    assert (row.stage, row.outcome) == (Stage.COMPARE, Outcome.PASS)
+
+
+def test_a_body_with_a_loop_is_evaluated_in_float64() -> None:
+    tensors = {name: numbers(0.5, -0.25, shape=(1, 1, 2)) for name in ("query", "key", "value")}
+    attention = node("ai.onnx.LinearAttention.27", **tensors, kv_num_heads=1, q_num_heads=1, update_rule="linear")
+    evaluator = start_backend("onnx-reference")
+    oracle = expect_by_definition(build_node(attention, evaluator), attention, evaluator)
+    assert oracle.sensitivity is not None
 
 
 @pytest.mark.parametrize("outputs", [(0,), (0, 1, 2, 3)])

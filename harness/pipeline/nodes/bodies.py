@@ -12,6 +12,7 @@ from onnx.inliner import inline_local_functions
 
 from harness.core.dtypes import PRECISION
 from harness.pipeline.stages import emitted_opset
+from harness.pipeline.submodel import walk_nodes
 
 _DOMAIN = "formula"
 
@@ -65,12 +66,15 @@ _NARROW = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BF
 
 
 def widened(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model itself, with its constants and casts in float64."""
-    for node in model.graph.node:
+    """Return the model itself, with its constants and casts in float64, those of its subgraphs included."""
+    for node in walk_nodes(model.graph.node):
+        if node.op_type == "ConstantOfShape" and not node.attribute:
+            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.name == "to" and attribute.i in _NARROW:
                 attribute.i = onnx.TensorProto.DOUBLE
-            if node.op_type == "Constant" and attribute.name in ("value", "value_float", "value_floats"):
+            makes_constant = node.op_type in ("Constant", "ConstantOfShape")
+            if makes_constant and attribute.name in ("value", "value_float", "value_floats"):
                 value = attribute.t if attribute.name == "value" else attribute.f or list(attribute.floats)
                 array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value, "f4")
                 if str(array.dtype) in PRECISION:

@@ -114,11 +114,16 @@ def _fused_matmul(call: NodeCall) -> Sequence[Array] | None:
     return [np.asarray(call.attribute("alpha", 1.0) * np.matmul(a, b)).astype(_float_dtype(call))]
 
 
+def _sum_of_inputs(call: NodeCall, *places: int) -> Array:
+    """Return the sum of some inputs, one after another in their dtype, whose range it may leave."""
+    given = [array for place in places if (array := call.given(place)) is not None]
+    return _wide(np.asarray(sum(given[1:], start=given[0])))
+
+
 def _skip_layer_normalization(call: NodeCall) -> Sequence[Array]:
     """Normalise the sum of input, skip and bias over the last dimension."""
-    x, skip, gamma = _inputs(call, 3)
-    beta, bias = call.given(3), call.given(4)
-    total = x + skip if bias is None else x + skip + _wide(bias)
+    gamma, beta = _inputs(call, 3)[2], call.given(3)
+    total = _sum_of_inputs(call, 0, 1, 4)
     mean = total.mean(-1, keepdims=True)
     inverse = 1 / np.sqrt(np.square(total - mean).mean(-1, keepdims=True) + call.attribute("epsilon", 1e-12))
     found = (total - mean) * inverse * gamma
@@ -127,9 +132,7 @@ def _skip_layer_normalization(call: NodeCall) -> Sequence[Array]:
 
 def _skip_simplified_layer_normalization(call: NodeCall) -> Sequence[Array]:
     """Divide the sum of input, skip and bias by its root mean square over the last dimension."""
-    x, skip, gamma = _inputs(call, 3)
-    bias = call.given(3)
-    total = x + skip if bias is None else x + skip + _wide(bias)
+    gamma, total = _inputs(call, 3)[2], _sum_of_inputs(call, 0, 1, 3)
     inverse = 1 / np.sqrt(np.square(total).mean(-1, keepdims=True) + call.attribute("epsilon", 1e-12))
     return _named_outputs(call, (total * inverse * gamma, np.zeros_like(inverse), inverse, total))
 

@@ -54,17 +54,22 @@ def not_as_defined(definition: Definition, got: Sequence[Array], *, strict: bool
     if [form_of(a) for a in own] != [form_of(a) for a in got]:
         same = [i < len(own) and form_of(own[i]) == form_of(g) for i, g in enumerate(got)]
         return tuple(np.full(g.shape, not s) for g, s in zip(got, same, strict=True))
-    found = wrong_elements(judge_node(definition), NodeOracle(definition, strict=strict), got)
+    judge = judge_node(definition)
+    found = wrong_elements(judge, NodeOracle(definition, strict=strict), got)
     wide = definition.truth or (None,) * len(own)
-    masks = tuple(w & ~np.asarray(_overflows_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True))
+    masks = tuple(
+        w & ~np.asarray(_leaves_range_itself(o, g, t)) for w, o, g, t in zip(found, own, got, wide, strict=True)
+    )
     if any(mask.any() for mask in masks) and definition.body_results is not None:
         # A backend that follows the text step by step is right, whatever precision it loses on the way.
-        pairs = zip(masks, got, definition.body_results, strict=True)
-        masks = tuple(mask & ~_are_near(array, body) for mask, array, body in pairs)
+        triples = zip(masks, got, definition.body_results, strict=True)
+        # A coarser precision holds for what is computed in it.
+        judges = (CLOSE if output in judge.rules else judge for output in range(len(masks)))
+        masks = tuple(m & ~_are_near(g, body, j) for (m, g, body), j in zip(triples, judges, strict=True))
     return masks if any(mask.any() for mask in masks) else None
 
 
-def _are_near(got: Array, right: Array) -> Mask:
+def _are_near(got: Array, right: Array, judge: Judge) -> Mask:
     """Return the mask of elements that are equal, or within the dtype's tolerance; all false if forms differ."""
     if form_of(got) != form_of(right):
         return np.zeros(got.shape, bool)
@@ -72,7 +77,7 @@ def _are_near(got: Array, right: Array) -> Mask:
         g, r = got.astype(np.float64), right.astype(np.float64)
         same = are_same(g, r)
         if str(got.dtype) in PRECISION:
-            same |= np.isfinite(r) & (np.abs(g - r) <= tolerance_of(CLOSE, str(got.dtype)).allowed(r))
+            same |= np.isfinite(r) & (np.abs(g - r) <= tolerance_of(judge, str(got.dtype)).allowed(r))
     return np.asarray(same)
 
 
@@ -120,9 +125,9 @@ def _requested_precision(definition: Definition) -> str | None:
     return next((name for name in names if name in PRECISION), None)
 
 
-def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
-    """Return the mask of elements that are not numbers because the definition overflows on its way in this dtype; an
-    element that is infinite in every dtype, because of an infinite input, is not masked."""
+def _leaves_range_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool:
+    """Return the mask of elements that are not numbers, or zero, because the definition leaves the range of this dtype
+    on its way; an element that is infinite in every dtype, because of an infinite input, is not masked."""
     if str(own.dtype) not in PRECISION:
         return False
     with np.errstate(all="ignore"):
@@ -130,7 +135,8 @@ def _overflows_itself(own: Array, got: Array, wide: Array | None) -> Mask | bool
         same = are_same(o, g) & ~np.isfinite(g)
         if wide is None or wide.shape != g.shape or wide.dtype.itemsize <= own.dtype.itemsize:
             return np.asarray(same)
-        return np.asarray(same & ~(np.isinf(wide) & np.isnan(g)))
+        vanished = (o == 0) & (g == 0) & (wide != 0)
+        return np.asarray((same & ~(np.isinf(wide) & np.isnan(g))) | vanished)
 
 
 def form_of(array: Array) -> tuple[tuple[int, ...], str]:
@@ -242,7 +248,9 @@ class NodeOracle:
     def _moved(self, seed: int) -> Sequence[Array | None] | None:
         random = np.random.Generator(np.random.PCG64(seed))
         floats = [str(a.dtype) for a in self._definition.inputs.values() if str(a.dtype) in PRECISION]
-        dtype = min(floats, key=PRECISION.__getitem__)
+        # A step that rounds to fewer bits on its way moves results as inputs of so few bits do.
+        asked = _requested_precision(self._definition)
+        dtype = min([*floats, *([asked] if asked else [])], key=PRECISION.__getitem__)
 
         def move(values: Array) -> Array:
             finite = np.isfinite(values) & (values != 0)

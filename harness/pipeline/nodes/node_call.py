@@ -28,11 +28,11 @@ class NodeCall:
     dtype: str
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return the value of an attribute."""
+        """Return the value of an attribute; a default is as exact as an attribute can be, which is float32."""
         for attribute in self.node.attribute:
             if attribute.name == name:
                 return onnx.helper.get_attribute_value(attribute)
-        return default
+        return float(np.float32(default)) if isinstance(default, float) else default
 
     def given(self, position: int) -> Array | None:
         """Return an input; None if it is omitted."""

@@ -54,7 +54,7 @@ ACCUMULATING: frozenset[str] = frozenset(
         *("Col2Im", "DFT", "STFT", "Resize", "GridSample", "LpPool", "RoiAlign"),
         *("Attention", "CausalConvWithState", "DeformConv", "QLinearConv"),
         # ONNX Runtime's own.
-        "FusedMatMul",
+        *("FusedMatMul", "FusedConv", "FusedGemm"),
     }
 )
 

@@ -122,8 +122,9 @@ def _lp_pool(call: NodeCall) -> Sequence[Array] | None:
     x, order = call.given(0), call.attribute("p", 2)
     assert x is not None
     windows = _Windows.of(call, x.shape[2:])
-    powers = np.abs(widen(x)) ** order
-    return [np.asarray(windows.sums(windows.padded(powers, 0)) ** (1.0 / order)).astype(x.dtype)]
+    # Powers may leave the range of the node's dtype.
+    powers = np.abs(x) ** np.asarray(order, x.dtype)
+    return [np.asarray(windows.sums(windows.padded(powers, 0)) ** np.asarray(1.0 / order, x.dtype)).astype(x.dtype)]
 
 
 def _over_all(reduce: Callable[[NodeCall, Array, tuple[int, ...]], Array]) -> Formula:
