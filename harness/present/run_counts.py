@@ -18,7 +18,7 @@ from harness.causes.upkeep import TOLERATED, Rejection
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.core.placement import OnCpu, Placement
 from harness.core.text import count, listed, plain
-from harness.generate.sources.forbidden import Forbidden
+from harness.generate.sources.source import FORBIDDEN
 from harness.record import store
 
 #: ONNX operators that a line names.
@@ -175,7 +175,7 @@ def refusals(run: Path) -> Sequence[Refusals]:
     Raises:
         ResultsError: the run cannot be read.
     """
-    drawn = (pc.field("source") == Forbidden.name) & (pc.field("stage") != Stage.REFERENCE)
+    drawn = (pc.field("source") == FORBIDDEN) & (pc.field("stage") != Stage.REFERENCE)
     rows = store.read(run, ["backend", "stage", "outcome", "overload"], drawn).to_pylist()
     found = []
     for backend in sorted({row["backend"] for row in rows}):

@@ -111,6 +111,7 @@ def test_calls_that_kill_pytorch_are_passed_over(tmp_path: Path) -> None:
     assert Outcome.CRASH not in {ending.outcome for ending in endings.values()}
 
 
+@pytest.mark.slow
 def test_no_golden_is_made_of_memory_that_pytorch_has_not_written(original: Path) -> None:
     def nothing(dtype: str) -> TensorSpec:
         return TensorSpec((0, 3), dtype, (3, 1), 0, Recipe(("any",), "plain", 0))

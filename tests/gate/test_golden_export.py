@@ -96,6 +96,7 @@ def test_onnx_runs_the_exported_tests(exported: Path, backend: type[Backend]) ->
     assert len(wrong) <= ran // 4, wrong
 
 
+@pytest.mark.slow
 def test_onnx_runs_the_drawn_operators_of_a_run(tmp_path: Path) -> None:
     run, suite = tmp_path / "run", tmp_path / "suite"
     drawn = [sys.executable, "-m", "pytest", "harness", "--onnx", "--op", "Relu", "--op", "Resize", "--op", "TopK"]

@@ -159,6 +159,7 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Future[Path]]:
 
 
 @pytest.mark.usefixtures("hung")
+@pytest.mark.slow
 def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     invocations, guilty, _ = side_by_side()
     # Each step of the search waits for the timeout: three of eight structures in batches of four.

@@ -62,6 +62,7 @@ def test_what_is_wrong_with_a_profile_is_one_line(tmp_path: Path, text: str, nam
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_each_claim_has_an_outcome(profile: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     command = [sys.executable, "-m", "pytest", "harness", "--onnx", "--profile", str(profile), "--examples", "32"]

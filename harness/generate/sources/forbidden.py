@@ -10,7 +10,7 @@ from harness.core.case_group import CaseGroup
 from harness.generate.case_library import load_onnx_cases
 from harness.generate.draws import draw_invocations
 from harness.generate.forbidden_draws import forbid
-from harness.generate.sources.source import Request, SourceFinding
+from harness.generate.sources.source import FORBIDDEN, Request, SourceFinding
 
 #: Forbidden calls of an operator for each call that is drawn, and the least number of them.
 _SHARE, _LEAST = 0.06, 4
@@ -22,7 +22,7 @@ _TRIES = 2
 class Forbidden:
     """Draws and breaks, if the operator is one of ONNX and has a case. A run only looks at what is really forbidden."""
 
-    name = "forbidden"
+    name = FORBIDDEN
 
     def overloads(self) -> Collection[str]:
         """See `harness.generate.sources.source.Source`."""

@@ -10,6 +10,10 @@ from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 
 
+#: The name of the source of nodes that the texts of their operators forbid.
+FORBIDDEN = "forbidden"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """A request to a source.
