@@ -9,7 +9,6 @@ from typing import Protocol
 from harness.core.case_group import CaseGroup
 from harness.core.invocation import Invocation
 
-
 #: The name of the source of nodes that the texts of their operators forbid.
 FORBIDDEN = "forbidden"
 
