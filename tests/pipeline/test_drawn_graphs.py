@@ -346,6 +346,26 @@ FORBIDDEN = {
         Stage.RUN,
         "C/(blocksize * blocksize)",
     ),
+    "an-axis-of-no-dimension": (
+        node("ai.onnx.ArgMax.11", data=numbers(1.0, shape=())),
+        Stage.LOAD,
+        "[-r, r-1]",
+    ),
+    "unlike-terms": (
+        node("ai.onnx.Gemm.11", A=numbers(shape=(0, 1)), B=numbers(shape=(0, 1)), transA=1, transB=1),
+        Stage.RUN,
+        "(K, N) if transB is 0",
+    ),
+    "indices-beyond-another-dimension": (
+        node(
+            "ai.onnx.GatherElements.13",
+            data=numbers(1.0, 2.0, shape=(1, 2)),
+            indices=numbers(0, 0, 0, shape=(1, 3), dtype="int64"),
+            axis=0,
+        ),
+        Stage.RUN,
+        "input[index[i][j][k]][j][k] if axis = 0",
+    ),
     # ONNX Runtime computes it.
     "a-range-from-a-vector": (
         node("ai.onnx.Range.27", **{name: numbers(1.0) for name in ("start", "limit", "delta")}),

@@ -171,6 +171,7 @@ def test_a_backend_that_hangs_costs_the_guilty_case_the_timeout() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_backend_that_takes_all_memory_is_stopped_at_the_limit() -> None:
     invocations, guilty, _ = side_by_side()
     backend = "onnx-api:planted.hoard"

@@ -36,6 +36,8 @@ def broken_precondition(definition: Definition) -> dict[str, Any]:
         _not_of_rank(definition, schema)
         or _find_unlike_shape(definition, schema)
         or _find_wrong_size(definition, schema)
+        or _find_axis_beyond(definition, schema)
+        or _find_unlike_sizes(definition, schema)
         or _find_indivisible(definition, schema)
         or _find_unbroadcastable(definition, schema)
         or _out_of_range(definition, schema)
@@ -98,6 +100,65 @@ def _find_wrong_size(definition: Definition, schema: onnx.defs.OpSchema) -> dict
                 if shape != (size(node, inputs),):
                     return {"input": expected.name, "quote": text.partition(". ")[0], "shape": list(shape)}
     return {}
+
+
+#: How the text says that an axis is one of r dimensions. Where an axis is ignored for some inputs, it limits nothing.
+_AXIS_RANGE = re.compile(r"\[ ?-r(?:ank)?, ?r(?:ank)? ?(?:- ?1 ?\]|\))")
+_AXIS_MAY_BE_IGNORED = frozenset({"QuantizeLinear", "DequantizeLinear", "ConcatFromSequence"})
+
+
+def _find_axis_beyond(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return an axis that the first input does not have; empty if there is none. A 0-d tensor has no axis."""
+    node, named = definition.step.node, schema.attributes.get("axis")
+    if named is None or node.op_type in _AXIS_MAY_BE_IGNORED:
+        return {}
+    stated = _AXIS_RANGE.search(" ".join(named.description.split()))
+    axis = node_attribute(
+        node, "axis", onnx.helper.get_attribute_value(named.default_value) if named.default_value.name else None
+    )
+    if stated is None or not isinstance(axis, int):
+        return {}
+    shape = definition.inputs[node.input[0]].shape
+    return {} if -len(shape) <= axis < len(shape) else {"axis": axis, "quote": stated[0], "shape": list(shape)}
+
+
+def _same_sizes(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    return inputs[0].shape == inputs[1].shape
+
+
+def _no_larger_but_along_axis(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    data, indices = inputs[0].shape, inputs[1].shape
+    axis = _axis(node) % max(len(data), 1)
+    return len(data) == len(indices) and all(
+        i <= d for p, (i, d) in enumerate(zip(indices, data, strict=True)) if p != axis
+    )
+
+
+def _same_terms(node: onnx.NodeProto, inputs: Sequence[Array]) -> bool:
+    a, b = inputs[0].shape, inputs[1].shape
+    return len(a) == len(b) == 2 and a[0 if _integer(node, "transA") else 1] == b[1 if _integer(node, "transB") else 0]
+
+
+#: Operator → whether its first two inputs have sizes that fit, and the words. ONNX's inference does not check them.
+_FITTING: Mapping[str, tuple[Callable[[onnx.NodeProto, Sequence[Array]], bool], str]] = {
+    "MaxUnpool": (_same_sizes, "Dimensions must be the same as input tensor X"),
+    "Gemm": (_same_terms, "(K, N) if transB is 0, or (N, K) if transB is non-zero"),
+    "Scatter": (_no_larger_but_along_axis, "index in source for dimension != axis"),
+    "ScatterElements": (_no_larger_but_along_axis, "dimension != axis is obtained from the index of the entry itself"),
+    "GatherElements": (_no_larger_but_along_axis, "out[i][j][k] = input[index[i][j][k]][j][k] if axis = 0"),
+}
+
+
+def _find_unlike_sizes(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
+    """Return the second input if its sizes do not fit those of the first; empty if they do."""
+    node = definition.step.node
+    fits, quote = _FITTING.get(node.op_type, (None, ""))
+    if fits is None or quote not in operator_text(schema):
+        return {}
+    inputs = [definition.inputs[name] for name in node.input[:2]]
+    if fits(node, inputs):
+        return {}
+    return {"input": schema.inputs[1].name, "quote": quote, "shape": list(inputs[1].shape)}
 
 
 #: Operator → the dimensions that are divided by a power of the block size, the power, and the words.
