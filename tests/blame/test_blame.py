@@ -161,6 +161,7 @@ def test_an_invalid_model_is_the_converters() -> None:
 NAN_SIGN = unary("aten.sign.default", [2.0, float("nan"), -1.0, 3.0])
 
 
+@pytest.mark.slow
 def test_a_result_that_the_specification_leaves_open_blames_nobody(tmp_path: Path) -> None:
     (verdict,) = verdicts_of(NAN_SIGN)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "spec")
