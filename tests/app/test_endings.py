@@ -58,7 +58,8 @@ def test_a_full_disk_ends_the_run_in_a_line_with_its_own_status(processes: str, 
         subprocess.run(["umount", place], check=True)
 
 
-@pytest.mark.parametrize("library", ["libarrow", pytest.param("libtorch_cpu", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["libarrow", "libtorch_cpu"])
 def test_an_interrupt_while_modules_load_has_no_traceback(library: str, tmp_path: Path) -> None:
     process = subprocess.Popen(
         command("--op", "celu", "--results-dir", tmp_path / "run"),

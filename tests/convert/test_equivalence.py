@@ -160,6 +160,7 @@ def test_random_cases_of_all_families_end_in_a_batch_as_they_do_alone(converter:
     assert sum(result.stage is Stage.COMPARE for result in one_by_one.values()) > len(groups) / 4
 
 
+@pytest.mark.slow
 def test_a_case_that_stays_at_another_opset_does_not_keep_its_batch_there() -> None:
     # dynamo converts back from opset 18 and, where it cannot, silently leaves the whole model there.
     stuck, free = "aten.grid_sampler.default", ("aten.neg.default", "aten.relu.default", "aten.mul.Tensor")
@@ -378,6 +379,7 @@ def test_a_failure_known_from_another_call_names_this_call() -> None:
     assert len(set(said)) == len(said)
 
 
+@pytest.mark.slow
 def test_calls_that_cannot_be_decomposed_are_all_found_at_once() -> None:
     # The decomposition for grids of some sizes leaves a mutation, which PyTorch refuses.
     drawn = draw_cases(load_cases()["aten.affine_grid_generator.default"], seed=7, structures=6, values=1)
