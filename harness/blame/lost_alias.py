@@ -35,7 +35,7 @@ def find_lost_alias(context: FailureContext) -> Testimony | None:
     try:
         pairs = dict(_pairs(program))
         for place in _combinations(list(pairs)):
-            outputs = _outputs(_with_copies(program, place))
+            outputs = _outputs(_insert_copies(program, place))
             if context.compare(outputs).problem is not None and context.answer.is_same(outputs):
                 changed = program.calls[pairs[place[0]]].overload
                 facts = {
@@ -83,7 +83,7 @@ def _is_in_place(call: Invocation) -> bool:
     return call.overload.split(".")[1].endswith("_")
 
 
-def _with_copies(program: Program, places: Sequence[int]) -> Program:
+def _insert_copies(program: Program, places: Sequence[int]) -> Program:
     """Return a program in which a copy of the result of some calls takes its place."""
     calls: list[Invocation] = []
     moved: dict[int, int] = {}

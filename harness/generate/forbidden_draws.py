@@ -32,7 +32,7 @@ _TRIES = 4
 
 
 def forbid(call: Invocation, random: Random) -> Invocation | None:
-    """Return a call with one thing changed; None if nothing about it can be changed.
+    """Return a call with one change; None if a few attempts find nothing to change.
 
     Args:
         call: A call of an ONNX operator.

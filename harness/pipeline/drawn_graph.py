@@ -76,7 +76,7 @@ def neighbours_kind(invocation: Invocation) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def without_neighbours(invocation: Invocation) -> Invocation:
+def strip_neighbours(invocation: Invocation) -> Invocation:
     """Return a node without the nodes around it."""
     return replace(invocation, arguments=tuple(pair for pair in invocation.arguments if pair[0] != NEIGHBOURS))
 

@@ -20,10 +20,10 @@ from harness.core.onnx_arrays import build_array, element_type
 from harness.core.text import one_line
 from harness.pipeline.case import CaseOracle
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.drawn_graph import build_graph, neighbours_kind, without_neighbours
+from harness.pipeline.drawn_graph import build_graph, neighbours_kind, strip_neighbours
 from harness.pipeline.graph_oracle import GraphOracle
 from harness.pipeline.graph_structure import signature
-from harness.pipeline.neighbours import copied_values, with_copies
+from harness.pipeline.neighbours import append_copies, copied_values
 from harness.pipeline.nodes.definition import Definition, Undefined, WhyUndefined, formed_arrays
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.judged_nodes import NodeOracle, form_of, judge_node, not_as_defined
@@ -91,33 +91,33 @@ class DrawnOracle(CaseOracle):
     @property
     def truth(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._with_copies(self._oracle.truth, lambda place: _wide(self.feeds[place]))
+        return self._append_copies(self._oracle.truth, lambda place: _wide(self.feeds[place]))
 
     @property
     def magnitude(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._with_copies(self._oracle.magnitude)
+        return self._append_copies(self._oracle.magnitude)
 
     @property
     def marked(self) -> tuple[Array | None, ...] | None:
         """See `NodeOracle`."""
-        return self._with_copies(self._oracle.marked)
+        return self._append_copies(self._oracle.marked)
 
     @property
     def finite_terms(self) -> tuple[tuple[Array | None, ...] | None, tuple[Array | None, ...] | None]:
         """See `NodeOracle`."""
         truth, magnitude = self._oracle.finite_terms
-        return self._with_copies(truth), self._with_copies(magnitude)
+        return self._append_copies(truth), self._append_copies(magnitude)
 
     @property
     def sensitivity(self) -> tuple[Sensitivity | None, ...] | None:
         """See `NodeOracle`."""
-        return self._with_copies(self._oracle.sensitivity)
+        return self._append_copies(self._oracle.sensitivity)
 
-    def _with_copies(
+    def _append_copies(
         self, facts: Sequence[_Fact | None] | None, of_input: Callable[[int], _Fact | None] = lambda place: None
     ) -> tuple[_Fact | None, ...] | None:
-        return None if facts is None else with_copies(facts, self.copies, of_input)
+        return None if facts is None else append_copies(facts, self.copies, of_input)
 
 
 def _wide(array: Array) -> Array | None:
@@ -234,7 +234,7 @@ def build_node(
         return graph
 
     graph = build(invocation)
-    return DrawnNode(graph, build(without_neighbours(invocation)) if neighbours_kind(invocation) else graph)
+    return DrawnNode(graph, build(strip_neighbours(invocation)) if neighbours_kind(invocation) else graph)
 
 
 def expect_by_definition(drawn: DrawnNode, invocation: Invocation, evaluator: Backend) -> DrawnOracle:
@@ -259,7 +259,7 @@ def expect_by_definition(drawn: DrawnNode, invocation: Invocation, evaluator: Ba
             return DrawnOracle(invocation, feeds, (), node, one_line(reason))
         expected = tuple(formed)
     copies = copied_values(neighbours_kind(invocation), len(expected), len(feeds))
-    return DrawnOracle(invocation, feeds, with_copies(expected, copies, feeds.__getitem__), node, copies=copies)
+    return DrawnOracle(invocation, feeds, append_copies(expected, copies, feeds.__getitem__), node, copies=copies)
 
 
 def expect_refusal(drawn: DrawnNode, invocation: Invocation, evaluator: Backend) -> NoReturn:

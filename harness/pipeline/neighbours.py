@@ -73,7 +73,7 @@ def copied_values(kind: str, outputs: int, inputs: int) -> tuple[int, ...]:
     return (*range(outputs), *(-1 - place for place in range(inputs if kind == "reader" else 0)))
 
 
-def with_copies(
+def append_copies(
     values: Sequence[_Value], copies: Sequence[int], of_input: Callable[[int], _Value]
 ) -> tuple[_Value, ...]:
     """Return facts of the outputs of a node, with those of the copies behind them.

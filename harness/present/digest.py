@@ -107,7 +107,7 @@ class Digest:
         fallbacks: Cases that did not run on the backends' devices.
         use: The results of real models' calls, by converter and backend.
         reach: The ONNX operators that each backend computed.
-        refusals: What became of invalid nodes.
+        refusals: How each backend met invalid nodes.
         passes: The optimiser passes that changed its programs.
         causes: The root causes of this run and of earlier ones; None if no other run was named.
         outcomes: A head, and a row of verdicts by stage for each outcome.

@@ -179,7 +179,7 @@ FAULTS: dict[str, str] = {
     Fault.CONSTANT_RESULT: "stores a result that depends on the inputs as a constant",
     Fault.COUNT: "returns a wrong number of outputs",
     Fault.CRASH: "crashes",
-    Fault.DIES_OF_FORBIDDEN: "crashes or hangs on an invalid node instead of refusing it",
+    Fault.DIES_OF_FORBIDDEN: "crashes or hangs on an invalid node",
     Fault.DTYPE: "gives a wrong dtype",
     Fault.EMPTIED: "leaves a result without elements",
     Fault.FAILS: "fails",

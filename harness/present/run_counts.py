@@ -140,7 +140,7 @@ class OnnxReach:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusals:
-    """What became of the nodes that are drawn because the texts of their operators forbid them.
+    """How a backend met nodes that are drawn because the texts of their operators forbid them.
 
     Attributes:
         refused: Nodes that the backend refused.

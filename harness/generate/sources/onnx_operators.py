@@ -50,8 +50,8 @@ def _surround(groups: Sequence[CaseGroup]) -> Iterator[CaseGroup]:
             yield group
             continue
         kind = _KINDS[chance % len(_KINDS)]
-        yield CaseGroup.of(_among(group.exported, kind), [_among(case, kind) for case in group.invocations])
+        yield CaseGroup.of(_place_among(group.exported, kind), [_place_among(case, kind) for case in group.invocations])
 
 
-def _among(invocation: Invocation, kind: str) -> Invocation:
+def _place_among(invocation: Invocation, kind: str) -> Invocation:
     return replace(invocation, arguments=(*invocation.arguments, (NEIGHBOURS, kind)))

@@ -169,7 +169,7 @@ _DIVIDED: Mapping[str, tuple[tuple[int, ...], int, str]] = {
 
 
 def _find_indivisible(definition: Definition, schema: onnx.defs.OpSchema) -> dict[str, Any]:
-    """Return the input with a size that is no multiple of what the text divides it by; empty if there is none."""
+    """Return the input with a size that the text divides with a remainder; empty if there is none."""
     node = definition.step.node
     places, power, quote = _DIVIDED.get(node.op_type, ((), 0, ""))
     if not places or quote not in schema.outputs[0].description:
