@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Write the seeds of graphs that come from elsewhere: `cases/onnx/graphs/bodies.onnxtxt` and `models.onnxtxt`.
+"""Write the seeds of graphs that come from elsewhere, into `cases/onnx/graphs/`.
 
-    python ci/tables/graph_seeds.py
+    python ci/tables/graph_seeds.py                  # bodies.onnxtxt and models.onnxtxt
+    python ci/tables/graph_seeds.py --programs RUN   # programs.onnxtxt, of a run of programs
 
 The first has the function bodies by which ONNX defines operators, the second parts of the exports of `cases/models/`:
 of windows with the same operators and edges one, those with the rarest pairs of neighbouring operators first. All run
-in ONNX Runtime without its optimisations.
+in ONNX Runtime without its optimisations. The third has, for each pass that changed a program of the run, the smallest
+of these programs: as the exporter's optimiser gets them for its own rules, and as a runtime gets them for its passes.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -21,9 +24,14 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import onnx
 import torch
+from onnx.inliner import inline_local_functions
 
-from harness.core.invocation import GRAPH
+from harness.compare.verdict import split_passes
+from harness.convert.converter import HasExporterPasses
+from harness.core.case_group import CaseGroup
+from harness.core.invocation import GRAPH, Invocation
 from harness.core.onnx_arrays import build_array
+from harness.core.route import Route
 from harness.generate.case_library import load_onnx_cases
 from harness.generate.cases_home import cases_directory
 from harness.generate.draws import draw_invocations
@@ -34,23 +42,31 @@ from harness.pipeline.graph_oracle import plain_form
 from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.model_loading import load_model, load_models
 from harness.pipeline.nodes.bodies import has_body, inline_bodies
+from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.run_case import run_graph
-from harness.pipeline.start import start_backend
+from harness.pipeline.start import start_backend, start_converter
 from harness.pipeline.submodel import graph_kind
+from harness.record import store
 
 #: Draws of an operator, and bodies of it that are kept, one of each kind.
 _DRAWS, _KEPT = 24, 2
 #: Nodes of a body, and numbers of a seed's constants, at most.
 _NODES, _NUMBERS = 40, 256
+#: Programs of each pass.
+_PER_PASS = 2
 #: Windows of all models together.
 _WINDOWS = 120
 
 
 def main() -> None:
-    """Write both files."""
+    """Write two files, or the third."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--programs", metavar="RUN", type=Path)
+    run = parser.parse_args().programs
     directory = cases_directory() / "onnx" / "graphs"
-    known = {graph_kind(model) for name, model in load_seeds().items() if "/" not in name}
-    for name, models in (("bodies", _bodies()), ("models", _windows())):
+    known = {graph_kind(model) for name, model in load_seeds().items() if run or "/" not in name}
+    sources = [("programs", _programs(run))] if run else [("bodies", _bodies()), ("models", _windows())]
+    for name, models in sources:
         kept = list(_fresh(models, known))
         text = "\n".join(onnx.printer.to_text(model) for model in kept)
         (directory / f"{name}.onnxtxt").write_text(text + "\n", encoding="utf-8")
@@ -114,6 +130,28 @@ def _bodies() -> Iterator[onnx.ModelProto]:
             if kind not in kinds and len(kinds) < _KEPT:
                 kinds.add(kind)
                 yield body
+
+
+def _programs(run: Path) -> Iterator[onnx.ModelProto]:
+    """Yield exports of the smallest programs that each pass changed."""
+    rows = store.read(run, ["invocation", "exporter_passes", "backend_passes", "elements"]).to_pylist()
+    route = Route(converter="dynamo")
+    converter = start_converter(route)
+    assert isinstance(converter, HasExporterPasses)
+    for column, exporter in (("exporter_passes", converter.stopped_after(0, [])), ("backend_passes", converter)):
+        smallest: dict[str, list[str]] = {}
+        for row in sorted(rows, key=lambda row: (row["elements"] or 0, len(row["invocation"]))):
+            for name in split_passes(row[column] or ""):
+                smallest.setdefault(name, []).append(row["invocation"])
+        for text in dict.fromkeys(text for texts in smallest.values() for text in texts[:_PER_PASS]):
+            structure = CallStructure.of(CaseGroup.of(Invocation.from_json(text)))
+            try:
+                model = inline_local_functions(export_alone(exporter, structure, route))
+            except Exception as error:
+                print(f"{type(error).__name__}: {str(error).splitlines()[0][:100]}")
+                continue
+            if len(model.graph.node) <= _NODES and not any(_has_graph(node) for node in model.graph.node):
+                yield model
 
 
 def _has_graph(node: onnx.NodeProto) -> bool:
