@@ -25,6 +25,7 @@ from harness.core.invocation import Invocation
 from harness.core.onnx_arrays import build_array
 from harness.core.placement import OnCpu, Placement
 from harness.core.program import Program, disjoint_outputs, is_graph, is_program
+from harness.core.route import GRAPH
 from harness.core.text import describe_error
 from harness.pipeline.batch_export import BatchExport, Converted, Member, NotConverted, halves, keys_of
 from harness.pipeline.case import Case, CaseOracle, Structure
@@ -144,11 +145,12 @@ class BatchRunner:
         worker.kept.begin(task.serial)
         self._step = Step(Stage.REFERENCE, None, ())
         self._is_whole_model = False
+        # A backend that does not start is no case's fault.
+        self._backends = {name: worker.start(name) for name in task.backends}
         # The model comes first: a rule may be for an operator that its file defines.
         self._structures = [self._make_structure(group) for group in task.groups]
         self._is_whole_model = any(structure.is_whole_model for structure in self._structures)
         converter, book = worker.converter(task.route)
-        self._backends = {name: worker.start(name) for name in task.backends}
         changes: list[Change] = []
         self._notes_passes = not self._is_whole_model and any(map(_is_noted, task.groups))
         if self._notes_passes and isinstance(converter, HasExporterPasses):
@@ -179,7 +181,7 @@ class BatchRunner:
 
     def _make_structure(self, group: CaseGroup) -> Structure:
         """Return the structure of a group: ONNX's inference may not survive a graph that is drawn."""
-        if self._task.model is None:
+        if self._task.model is None and self._task.route.converter == GRAPH:
             self._begin(Step(Stage.REFERENCE, None, tuple((group.index, case) for case, _ in group.cases)))
         task = self._task
         return self._worker.structure(
