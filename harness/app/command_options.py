@@ -12,7 +12,7 @@ from harness.app import model_windows
 from harness.convert.converter import CONVERTERS, find_converter
 from harness.core.invocation import PROGRAM
 from harness.coverage.survey import DRAWS
-from harness.generate.sources.forbidden import Forbidden
+from harness.generate.sources.forbidden import ForbiddenNodes
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.redrawn import Redrawn
@@ -259,7 +259,7 @@ def _onnx_sources(given: Any) -> tuple[str, ...]:
     for other, value in {**others, "--programs": given.programs, "--pattern": given.pattern}.items():
         if value:
             raise UsageProblem(f"--onnx and {other} both select the cases: give one of them")
-    everything = OnnxOperators.name, Forbidden.name, OnnxGraphs.name
+    everything = OnnxOperators.name, ForbiddenNodes.name, OnnxGraphs.name
     drawn = (f"{OnnxGraphs.name}:{given.around}",) if given.around else everything
     return drawn if given.baseline else (*drawn, Redrawn.name)
 

@@ -47,7 +47,7 @@ def _leaves_integer_range(node: onnx.NodeProto, inputs: Sequence[Array | None], 
                 bound = float(np.prod(largest)) * terms
             case _:
                 bound = sum(largest) * terms
-    # The largest integer of 64 bits is no float64: the next one is.
+    # float64 rounds the largest 64-bit integer up.
     return bool(bound >= limit)
 
 

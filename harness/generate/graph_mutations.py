@@ -483,7 +483,7 @@ def repeat_chain(model: onnx.ModelProto, random: Random) -> bool:
 
 
 def derive_name(model: onnx.ModelProto, random: Random) -> bool:
-    """Name a value inside after another, as an optimiser would name what it makes of that one."""
+    """Give a value inside the name of another with a suffix that optimisers append."""
     graph = model.graph
     if any(attribute.HasField("g") for node in graph.node for attribute in node.attribute):
         return False

@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from harness.core.dtypes import Array
 from harness.core.invocation import (
     GRAPH,
     Argument,
@@ -29,13 +28,14 @@ from harness.core.invocation import (
     Weight,
     contiguous_strides,
 )
+from harness.core.onnx_constants import constant_tensor
 from harness.core.onnx_operators import OUTPUTS, OnnxSchema, find_schema
 from harness.core.program import DerivedName, Program, Returned
 from harness.generate.cases_home import CaseFileError, cases_directory
 
 #: The beginning of a model in ONNX's text form.
 _MODEL = re.compile(r"^(?=<\s*ir_version)", re.MULTILINE)
-#: What optimisers append to the name of a value to name what they make of it; a graph may have such a name itself.
+#: Suffixes that optimisers append to the name of a value; a graph may have such a name already.
 SUFFIXES = ("_min", "_max", "_bias", "_scaled", "_offset", "/shape", "_unsqueeze", "_axis", "_split_0", "_cast", "_1")
 #: The size of a dimension that a model leaves open.
 _OPEN_SIZE = 2
@@ -104,9 +104,9 @@ class _Writer:
         """Return the program."""
         calls: list[Invocation] = []
         for node in self._model.graph.node:
-            constant = _constant(node)
+            constant = constant_tensor(node)
             if constant is not None:
-                self._known[node.output[0]] = Weight(_literal(constant))
+                self._known[constant.name] = Weight(_literal(numpy_helper.to_array(constant)))
                 continue
             calls.append(self._call(node, len(calls)))
         returns = tuple(self._returned(value.name) for value in self._model.graph.output)
@@ -183,21 +183,6 @@ class _Writer:
 def _schema_at(domain: str, operator: str, opset: int) -> OnnxSchema:
     version = 1 if domain else onnx.defs.get_schema(operator, opset, "").since_version
     return find_schema(f"{domain or 'ai.onnx'}.{operator}.{version}")
-
-
-#: Attribute of Constant → the dtype of its numbers.
-_NUMBERS = {"value_float": np.float32, "value_int": np.int64, "value_floats": np.float32, "value_ints": np.int64}
-
-
-def _constant(node: onnx.NodeProto) -> Array | None:
-    """Return the value of a Constant; None for another node, or a constant of strings."""
-    if node.op_type != "Constant" or node.domain:
-        return None
-    (attribute,) = node.attribute
-    value = helper.get_attribute_value(attribute)
-    if attribute.name == "value":
-        return numpy_helper.to_array(value)
-    return np.asarray(value, _NUMBERS[attribute.name]) if attribute.name in _NUMBERS else None
 
 
 def _literal(array: Any) -> TensorSpec:

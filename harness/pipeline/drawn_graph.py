@@ -149,10 +149,10 @@ class _Parts:
         """Return results of calls, inputs, or weights; what is returned twice or not computed is copied."""
         for value in returned:
             if isinstance(value, Result):
-                self._return(*self.results[value.call][value.output], is_copied=True)
+                self._return(*self.results[value.call][value.output])
                 continue
             name = self.inputs[value.place].name if isinstance(value, Input) else self._weight_name(value)
-            self._return(name, Parameter("", "", ()), is_copied=True)
+            self._return(name, Parameter("", "", ()))
 
     def rename_values(self, names: Sequence[DerivedName]) -> None:
         """Name values after others, unless another value has the name or a value is returned under its own."""
@@ -162,15 +162,7 @@ class _Parts:
             fixed = {info.name for info in (*self.inputs, *self.outputs)}
             if not old or old in fixed or new in taken | fixed:
                 continue
-            for node in self.nodes:
-                node.input[:] = [new if name == old else name for name in node.input]
-                node.output[:] = [new if name == old else name for name in node.output]
-            for tensor in self.weights:
-                tensor.name = new if tensor.name == old else tensor.name
-            self.held = {weight: new if name == old else name for weight, name in self.held.items()}
-            self.results = [[(new if name == old else name, p) for name, p in made] for made in self.results]
-            if old in self.dtypes:
-                self.dtypes[new] = self.dtypes.pop(old)
+            self._replace_name(old, new)
 
     def _name(self, value: Returned) -> str:
         """Return the name of a value of a graph; "" for a weight that nothing reads."""
@@ -178,7 +170,7 @@ class _Parts:
             return self.results[value.call][value.output][0]
         return self.inputs[value.place].name if isinstance(value, Input) else self.held.get(value, "")
 
-    def _return(self, made: str, parameter: Parameter, *, is_copied: bool = False) -> None:
+    def _return(self, made: str, parameter: Parameter) -> None:
         """Add an output for a value, which is a tensor made of it if it is none."""
         name = f"{self.prefix}_o{len(self.outputs)}"
         operator = self.nodes[-1].op_type if self.nodes else ""
@@ -189,21 +181,29 @@ class _Parts:
         elif parameter.is_only("optional"):
             self.nodes.append(helper.make_node("OptionalGetElement", [made], [name]))
         else:
-            self._rename(made, name, is_copied=is_copied)
+            self._rename(made, name)
         self.dtypes.setdefault(name, self.dtypes.get(made, ""))
         self.outputs.append(onnx.ValueInfoProto(name=name))
 
-    def _rename(self, made: str, name: str, *, is_copied: bool) -> None:
+    def _rename(self, made: str, name: str) -> None:
         """Call a value by the name of an output; copy it if a name of its own is needed."""
         makers = [node for node in self.nodes if made in node.output]
         if not makers or any(made == output.name for output in self.outputs):
             self.nodes.append(helper.make_node("Identity", [made], [name]))
             return
+        self._replace_name(made, name)
+
+    def _replace_name(self, old: str, new: str) -> None:
+        """Give a value another name wherever it occurs."""
         for node in self.nodes:
-            node.input[:] = [name if n == made else n for n in node.input]
-            node.output[:] = [name if n == made else n for n in node.output]
-        if is_copied:
-            self.results = [[(name if n == made else n, p) for n, p in found] for found in self.results]
+            node.input[:] = [new if name == old else name for name in node.input]
+            node.output[:] = [new if name == old else name for name in node.output]
+        for tensor in self.weights:
+            tensor.name = new if tensor.name == old else tensor.name
+        self.held = {weight: new if name == old else name for weight, name in self.held.items()}
+        self.results = [[(new if name == old else name, p) for name, p in made] for made in self.results]
+        if old in self.dtypes:
+            self.dtypes[new] = self.dtypes[old]
 
     def _input_names(self, parameter: Parameter, argument: Argument, bound: dict[str, str]) -> list[str]:
         """Return the names under which a node takes an argument; "" for one that is left out."""

@@ -21,7 +21,7 @@ from harness.generate.cases_home import CaseFileError
 from harness.generate.graph_windows import BadModel
 from harness.generate.operator_case import OPERATOR_CASES, OperatorCase
 from harness.generate.programs import load_patterns
-from harness.generate.sources.forbidden import Forbidden
+from harness.generate.sources.forbidden import ForbiddenNodes
 from harness.generate.sources.generated import Generated
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
@@ -181,7 +181,7 @@ def _rules(options: Options) -> list[Rule]:
 def _converter_names(options: Options, rules: Sequence[Rule]) -> tuple[str, ...]:
     named = options.converters or tuple(rule.converter for rule in rules)
     drawn = {word.partition(":")[0] for word in options.sources} - {Redrawn.name}
-    if drawn and drawn <= {OnnxOperators.name, Forbidden.name, OnnxGraphs.name}:
+    if drawn and drawn <= {OnnxOperators.name, ForbiddenNodes.name, OnnxGraphs.name}:
         named = _graph_routes(options)
     names = tuple(dict.fromkeys(named or _default_converters(options.backends)))
     for name in names:

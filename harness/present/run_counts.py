@@ -140,7 +140,7 @@ class OnnxReach:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusals:
-    """How a backend met nodes that are drawn because the texts of their operators forbid them.
+    """The forbidden nodes that one backend was given, by how they ended.
 
     Attributes:
         refused: Nodes that the backend refused.

@@ -30,7 +30,7 @@ from harness.generate.draws import draw_invocations
 from harness.generate.graph_mutations import mutate
 from harness.generate.graph_seeds import graph_invocation, load_seeds
 from harness.generate.onnx_case import UNDRAWN
-from harness.generate.sources.forbidden import Forbidden
+from harness.generate.sources.forbidden import ForbiddenNodes
 from harness.generate.sources.onnx_graphs import OnnxGraphs
 from harness.generate.sources.onnx_operators import OnnxOperators
 from harness.generate.sources.recorded import FromRecord, Replayed
@@ -398,7 +398,11 @@ def test_a_node_that_kills_the_checker_of_onnx_costs_one_case() -> None:
 
 def test_forbidden_nodes_are_drawn_apart_and_never_judged() -> None:
     unit = Unit(
-        overload="ai.onnx.Gather.13", route=PLAIN_ROUTE, backends=("ort-cpu",), examples=512, sources=(Forbidden(),)
+        overload="ai.onnx.Gather.13",
+        route=PLAIN_ROUTE,
+        backends=("ort-cpu",),
+        examples=512,
+        sources=(ForbiddenNodes(),),
     )
     with Supervisor() as supervisor:
         rows = [row for part in run_unit(unit, supervisor) for row in part]

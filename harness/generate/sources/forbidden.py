@@ -19,7 +19,7 @@ _TRIES = 2
 
 
 @dataclass(frozen=True)
-class Forbidden:
+class ForbiddenNodes:
     """Draws and breaks, if the operator is one of ONNX and has a case. A run only looks at what is really forbidden."""
 
     name = FORBIDDEN

@@ -51,7 +51,7 @@ _ENTRIES = (
     SourceEntry(name="redrawn", create=lambda argument: redrawn.Redrawn(), default="redrawn"),
     SourceEntry(name="programs", create=programs.create, argument="OPERATOR"),
     SourceEntry(name="onnx", create=lambda argument: onnx_operators.OnnxOperators()),
-    SourceEntry(name="forbidden", create=lambda argument: forbidden.Forbidden()),
+    SourceEntry(name="forbidden", create=lambda argument: forbidden.ForbiddenNodes()),
     SourceEntry(name="graphs", create=onnx_graphs.create, argument="FILE"),
     SourceEntry(name="opinfo", create=lambda argument: opinfo.OpInfo(), probe=opinfo.probe),
 )

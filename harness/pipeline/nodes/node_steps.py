@@ -14,6 +14,7 @@ from onnx import helper, numpy_helper
 from onnx.inliner import inline_local_functions
 
 from harness.core.dtypes import Array
+from harness.core.onnx_constants import constant_tensor
 from harness.pipeline.submodel import outer_names
 
 #: Results are elements of the inputs, or numbers that follow from them without a rounding. The definition is
@@ -172,7 +173,7 @@ def split_steps(model: onnx.ModelProto) -> SteppedGraph:
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
     nodes: list[onnx.NodeProto] = []
     for node in model.graph.node:
-        tensor = _constant(node)
+        tensor = constant_tensor(node)
         if tensor is None:
             nodes.append(_named(node, len(nodes)))
         else:
@@ -245,30 +246,6 @@ def _no_tensors(model: onnx.ModelProto) -> frozenset[str]:
         known = model
     values = (*known.graph.value_info, *known.graph.output, *known.graph.input)
     return frozenset(v.name for v in values if v.type.WhichOneof("value") not in (None, "tensor_type"))
-
-
-def _constant(node: onnx.NodeProto) -> onnx.TensorProto | None:
-    """Return the tensor of a ``Constant`` node, by the name of its value."""
-    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx") or len(node.attribute) != 1:
-        return None
-    attribute = node.attribute[0]
-    value = helper.get_attribute_value(attribute)
-    tensor = onnx.TensorProto()
-    match attribute.name:
-        case "value":
-            tensor.CopyFrom(value)
-        case "value_float":
-            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.FLOAT, [], [value]))
-        case "value_int":
-            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.INT64, [], [value]))
-        case "value_floats":
-            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.FLOAT, [len(value)], value))
-        case "value_ints":
-            tensor.CopyFrom(helper.make_tensor("", onnx.TensorProto.INT64, [len(value)], value))
-        case _:
-            return None
-    tensor.name = node.output[0]
-    return tensor
 
 
 def _declare_types(model: onnx.ModelProto) -> onnx.ModelProto:
