@@ -31,7 +31,7 @@ from harness.pipeline.program import conversion_failure
 from harness.pipeline.stages import StageFailure, check_opset, check_stage, emitted_opset, opset_to_check
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
 from harness.pipeline.task import Step
-from harness.pipeline.torch_call import CallRejected
+from harness.pipeline.torch_call import CallRejected, Forbidden
 from harness.pipeline.transforming import transform_stage
 from harness.run.artefact import AnyModel, Artefact
 
@@ -45,12 +45,14 @@ class Member:
         structure: The export of the group.
         oracles: Case → its oracle, for the cases that PyTorch accepts.
         rejected: Case → why its oracle rejects it.
+        forbidden: The rejected cases that the text of their operator forbids.
     """
 
     group: CaseGroup
     structure: Structure
     oracles: Mapping[int, CaseOracle]
-    rejected: Mapping[int, CallRejected] = field(default_factory=dict)
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    forbidden: frozenset[int] = frozenset()
 
     @classmethod
     def of(
@@ -61,17 +63,20 @@ class Member:
     ) -> Self:
         """Return a group with the answers of its cases' oracles; `announce` takes each case before it is asked."""
         oracles: dict[int, CaseOracle] = {}
-        rejected: dict[int, CallRejected] = {}
+        rejected: dict[int, str] = {}
+        forbidden: set[int] = set()
         for case, invocation in group.cases:
             announce((group.index, case))
             try:
                 oracles[case] = structure.oracle(invocation)
             except CallRejected as rejection:
-                rejected[case] = rejection
+                rejected[case] = rejection.account
+                if isinstance(rejection, Forbidden):
+                    forbidden.add(case)
         for oracle in oracles.values():
             structure = structure.returning(len(oracle.expected))
             break
-        return cls(group, structure, oracles, rejected)
+        return cls(group, structure, oracles, rejected, frozenset(forbidden))
 
     def left(self, cases: Sequence[int]) -> Self:
         """Return the same group with some of its cases."""

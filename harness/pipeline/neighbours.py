@@ -17,6 +17,8 @@ from typing import TypeVar
 import onnx
 from onnx import TensorProto, helper
 
+from harness.pipeline.stages import emitted_opset
+
 _Value = TypeVar("_Value")
 
 #: Dtype → a dtype that holds all of its values.
@@ -49,7 +51,7 @@ def add_neighbours(model: onnx.ModelProto, kind: str, dtypes: Mapping[str, int])
     """
     graph = model.graph
     outputs = [value.name for value in graph.output]
-    around = _Surroundings(graph, dtypes if _opset(model) >= _NUMBERED else {})
+    around = _Surroundings(graph, dtypes if (emitted_opset(model) or 1) >= _NUMBERED else {})
     if kind == "identity":
         around.lead_in("identity")
         around.lead_out(outputs, "identity")
@@ -139,7 +141,3 @@ class _Surroundings:
         wide = f"{end}_wide"
         there = helper.make_node("Cast", [start], [wide], name=f"{wide}_node", to=_WIDER[dtype])
         return [there, helper.make_node("Cast", [wide], [end], name=f"{end}_node", to=dtype)]
-
-
-def _opset(model: onnx.ModelProto) -> int:
-    return next(int(imported.version) for imported in model.opset_import if not imported.domain)

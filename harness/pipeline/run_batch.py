@@ -44,7 +44,6 @@ from harness.pipeline.stages import (
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
-from harness.pipeline.torch_call import Forbidden
 from harness.pipeline.worker import WorkerProcess
 from harness.run.artefact import CALLABLE, Artefact, output_names
 from harness.run.backend import (
@@ -208,12 +207,11 @@ class BatchRunner:
     def _ask_oracles(self, group: CaseGroup, structure: Structure) -> Member:
         """Return a group with the answers of its oracles, and report the cases that these reject."""
         member = self._answered(group, structure)
-        for case, rejection in member.rejected.items():
+        for case, account in member.rejected.items():
             for name in self._backends:
-                stage = Stage.REFERENCE
-                if isinstance(rejection, Forbidden):
-                    stage = self._try_forbidden(name, member, case)
-                self._report(((group.index, case),), name, stage, Outcome.SKIP, message=rejection.account)
+                is_forbidden = case in member.forbidden
+                stage = self._try_forbidden(name, member, case) if is_forbidden else Stage.REFERENCE
+                self._report(((group.index, case),), name, stage, Outcome.SKIP, message=account)
         return member
 
     def _try_forbidden(self, name: str, member: Member, case: int) -> Stage:
