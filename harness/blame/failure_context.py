@@ -16,15 +16,14 @@ import onnx
 
 from harness.blame.differences import WrongAnswer
 from harness.blame.testimony import Failure
-from harness.compare.comparison import compare
+from harness.compare.comparison import compare, stored_as_asked
 from harness.compare.diagnosis import Finding
-from harness.compare.judge import Mask
+from harness.compare.judge import Leeway, Mask
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import first_wrong
 from harness.compare.verdict import SPEC, Outcome, Stage
 from harness.convert.converter import Converter, HasUnoptimised, find_converter
 from harness.convert.provenance import EmittedGraph, emitted
-from harness.convert.transform import tolerance_along
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.core.program import is_composed
@@ -32,10 +31,12 @@ from harness.core.tensors import build_tensor
 from harness.core.torch_arrays import to_numpy
 from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
+from harness.pipeline.leeway import TransformedOutputs
 from harness.pipeline.loaded_models import LoadedModels
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.program import CallStructure, export_alone
-from harness.pipeline.run_case import finish, make_artefact, run_graph
+from harness.pipeline.run_case import finish, make_artefact
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import find_narrowing
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import cast_outputs
@@ -152,7 +153,7 @@ class FailureContext:
         count = len(self.reference.expected) if failure.result.wrong_outputs else 0
         # The specification leaves some results open: they are right, unless a runtime contradicts itself.
         settled = judge if failure.result.blame == SPEC else judge.without_unsettled
-        allowed = settled.allowing(tolerance_along(failure.route))
+        allowed = settled.allowing(self._leeway)
         self.judge = allowed.restricted_to(failure.result.wrong_outputs, count)
 
     @cached_property
@@ -172,6 +173,16 @@ class FailureContext:
                 raise run.failure.error
             model = cast(onnx.ModelProto, run.artefact)
         return cast_outputs(model, self.failure.result.casts)
+
+    @cached_property
+    def emulated(self) -> TransformedOutputs | None:
+        """Return the emulation of the failing graph; None if the transforms of its route change no dtype."""
+        case = Case(self.structure, self.reference)
+        return TransformedOutputs.along(self.route, case, lambda: (self.model, self.feeds(self.model)))
+
+    @property
+    def _leeway(self) -> Leeway | None:
+        return None if self.emulated is None else self.emulated.leeway
 
     @property
     def untransformed(self) -> AnyModel:
@@ -247,7 +258,7 @@ class FailureContext:
     def compare(self, outputs: Sequence[Array]) -> OutputComparison:
         """Compare outputs with PyTorch's, except open results and outputs that the failure is not about."""
         if self.failure.source is not None:
-            return self.reference.compare(outputs, tolerance_along(self.route))
+            return self.reference.compare(outputs, self._leeway)
         return compare(self.judge, self.reference, outputs)
 
     @cached_property
@@ -381,7 +392,12 @@ class FailureContext:
             return CaseRun(stage=Stage.LOAD, outcome=Outcome.UNSUPPORTED, message=message)
         ranges = self.structure.shape_ranges(model, self._cases) if self.route.dynamic else None
         wrong = partial(first_wrong, self.judge, self.reference, most=_RUNS) if oracle is None else None
-        return run_graph(self.loading_once(backend), model, self.feeds(model, oracle), ranges, wrong)
+        run = run_graph(self.loading_once(backend), model, self.feeds(model, oracle), ranges, wrong)
+        return (
+            run
+            if run.outputs is None
+            else replace(run, outputs=tuple(stored_as_asked(self.judge, self.reference.expected, run.outputs)))
+        )
 
     def check(self, model: AnyModel) -> CaseRun:
         """Return whether ONNX's checker takes a model of this case."""

@@ -26,7 +26,6 @@ from harness.compare.comparison import compare
 from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
-from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasProgram
 from harness.convert.provenance import emitted
 from harness.core.described_tensor import describe_tensor
@@ -53,7 +52,7 @@ from harness.pipeline.model_loading import LoadedModel
 from harness.pipeline.model_oracle import ModelOracle
 from harness.pipeline.program import CallStructure, export_alone
 from harness.pipeline.rounding_oracle import Move, RoundingOracle
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.torch_call import quiet_call
 from harness.run.artefact import AnyModel, Artefact
@@ -347,7 +346,7 @@ def find_first_divergence(reference: ModelOracle, started: StartedRoute, budget:
         values = OfWholeModel(exported, graph, backend, feeds, graph.sizes(), budget)
     else:
         values = OfExportedSlices(graph, started.converter, backend, graph.sizes(), budget, started.route)
-    scan, problem = _search(reference, got, graph, values, started.tolerance)
+    scan, problem = _search(reference, got, graph, values)
     common: dict[str, Any] = {
         "backend": backend.name,
         "problem": problem,
@@ -368,7 +367,6 @@ def _search(
     got: Sequence[Array],
     graph: PyTorchGraph,
     values: BackendValues,
-    tolerance: Tolerance | None,
 ) -> tuple[_Scan, str]:
     """Compare the checkpoints, and return the scan and the problem of the end result ("" if it is right).
 
@@ -378,7 +376,7 @@ def _search(
     scan = scan_checkpoints(graph, values, reference.alive, thorough=False)
     if scan.departure is not None:
         return scan, compare(CLOSE, RoundingOracle(reference.expected, (), wide=_no_runs), got).message
-    comparison = reference.compare(got, tolerance)
+    comparison = reference.compare(got)
     if comparison.problem is not None:
         scan = scan_checkpoints(graph, values, reference.alive, thorough=True)
     return scan, comparison.message
@@ -390,7 +388,7 @@ def _is_right_unoptimised(
     if not isinstance(started.backend, HasPlain):
         return False
     plain = run_graph(started.backend.plain(), model, feeds).outputs
-    return plain is not None and reference.compare(plain, started.tolerance).problem is None
+    return plain is not None and reference.compare(plain).problem is None
 
 
 def _kind_without_departure(problem: str, scan: _Scan, unoptimised_is_right: Callable[[], bool]) -> str:

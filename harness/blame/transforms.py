@@ -19,14 +19,17 @@ def find_guilty_transform(context: FailureContext) -> Testimony | None:
     """Return the testimony about the model before the first transform after which the case fails as it does.
 
     None if it fails so with the converter's own model, or cannot be exported again, or does not fail so again. A model
-    that is wrong in another way before does not clear a transform: it changes the result.
+    that is wrong in another way before does not clear a transform: it changes the result, unless by no more than the
+    roundings that it asks for.
     """
     try:
         model = context.untransformed
     except Exception:
         return None
     given, before = model, _finding(context, model)
-    for name, transformed in transformed_models(model, context.route):
+    if before is Finding.OTHER and _only_rounds(context, model):
+        return None
+    for name, transformed in transformed_models(model, context.route, samples=context.structure.samples(model)):
         if before not in (Finding.RIGHT, Finding.OTHER):
             return None
         after = Finding.REFUSES if isinstance(transformed, StageFailure) else _finding(context, transformed)
@@ -45,6 +48,15 @@ def find_guilty_transform(context: FailureContext) -> Testimony | None:
         if not isinstance(transformed, StageFailure):
             given = transformed
     return None
+
+
+def _only_rounds(context: FailureContext, model: AnyModel) -> bool:
+    """Whether the failing result is that of a model before the transforms, up to the roundings that they ask for."""
+    before = context.run_model(context.accused, model).outputs
+    if before is None or context.got is None or context.emulated is None:
+        return False
+    pairs = enumerate(zip(before, context.got, strict=True))
+    return all(b.shape == g.shape and bool(context.emulated.is_near(i, b, g).all()) for i, (b, g) in pairs)
 
 
 def _find_guilty_change(context: FailureContext, name: str, given: AnyModel) -> str | None:

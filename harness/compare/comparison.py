@@ -40,6 +40,7 @@ from harness.core.numbers import are_same
 #: A real number up to 255 may be this far from a half and be rounded either way, computed from float32 coordinates.
 _ROUNDING = 2.0**-6
 _OTHER = "another of several right answers"
+_EXPLAINED = "explained by the dtypes of the transformed graph"
 
 
 def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputComparison:
@@ -48,6 +49,7 @@ def compare(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> OutputCompari
     If a dtype or shape is wrong, all elements count as wrong; wrong elements in the other outputs are further problems.
     """
     expected = oracle.expected
+    got = stored_as_asked(judge, expected, got)
     total = sum(array.size for array in expected)
     if len(got) != len(expected):
         detail = f"expected {len(expected)}, got {len(got)}"
@@ -86,6 +88,7 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
     All elements of an output with a wrong shape or dtype are marked. There must be as many outputs as PyTorch's.
     """
     expected = oracle.expected
+    got = stored_as_asked(judge, expected, got)
     unasked = judge.unused_outputs(oracle.arguments) if judge.unused_outputs else frozenset()
     undefined = judge.undefined(oracle.arguments, expected) if judge.undefined else [None] * len(expected)
     masks: list[Mask] = []
@@ -96,7 +99,7 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
         elif (e.shape, dtype) != (g.shape, str(g.dtype)):
             mask = np.ones(g.shape, dtype=bool)
         elif i in judge.rules:
-            mask = judge.rules[i](Evidence(oracle.arguments, expected, got), i)
+            mask = _unexplained(judge, i, judge.rules[i](Evidence(oracle.arguments, expected, got), i), g)
         elif dtype in PRECISION:
             with np.errstate(all="ignore"):
                 wide = e.astype(np.float64), g.astype(np.float64)
@@ -106,6 +109,17 @@ def wrong_elements(judge: Judge, oracle: Oracle, got: Sequence[Array]) -> tuple[
             mask = _unequal(judge, oracle, i, g, skip)
         masks.append(mask)
     return tuple(masks)
+
+
+def stored_as_asked(judge: Judge, expected: Sequence[Array], got: Sequence[Array]) -> Sequence[Array]:
+    """Return outputs in the dtypes that are expected where a transform stores them in a narrower one."""
+    narrow = judge.leeway.stored_as
+    if not narrow or len(got) != len(expected):
+        return got
+    return [
+        g.astype(e.dtype) if str(g.dtype) == narrow != str(e.dtype) and str(e.dtype) in PRECISION else g
+        for e, g in zip(expected, got, strict=True)
+    ]
 
 
 def _structural(problems: Sequence[OutputProblem], total: int) -> OutputComparison:
@@ -224,7 +238,7 @@ def _apply_rule(judge: Judge, evidence: Evidence, output: int) -> OutputComparis
         wrong, why = fit.wrong, "drawn at random"
         problem = _random_problem(fit, got, output) if wrong.any() else None
     else:
-        wrong, why = rule(evidence, output), _OTHER
+        wrong, why = _unexplained(judge, output, rule(evidence, output), got), _OTHER
         problem = _first(VALUES, wrong, expected, got, output) if wrong.any() else None
     if rule is anything:
         why = "uninitialised or not asked for"
@@ -294,8 +308,14 @@ def _wrong(
         wrong = wrong & ~accepted
         number = int((accepted if skip is None else accepted & ~skip).sum())
         excused = {**excused, _OTHER: number} if number else excused
+    is_explained = judge.leeway.is_explained
+    if is_explained is not None and (wrong if skip is None else wrong & ~skip).any():
+        accepted = wrong & is_explained(output, g)
+        wrong = wrong & ~accepted
+        number = int((accepted if skip is None else accepted & ~skip).sum())
+        excused = {**excused, _EXPLAINED: number} if number else excused
     wrong_zero = np.zeros_like(wrong)
-    if judge.exact or judge.signed_zeros:
+    if (judge.exact or judge.signed_zeros) and judge.leeway.keeps_zero_signs:
         wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
     kept = (wrong, wrong_zero) if skip is None else (wrong & ~skip, wrong_zero & ~skip)
     return (*kept, excused)
@@ -351,7 +371,16 @@ def _unequal(judge: Judge, oracle: Oracle, output: int, got: Array, skip: Mask |
     other = _other(judge, oracle, output) if wrong.any() else None
     if other is not None:
         wrong &= other != got
+    wrong = _unexplained(judge, output, wrong, got)
     return wrong if skip is None else wrong & ~skip
+
+
+def _unexplained(judge: Judge, output: int, wrong: Mask, got: Array) -> Mask:
+    """Return the wrong elements that the dtypes of a transformed graph do not explain."""
+    is_explained = judge.leeway.is_explained
+    if is_explained is None or got.dtype.kind == "c" or not wrong.any():
+        return wrong
+    return wrong & ~is_explained(output, got.astype(np.float64))
 
 
 def _differing(kind: str, output: int, expected: Any, got: Any) -> OutputProblem:

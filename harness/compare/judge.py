@@ -15,6 +15,24 @@ from harness.core.dtypes import PRECISION, Array
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Leeway:
+    """What results may differ by beyond the rules of a judge.
+
+    Attributes:
+        tolerance: A tolerance in place of those of every dtype; None for the judge's own.
+        stored_as: A narrower floating dtype in which outputs may arrive, too; "" for none.
+        keeps_zero_signs: Whether the two zeros are apart in the graph; steps have only one.
+        is_explained: Marks the elements of an output, in float64, that the dtypes of a transformed graph explain; None
+            if nothing but the tolerance explains a difference.
+    """
+
+    tolerance: Tolerance | None = None
+    stored_as: str = ""
+    keeps_zero_signs: bool = True
+    is_explained: Callable[[int, Array], Mask] | None = None
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The inputs of a rule.
@@ -100,6 +118,7 @@ class Judge:
             from them has the rounding errors of numbers of at least one.
         reads_layout: The result depends by definition on the memory layout of the inputs (`as_strided`), so PyTorch
             does not contradict itself if it differs for row-major copies.
+        leeway: What a transform of the graph allows beyond these rules.
     """
 
     exact: bool = False
@@ -117,6 +136,7 @@ class Judge:
     complex_judge: Judge | None = None
     coordinates: frozenset[str] = frozenset()
     reads_layout: bool = False
+    leeway: Leeway = Leeway()
 
     def __post_init__(self) -> None:
         if self.tolerances and not self.reason:
@@ -129,11 +149,14 @@ class Judge:
         others, before = frozenset(range(count)).difference(outputs), self.unused_outputs
         return replace(self, unused_outputs=lambda arguments: others | (before(arguments) if before else frozenset()))
 
-    def allowing(self, tolerance: Tolerance | None) -> Judge:
-        """Return a judge with one tolerance for every floating dtype; itself for None."""
-        if tolerance is None:
+    def allowing(self, leeway: Leeway | None) -> Judge:
+        """Return a judge with a leeway, whose tolerance is that of every floating dtype; itself for None."""
+        if leeway is None:
             return self
-        return replace(self, tolerances=dict.fromkeys(PRECISION, tolerance), reason="asked for")
+        if leeway.tolerance is None:
+            return replace(self, leeway=leeway)
+        tolerances = dict.fromkeys(PRECISION, leeway.tolerance)
+        return replace(self, tolerances=tolerances, reason="asked for", leeway=leeway)
 
     @property
     def without_unsettled(self) -> Judge:

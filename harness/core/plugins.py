@@ -134,6 +134,8 @@ class Registry(dict[str, EntryT]):
             UnknownName: No entry has that name; the message suggests similar ones.
         """
         self._load()
+        if name in self:
+            return self[name], ""
         head, colon, argument = name.partition(":")
         if head + colon not in self:
             # A worker may be forked from a process that loaded entry points earlier, with a shorter path.
@@ -141,7 +143,6 @@ class Registry(dict[str, EntryT]):
         if head + colon in self:
             return self[head + colon], argument
         # `onnx-api` without its module is similar to `onnx-api:`.
-        # `onnx-api` without its module is near to `onnx-api:`.
         raise UnknownName(self.kind, name, sorted(self))
 
     def _load(self) -> None:

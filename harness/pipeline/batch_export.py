@@ -32,7 +32,7 @@ from harness.pipeline.stages import StageFailure, check_opset, check_stage, emit
 from harness.pipeline.submodel import extract, graph_kind, operators_behind
 from harness.pipeline.task import Step
 from harness.pipeline.torch_call import CallRejected, Forbidden
-from harness.pipeline.transforming import transform_stage
+from harness.pipeline.transforming import gather_samples, transform_stage
 from harness.run.artefact import AnyModel, Artefact
 
 
@@ -448,7 +448,8 @@ class BatchExport:
         if self._route.transforms and converted.exported is None:
             self._announce(Step(Stage.TRANSFORM, None, keys_of(members)))
             changes: list[Change] = []
-            model = transform_stage(converted.model, self._route, changes)
+            samples = gather_samples(self._route, [m.structure for m in members], converted.model)
+            model = transform_stage(converted.model, self._route, changes, samples)
             if isinstance(model, StageFailure):
                 yield from self._rejected(converted, model)
                 return

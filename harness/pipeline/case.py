@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from harness.compare.comparison import compare
-from harness.compare.judge import Judge
+from harness.compare.judge import Judge, Leeway
 from harness.compare.nearness import Sensitivity
 from harness.compare.output_comparison import OutputComparison
 from harness.compare.repeated import Again, first_wrong
-from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.route import Route
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from harness.convert.converter import ExportRequest
+    from harness.convert.transform import Samples
     from harness.pipeline.case_run import CaseRun
     from harness.pipeline.model_loading import LoadedModel
     from harness.pipeline.started_route import StartedRoute
@@ -126,9 +126,9 @@ class CaseOracle(ABC):
         """The comparison of a graph's nodes with their definitions, if this case's oracle has made it."""
         return None
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
-        """Compare a backend's outputs; `tolerance` takes the place of those of the dtypes."""
-        return compare(self.judge.allowing(tolerance), self, outputs)
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None = None) -> OutputComparison:
+        """Compare a backend's outputs; `leeway` is what transforms of the graph allow."""
+        return compare(self.judge.allowing(leeway), self, outputs)
 
     def output_errors(self, outputs: Sequence[Array]) -> Iterator[OutputError]:
         """Yield the error of each output that is measured: of a model's floating outputs."""
@@ -200,6 +200,9 @@ class Structure(Protocol):
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Graph input → array, without the inputs that the export left out."""
 
+    def samples(self, artefact: AnyModel) -> Samples:
+        """Return the inputs that calibrate a transform: those that the structure will be run with, as far as known."""
+
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return the sizes that a dynamic artefact will run with; the first case's are typical."""
 
@@ -250,8 +253,8 @@ class Case:
         """Return the outputs to judge: the first run's, or the first wrong ones if the case draws at random."""
         return tuple(first_wrong(self.judge or self.oracle.judge, self.oracle, outputs, again, self.runs))
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None) -> OutputComparison:
-        """Compare outputs with the right ones; `tolerance` takes the place of those of the dtypes."""
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None) -> OutputComparison:
+        """Compare outputs with the right ones; `leeway` is what transforms of the graph allow."""
         if self.judge is None:
-            return self.oracle.compare(outputs, tolerance)
-        return compare(self.judge.allowing(tolerance), self.oracle, outputs)
+            return self.oracle.compare(outputs, leeway)
+        return compare(self.judge.allowing(leeway), self.oracle, outputs)

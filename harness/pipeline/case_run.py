@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.case_group import MemberKey
 from harness.core.dtypes import Array
 from harness.core.placement import Placement
+from harness.core.text import describe_error
 from harness.pipeline.model_task import ModelRun
 
 if TYPE_CHECKING:
@@ -90,6 +91,18 @@ class CaseRun:
     artefact: AnyModel | None = field(default=None, compare=False, repr=False)
     outputs: tuple[Array, ...] | None = field(default=None, compare=False, repr=False)
     failure: StageFailure | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def ended_by(cls, failure: StageFailure, artefact: AnyModel | None = None) -> Self:
+        """Return the result of a case that a failure ends before the comparison."""
+        return cls(
+            stage=failure.stage,
+            outcome=failure.outcome,
+            artefact=artefact,
+            failure=failure,
+            message=describe_error(failure.error),
+            transform=failure.transform,
+        )
 
     @property
     def signature(self) -> str:

@@ -10,10 +10,9 @@ from typing import Any, NoReturn, TypeAlias, TypeVar
 import numpy as np
 import onnx
 
-from harness.compare.judge import Judge, anything
+from harness.compare.judge import Judge, Leeway, anything
 from harness.compare.nearness import Sensitivity
 from harness.compare.output_comparison import OutputComparison
-from harness.compare.tolerances import Tolerance
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation
 from harness.core.onnx_arrays import build_array, element_type
@@ -29,7 +28,7 @@ from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.judged_nodes import NodeOracle, form_of, judge_node, not_as_defined
 from harness.pipeline.nodes.node_steps import join_steps, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.torch_call import CallRejected, Forbidden
 from harness.run.backend import Backend, HasPlain
 
@@ -64,9 +63,9 @@ class DrawnOracle(CaseOracle):
             return Judge(rules=dict.fromkeys(range(len(self.expected)), anything))
         return judge_node(self.node)
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None = None) -> OutputComparison:
         """Compare a backend's outputs; those of a backend that follows the definition step by step are right, too."""
-        comparison = super().compare(outputs, tolerance)
+        comparison = super().compare(outputs, leeway)
         forms = [form_of(array) for array in self.expected]
         if not comparison.problems or self.node.is_random or [form_of(array) for array in outputs] != forms:
             return comparison
@@ -136,12 +135,12 @@ class PlainOracle(GraphOracle):
 
     evaluator: Backend
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None = None) -> OutputComparison:
         """Compare a runtime's outputs with those that it gives without optimisations, and with the definitions'."""
-        comparison = super().compare(outputs, tolerance)
+        comparison = super().compare(outputs, leeway)
         if comparison.problems and self._defined is not None:
             by_definition = replace(self, expected=self._defined)
-            if not GraphOracle.compare(by_definition, outputs, tolerance).problems:
+            if not GraphOracle.compare(by_definition, outputs, leeway).problems:
                 return comparison.excused_as("as the definitions of the nodes give it")
         return comparison
 

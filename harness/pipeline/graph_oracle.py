@@ -25,23 +25,23 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.compare.judge import CLOSE, Judge, Mask
+from harness.compare.judge import CLOSE, Judge, Leeway, Mask
 from harness.compare.nearness import KnownSensitivity, tolerance_of
 from harness.compare.output_comparison import OutputComparison
-from harness.compare.tolerances import ROUNDINGS, Tolerance
+from harness.compare.tolerances import ROUNDINGS
 from harness.core.dtypes import PRECISION, Array
 from harness.core.invocation import Invocation
 from harness.core.numbers import distance
 from harness.pipeline.case import CaseOracle
+from harness.pipeline.emulation import Emulation, quantises
 from harness.pipeline.graph_structure import signature
 from harness.pipeline.model_oracle import WITHIN_LARGEST
 from harness.pipeline.model_task import NodesJudged, UnjudgedNode
 from harness.pipeline.nodes.earlier_versions import has_earlier_meanings
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.walk import Walk, walk
-from harness.pipeline.quantised import WITHIN_STEPS, is_within_steps
-from harness.pipeline.quantised_graph import moved_by_steps_of_graph
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.quantised import WITHIN_STEPS
+from harness.pipeline.run_graph import run_graph
 from harness.run.backend import Backend, HasPlain
 
 #: Nodes of a graph above which, and elements of a node's values above which, no definition is evaluated.
@@ -100,24 +100,36 @@ class GraphOracle(CaseOracle):
         """Why the right outputs are not known; "" if they are."""
         return "" if self.expected else NOTHING_TO_COMPARE
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None = None) -> OutputComparison:
         """Compare a runtime's outputs with the expected ones."""
-        comparison = super().compare(outputs, tolerance)
+        comparison = super().compare(outputs, leeway)
         if comparison.within_largest:
             return comparison.excused_as(WITHIN_LARGEST)
-        if comparison.problems and self._steps is not None and is_within_steps(self._steps, self.expected, outputs):
+        if comparison.problems and self._is_within_roundings(outputs):
             return comparison.excused_as(WITHIN_STEPS)
         return comparison
 
     @cached_property
-    def _steps(self) -> list[float] | None:
-        """Return how much each output moves if quantised values move by a step; None if nothing is quantised."""
+    def _emulation(self) -> Emulation | None:
+        """The emulation of the graph; None if it quantises nothing, or has too many nodes."""
         graph = split_steps(self.model)
-        if len(graph.steps) > _MOST_NODES:
+        operators = {node.op_type for step in graph.steps for node in step.nodes}
+        if len(graph.steps) > _MOST_NODES or not any(map(quantises, operators)):
             return None
         names = (value.name for value in signature(self.model))
         feeds = dict(zip(names, self.feeds, strict=True))
-        return moved_by_steps_of_graph(graph, feeds, self.plain, self.alive)
+        return Emulation(graph, feeds, self.plain, alive=self.alive)
+
+    def _is_within_roundings(self, outputs: Sequence[Array]) -> bool:
+        """Whether outputs have the right form, and steps of quantised values explain all that is wrong with them."""
+        same = [(e.shape, e.dtype) for e in self.expected] == [(o.shape, o.dtype) for o in outputs]
+        if not same or self._emulation is None:
+            return False
+        names = (value.name for value in self.model.graph.output)
+        return all(
+            bool(self._emulation.is_explained(name, e.astype(np.float64), o.astype(np.float64), pooled=True).all())
+            for name, e, o in zip(names, self.expected, outputs, strict=True)
+        )
 
     def allowed(self, output: int) -> Array:
         """Return the allowed difference of each element of an output; 0 for integers and truth values."""

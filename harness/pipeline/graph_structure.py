@@ -13,7 +13,7 @@ from harness.core.invocation import Invocation
 from harness.core.route import Route
 from harness.pipeline.case import Case, CaseOracle, RunCase
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.stages import named_feeds
+from harness.pipeline.stages import in_declared_dtypes, named_feeds
 from harness.pipeline.submodel import merge_graphs
 from harness.run.artefact import AnyModel, output_names
 from harness.run.backend import ShapeRange
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
 
     from harness.convert.converter import ExportRequest
+    from harness.convert.transform import Samples
     from harness.pipeline.started_route import StartedRoute
 
 
@@ -43,6 +44,7 @@ class GraphStructure:
         names: The names of all inputs, of which the graph may have left some out; None for the graph's.
         is_checked: Whether ONNX's checker decides about the graph; of a user's file the runtime does.
         is_whole_model: Whether it may be a large model, which is run by itself; a drawn graph is not.
+        inputs: Returns the inputs of its cases, in their order.
     """
 
     graph: onnx.ModelProto
@@ -52,6 +54,7 @@ class GraphStructure:
     names: tuple[str, ...] | None = None
     is_checked: bool = False
     is_whole_model: bool = True
+    inputs: Callable[[], Sequence[Sequence[Array]]] = tuple
 
     has_program = False
     model = None
@@ -111,7 +114,11 @@ class GraphStructure:
         """Return the inputs of a run by name; all of the graph's own, also if a transform has dropped one."""
         if self.names is not None:
             return named_feeds(artefact, self.names, arrays)
-        return dict(zip(self.input_names, arrays, strict=True))
+        return in_declared_dtypes(artefact, dict(zip(self.input_names, arrays, strict=True)))
+
+    def samples(self, artefact: AnyModel) -> Samples:
+        """Return the inputs of its cases."""
+        return [self.feeds(artefact, arrays) for arrays in self.inputs()]
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return no ranges, since a graph is run as a static export is."""

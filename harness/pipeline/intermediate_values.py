@@ -29,7 +29,7 @@ from harness.core.text import first_line
 from harness.core.torch_arrays import to_numpy
 from harness.core.torch_operators import OpOverload
 from harness.pipeline.captured_calls import module_path
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import named_feeds
 from harness.pipeline.submodel import outer_names
 from harness.pipeline.torch_call import quiet_call

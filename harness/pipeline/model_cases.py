@@ -10,11 +10,13 @@ import torch
 
 from harness.compare.tolerances import Tolerance
 from harness.convert.converter import ExportRequest
+from harness.convert.transform import Samples
 from harness.core.described_tensor import describe_tensor
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Literal, Recipe, TensorSpec, contiguous_strides
 from harness.core.route import Route
-from harness.core.tensors import graph_input_shape
+from harness.core.tensors import build_tensors, graph_input_shape
+from harness.core.torch_arrays import to_numpy
 from harness.pipeline.case import Case, RunCase
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.model_loading import Axis, LoadedModel
@@ -194,6 +196,11 @@ class ModelStructure:
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Return the inputs of a run by name, without those that the export left out."""
         return named_feeds(artefact, self.input_names, arrays)
+
+    def samples(self, artefact: AnyModel) -> Samples:
+        """Return the example, and other values of its inputs."""
+        runs = [build_tensors(case.invocation) for case in cases_of(self.model, dynamic=False)]
+        return [self.feeds(artefact, [to_numpy(t) for t in tensors]) for tensors in runs]
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return the sizes that a dynamic export will run with; the first case's are typical."""

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.compare.judge import CLOSE, Evidence, Judge, Mask
+from harness.compare.judge import CLOSE, Evidence, Judge, Leeway, Mask
 from harness.compare.largest import error_and_largest
 from harness.compare.nearness import tolerance_of
 from harness.compare.output_comparison import OutputComparison
@@ -96,13 +96,14 @@ class ModelOracle(ProgramOracle):
         inputs = build_tensors(self.invocation)
         return moved_by_steps(lambda: self.model.program(*(t.clone() for t in inputs)), self.expected)
 
-    def compare(self, outputs: Sequence[Array], tolerance: Tolerance | None = None) -> OutputComparison:
+    def compare(self, outputs: Sequence[Array], leeway: Leeway | None = None) -> OutputComparison:
         """Compare a backend's outputs with PyTorch's; `tolerance` takes the place of the user's."""
-        comparison = super().compare(outputs, tolerance or self.tolerance)
+        by_user = None if self.tolerance is None else Leeway(tolerance=self.tolerance)
+        comparison = super().compare(outputs, leeway or by_user)
         if self.random:
             count = sum(self.expected[i].size for i in self.random)
             comparison = replace(comparison, excused=(*comparison.excused, (RANDOM, count)))
-        if comparison.problem is None or tolerance is not None or self.tolerance is not None:
+        if comparison.problem is None or leeway is not None or by_user is not None:
             return comparison
         if comparison.within_largest:
             return comparison.excused_as(WITHIN_LARGEST)

@@ -13,12 +13,14 @@ import torch
 from harness.compare.verdict import BEFORE_BACKEND, Outcome, Stage
 from harness.convert.converter import Converter, ExportRequest, UnsupportedOperator, find_converter
 from harness.convert.operator_calls import OperatorCall, OperatorCalls
+from harness.convert.transform import Samples
 from harness.core.case_group import CaseGroup
 from harness.core.dtypes import Array
 from harness.core.invocation import Invocation, Weight
 from harness.core.program import Program, is_program, open_named_weights
 from harness.core.route import Route
 from harness.core.tensors import BoundCall, bind, build_tensors, graph_input_shape, weight_tensor
+from harness.core.torch_arrays import to_numpy
 from harness.pipeline.case import Case, CaseOracle, RunCase, Structure
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.chain import CallRun, is_chain_of_right_calls
@@ -125,6 +127,11 @@ class CallStructure:
     def feeds(self, artefact: AnyModel, arrays: Sequence[Array]) -> dict[str, Array]:
         """Graph input → array, without the inputs that the export left out."""
         return named_feeds(artefact, self.input_names, arrays)
+
+    def samples(self, artefact: AnyModel) -> Samples:
+        """Return the inputs of its cases; those of the exported one without any."""
+        tensors = [build_tensors(case) for case in self.cases] or [self.tensors]
+        return [self.feeds(artefact, [to_numpy(t) for t in of_case]) for of_case in tensors]
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:
         """Return the sizes that a dynamic export will run with; the first case's are typical."""

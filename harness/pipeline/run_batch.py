@@ -32,8 +32,10 @@ from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
+from harness.pipeline.leeway import leeway_along
 from harness.pipeline.placement import placements
-from harness.pipeline.run_case import finish, narrowed_run, run_graph
+from harness.pipeline.run_case import finish, narrowed_run
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import (
     StageFailure,
     emitted_opset,
@@ -45,7 +47,7 @@ from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
 from harness.pipeline.worker import WorkerProcess
-from harness.run.artefact import CALLABLE, Artefact, output_names
+from harness.run.artefact import CALLABLE, Artefact, as_onnx, output_names
 from harness.run.backend import (
     BackendFailure,
     BackendSession,
@@ -422,16 +424,16 @@ class BatchRunner:
         if run.outcome is not Outcome.MISMATCH or run.comparison is None:
             return result
         kept = replace(result, outcome=Outcome.PASS, message="", graph_kind=self._kept_kind(converted, member))
-        apart = self._part_by_part(name, member, case, run.comparison, run.outputs or ())
+        apart = self._part_by_part(converted, member, case, run)
         first, *further = wrong_results(kept, apart, member.oracles[case].expected, run.outputs or ())
         if len(apart.problems) > len(run.comparison.problems):
             first = replace(first, wrong_outputs=apart.problems[0].outputs)
         return replace(first, comparison=run.comparison, further=tuple(further))
 
-    def _part_by_part(
-        self, name: str, member: Member, case: int, comparison: OutputComparison, got: Sequence[Array]
-    ) -> OutputComparison:
+    def _part_by_part(self, converted: Converted, member: Member, case: int, run: CaseRun) -> OutputComparison:
         """Return a comparison with the problems of a program's disjoint parts apart: each has its own cause."""
+        comparison, got = run.comparison, run.outputs or ()
+        assert comparison is not None
         if not is_program(member.group.exported):
             return comparison
         wrong = {output for problem in comparison.problems for output in problem.outputs}
@@ -440,10 +442,12 @@ class BatchRunner:
             return comparison
         of_case, count = self._case(member, case), len(member.oracles[case].expected)
         judge = of_case.judge or of_case.oracle.judge
+        feeds = member.structure.feeds(converted.model, of_case.oracle.feeds)
+        leeway = leeway_along(self._route, of_case, lambda: (as_onnx(converted.model), feeds))
         found: list[OutputProblem] = []
         for part in parts:
             alone = replace(of_case, judge=judge.restricted_to(part, count))
-            found += alone.compare(got, self._started(name).tolerance).problems
+            found += alone.compare(got, leeway).problems
         return replace(comparison, problems=tuple(found)) if len(found) > len(comparison.problems) else comparison
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:

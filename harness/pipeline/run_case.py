@@ -2,21 +2,20 @@
 PyTorch's.
 
 `run_case` is the whole path, and `finish` its part after the artefact has been made. A batch makes one artefact for
-many cases and hands each of them to the same `finish` (`harness.pipeline.run_batch`). `run_graph` runs an artefact
-without comparing its outputs.
+many cases and hands each of them to the same `finish` (`harness.pipeline.run_batch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from harness.compare.repeated import Again
 from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
-from harness.core.text import describe_error
 from harness.pipeline.case import Case
 from harness.pipeline.case_run import CaseRun
+from harness.pipeline.leeway import leeway_along, text_of_unheld_numbers
 from harness.pipeline.stages import (
     StageFailure,
     check_stage,
@@ -29,9 +28,9 @@ from harness.pipeline.stages import (
     run_stage,
 )
 from harness.pipeline.started_route import StartedRoute
-from harness.pipeline.transforming import transform_stage
-from harness.run.artefact import AnyModel, output_names
-from harness.run.backend import Backend, BackendSession, ShapeRange
+from harness.pipeline.transforming import gather_samples, transform_stage
+from harness.run.artefact import AnyModel, as_onnx, output_names
+from harness.run.backend import Backend, BackendSession
 
 
 def run_case(case: Case, started: StartedRoute) -> CaseRun:
@@ -48,10 +47,11 @@ def make_artefact(case: Case, started: StartedRoute) -> CaseRun:
     """Export a case and apply the route's transforms; return the artefact, or how the case ends before there is one."""
     exported = case.export(started)
     if isinstance(exported, StageFailure):
-        return _ended(exported)
-    artefact = transform_stage(exported, started.route)
+        return CaseRun.ended_by(exported)
+    samples = gather_samples(started.route, [case.structure], exported)
+    artefact = transform_stage(exported, started.route, samples=samples)
     if isinstance(artefact, StageFailure):
-        return _ended(artefact, exported)
+        return CaseRun.ended_by(artefact, exported)
     return CaseRun(stage=Stage.TRANSFORM, outcome=Outcome.PASS, artefact=artefact)
 
 
@@ -86,15 +86,16 @@ def finish(
             return replace(narrowed, artefact=artefact)
         loaded = load_stage(started.backend, artefact, case.shape_ranges(artefact) if started.route.dynamic else None)
         if isinstance(loaded, StageFailure):
-            return _ended(loaded, artefact)
+            return CaseRun.ended_by(loaded, artefact)
         session = loaded
     if not session.runnable:
         return CaseRun(stage=Stage.LOAD, outcome=Outcome.BUILT, artefact=artefact)
     feeds = case.feeds(artefact) if feeds is None else feeds
     outputs = run_stage(session, feeds)
     if isinstance(outputs, StageFailure):
-        return _ended(outputs, artefact)
-    return replace(_compared(case, started, outputs, run_again(session, feeds)), artefact=artefact)
+        return CaseRun.ended_by(outputs, artefact)
+    again = run_again(session, feeds)
+    return replace(_compared(case, started, artefact, feeds, outputs, again), artefact=artefact)
 
 
 def narrowed_run(backend: Backend, arrays: Iterable[Array]) -> CaseRun | None:
@@ -106,7 +107,14 @@ def narrowed_run(backend: Backend, arrays: Iterable[Array]) -> CaseRun | None:
     return CaseRun(stage=Stage.LOAD, outcome=Outcome.NARROWED, message=narrowing.text)
 
 
-def _compared(case: Case, started: StartedRoute, outputs: tuple[Array, ...], again: Again) -> CaseRun:
+def _compared(
+    case: Case,
+    started: StartedRoute,
+    artefact: AnyModel,
+    feeds: Mapping[str, Array],
+    outputs: tuple[Array, ...],
+    again: Again,
+) -> CaseRun:
     """Choose the outputs to judge, compare them, and return how the case ends.
 
     Numbers that are wrong because a backend computes in a narrower dtype answer another question: they are not kept.
@@ -117,8 +125,10 @@ def _compared(case: Case, started: StartedRoute, outputs: tuple[Array, ...], aga
     if unknown:
         return CaseRun(stage=Stage.COMPARE, outcome=Outcome.SKIP, message=unknown, outputs=outputs)
     outputs = case.choose(outputs, again)
-    comparison = case.compare(outputs, started.tolerance)
+    comparison = case.compare(outputs, leeway_along(started.route, case, lambda: (as_onnx(artefact), feeds)))
     excuse = excuse_for_problems(backend, case.oracle.arrays, comparison.problems)
+    if comparison.problems and not excuse:
+        excuse = text_of_unheld_numbers(started.route, case.oracle.feeds, case.oracle.expected)
     if excuse:
         return CaseRun(stage=Stage.COMPARE, outcome=Outcome.NARROWED, message=excuse, outputs=outputs)
     outcome = Outcome.MISMATCH if comparison.problems else Outcome.PASS
@@ -135,7 +145,7 @@ def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: St
 
     The backend's own objections to it are dropped.
     """
-    ended, backend = _ended(invalid, artefact), started.backend
+    ended, backend = CaseRun.ended_by(invalid, artefact), started.backend
     if backend is None or not is_rejected_for_dtype(invalid):
         return ended
     names = case.structure.promised_outputs
@@ -147,46 +157,3 @@ def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: St
         return ended
     run = finish(case, started, artefact, session)
     return replace(ended, further=(run,)) if run.outcome is Outcome.MISMATCH else ended
-
-
-def run_graph(
-    backend: Backend,
-    model: AnyModel,
-    feeds: Mapping[str, Array],
-    shapes: Mapping[str, ShapeRange] | None = None,
-    choose: Callable[[Sequence[Array], Again], Sequence[Array]] | None = None,
-) -> CaseRun:
-    """Load and run an artefact without comparing its outputs: a part of a graph, or a node by itself.
-
-    Args:
-        backend: The backend.
-        model: The artefact.
-        feeds: The inputs by name.
-        shapes: The sizes that a dynamic artefact is run with.
-        choose: Chooses among several runs, given the first one's outputs and a function that runs it again.
-
-    Raises:
-        DeviceLost: the backend's device is lost.
-    """
-    session = load_stage(backend, model, shapes)
-    if isinstance(session, StageFailure):
-        return _ended(session, model)
-    if not session.runnable:
-        return _ended(StageFailure(Stage.LOAD, Outcome.BUILT, RuntimeError("it cannot run on this machine")), model)
-    outputs = run_stage(session, feeds)
-    if isinstance(outputs, StageFailure):
-        return _ended(outputs, model)
-    if choose is not None:
-        outputs = tuple(choose(outputs, run_again(session, feeds)))
-    return CaseRun(stage=Stage.RUN, outcome=Outcome.PASS, artefact=model, outputs=outputs)
-
-
-def _ended(failure: StageFailure, artefact: AnyModel | None = None) -> CaseRun:
-    return CaseRun(
-        stage=failure.stage,
-        outcome=failure.outcome,
-        artefact=artefact,
-        failure=failure,
-        message=describe_error(failure.error),
-        transform=failure.transform,
-    )

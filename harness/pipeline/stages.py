@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+import numpy as np
 import onnx
 
 from harness.compare.output_comparison import OutputProblem
@@ -122,7 +123,24 @@ def shape_ranges(
 def named_feeds(model: AnyModel, names: Iterable[str], arrays: Iterable[Array]) -> dict[str, Array]:
     """Graph input → array, without the inputs that the export left out."""
     present = set(input_names(model))
-    return {name: array for name, array in zip(names, arrays, strict=True) if name in present}
+    feeds = {name: array for name, array in zip(names, arrays, strict=True) if name in present}
+    return in_declared_dtypes(model, feeds)
+
+
+_NARROW = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+
+
+def in_declared_dtypes(model: AnyModel, feeds: dict[str, Array]) -> dict[str, Array]:
+    """Return inputs by name, in the narrower floating dtypes in which a transform makes a model take them."""
+    if isinstance(model, Artefact):
+        return feeds
+    for value in model.graph.input:
+        narrow = _NARROW.get(value.type.tensor_type.elem_type)
+        array = feeds.get(value.name)
+        if narrow is not None and array is not None and PRECISION.get(str(array.dtype), 0) > PRECISION[narrow]:
+            with np.errstate(over="ignore"):
+                feeds[value.name] = array.astype(narrow)
+    return feeds
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from harness.compare.tolerances import Tolerance
-from harness.convert.transform import tolerance_along
 from harness.core.route import Route
 from harness.run.backend import Backend
 
@@ -29,8 +26,3 @@ class StartedRoute:
     route: Route
     converter: Converter | None = None
     backend: Backend | None = None
-
-    @cached_property
-    def tolerance(self) -> Tolerance | None:
-        """Return the tolerance of the dtype that the route's transforms compute in; None if they change none."""
-        return tolerance_along(self.route)

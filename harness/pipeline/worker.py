@@ -6,7 +6,7 @@ import gc
 import importlib
 import logging
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,8 +16,10 @@ from harness.compare.tolerances import Tolerance
 from harness.convert.converter import Converter, HasNotes, find_converter
 from harness.convert.rules.rule import RuleBook
 from harness.core.case_group import CaseGroup
+from harness.core.dtypes import Array
 from harness.core.invocation import Invocation
 from harness.core.isolation import Send
+from harness.core.onnx_arrays import build_array
 from harness.core.onnx_operators import is_onnx_operator
 from harness.core.program import is_graph
 from harness.core.recent import Recent
@@ -212,7 +214,8 @@ class WorkerProcess:
                 feeds = given.values() if given is not None else map(to_numpy, build_tensors(invocation))
                 return expect(file.model, tuple(feeds), judges, invocation)
 
-            return GraphStructure(file.model, group.index, ask, backend)
+            inputs = partial(_feeds_of_file, file.given, group)
+            return GraphStructure(file.model, group.index, ask, backend, inputs=inputs)
         return ModelStructure(self.model(source), index=group.index, tolerance=tolerance, alive=alive)
 
     def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
@@ -224,7 +227,8 @@ class WorkerProcess:
             expect_by = expect_refusal if group.is_forbidden else expect_by_definition
             return expect_by(drawn, invocation, evaluator)
 
-        return GraphStructure(drawn.graph, group.index, ask, is_checked=True, is_whole_model=False)
+        inputs = partial(_built_inputs, group)
+        return GraphStructure(drawn.graph, group.index, ask, is_checked=True, is_whole_model=False, inputs=inputs)
 
     def _graph_structure(self, group: CaseGroup, route: Route, backend: str) -> GraphStructure:
         runtime, evaluator = self.backend(backend), self.backend(REFERENCE)
@@ -234,7 +238,8 @@ class WorkerProcess:
         def ask(invocation: Invocation) -> GraphOracle:
             return expect_unoptimised(graph, invocation, runtime, evaluator)
 
-        return GraphStructure(graph, group.index, ask, backend, is_checked=True, is_whole_model=False)
+        inputs = partial(_built_inputs, group)
+        return GraphStructure(graph, group.index, ask, backend, is_checked=True, is_whole_model=False, inputs=inputs)
 
     def converter(self, route: Route) -> tuple[Converter, RuleBook | None]:
         """Return the converter of a route, started once, with the user's rules for it."""
@@ -244,6 +249,18 @@ class WorkerProcess:
             for note in find_converter(route.converter).notes():
                 self.send(Noted(note))
         return started
+
+
+def _feeds_of_file(given: Mapping[str, Array] | None, group: CaseGroup) -> Sequence[Sequence[Array]]:
+    """Return the inputs of the runs of a file: those that are given, or those that its cases describe."""
+    if given is not None:
+        return [list(given.values())]
+    return [[to_numpy(t) for t in build_tensors(case)] for case in group.invocations]
+
+
+def _built_inputs(group: CaseGroup) -> Sequence[Sequence[Array]]:
+    """Return the inputs of drawn graphs."""
+    return [[build_array(spec) for spec in case.tensors()] for case in group.invocations]
 
 
 def _unheard(message: object) -> None:

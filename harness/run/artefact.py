@@ -72,6 +72,12 @@ class Artefact:
 AnyModel: TypeAlias = "onnx.ModelProto | Artefact"
 
 
+def as_onnx(model: AnyModel) -> onnx.ModelProto:
+    """Return an artefact that transforms have made, which are ONNX models."""
+    assert not isinstance(model, Artefact)
+    return model
+
+
 def input_names(model: AnyModel) -> tuple[str, ...]:
     """Return the names of the inputs to feed to a model, in order."""
     return model.input_names if isinstance(model, Artefact) else tuple(value.name for value in model.graph.input)

@@ -16,7 +16,7 @@ from harness.core.invocation import Invocation, Literal, TensorSpec
 from harness.pipeline.nodes.definition import Definition
 from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.nodes.readings import fits_a_reading
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 
 NAN = float("nan")
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from harness.pipeline.nodes.contrib import CONTRIB
 from harness.pipeline.nodes.node_call import NodeCall
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.start import start_backend
 
 Array = npt.NDArray[Any]

@@ -39,7 +39,7 @@ from harness.generate.sources.source import Request
 from harness.pipeline.drawn_graph import NoSuchForm, build_graph
 from harness.pipeline.drawn_oracle import build_node, declare_outputs, evaluate_plainly, expect_by_definition
 from harness.pipeline.graph_oracle import plain_form
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.start import start_backend
 from harness.pipeline.supervisor import Supervisor
 from harness.plan.options import Options, UsageProblem

@@ -27,7 +27,7 @@ from harness.pipeline.nodes.kernel_fault import node_facts, wrong_node
 from harness.pipeline.nodes.node_steps import SteppedGraph, split_steps
 from harness.pipeline.nodes.preconditions import broken_precondition
 from harness.pipeline.nodes.walk import Attempts, Walk, WrongStep, walk
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import emitted_opset
 from harness.pipeline.submodel import extract
 from harness.run.backend import Backend

@@ -18,7 +18,7 @@ from harness.compare.diagnosis import Finding, Role, Testimony
 from harness.compare.verdict import Outcome
 from harness.pipeline.graph_oracle import Judges, expect
 from harness.pipeline.graph_structure import signature
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.run.backend import REFERENCE
 
 #: Operators that multiply numbers of 8 bits, or that a runtime fuses into such ones.

@@ -29,7 +29,7 @@ from harness.pipeline.nodes.formulas import FORMULAS
 from harness.pipeline.nodes.further_formulas import BODY_RUNNERS, quantised_reals
 from harness.pipeline.nodes.node_call import Formula, NodeCall
 from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_stage
 from harness.pipeline.submodel import walk_nodes
 from harness.run.backend import Backend, BackendSession

@@ -13,7 +13,7 @@ from harness.core.dtypes import Array
 from harness.pipeline.nodes.definition import Definition, Undefined
 from harness.pipeline.nodes.judged_nodes import form_of, not_as_defined, right_results
 from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import StageFailure
 from harness.run.backend import Backend
 
