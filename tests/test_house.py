@@ -104,8 +104,8 @@ STAGES = {
     "convert_stage": {"program.py", "model_cases.py"},
     "transform_stage": {"run_case.py", "batch_export.py"},
     "check_stage": {"run_case.py", "batch_export.py"},
-    "load_stage": {"run_case.py", "run_batch.py", "placement.py", "model_listing.py", "definition.py"},
-    "run_stage": {"run_case.py", "run_batch.py", "model_listing.py", "definition.py", "stages.py"},
+    "load_stage": {"run_case.py", "run_graph.py", "run_batch.py", "placement.py", "model_listing.py", "definition.py"},
+    "run_stage": {"run_case.py", "run_graph.py", "run_batch.py", "model_listing.py", "definition.py", "stages.py"},
     "find_narrowing": {"run_case.py", "stages.py", "failure_context.py"},
     "excuse_for_problems": {"run_case.py"},
 }
@@ -130,7 +130,19 @@ ON_THE_WAY = re.findall(r"^\| `(\w+)` \|", ARCHITECTURE.partition("These types f
 FURTHER = {
     *("NotConverted", "StageFailure", "Literal", "Enumerated", "Weight", "Result", "Input"),
     *("ModelSource", "Variant", "Axis", "ModelRun", "ErrorGrowth", "OutputError", "Traced", "FixedSize"),
-    *("NodesJudged", "UnjudgedNode", "Artefact", "Placement", "Change", "Detail", "Difference", "Allowance"),
+    *(
+        "NodesJudged",
+        "UnjudgedNode",
+        "RunAccuracy",
+        "GraphChange",
+        "Artefact",
+        "Placement",
+        "Change",
+        "Detail",
+        "Difference",
+        "Allowance",
+        "Leeway",
+    ),
     *("Step", "BlameTask", "Blamed"),
     # What oracles have in common, and what the rules of a judge get.
     *("CaseOracle", "Evidence"),

@@ -346,16 +346,16 @@ def decide(
     return Diagnosis(blame, rule, {"backend": backend, "converter": converter}, tuple(_distinct(ordered)))
 
 
-def decide_transform(decision: Diagnosis, before: Testimony) -> Diagnosis:
-    """Return the decision on a failure that a transform causes: the model before it is right.
+def decide_transform(decision: Diagnosis, found: Sequence[Testimony]) -> Diagnosis:
+    """Return the decision on a failure that a transform causes, by what was found of it: the model before it is right.
 
     A backend that is shown to be wrong with the transformed model keeps the blame, as it does for a converter's. So
     does a specification that leaves the result open.
     """
-    testimony = (before, *decision.testimony)
+    testimony = (*found, *decision.testimony)
     if decision.blame in (BACKEND, SPEC):
         return replace(decision, testimony=testimony)
-    return Diagnosis(TRANSFORM, "transform-breaks-model", {**decision.facts, **before.facts}, testimony)
+    return Diagnosis(TRANSFORM, "transform-breaks-model", {**decision.facts, **found[0].facts}, testimony)
 
 
 def _distinct(testimonies: Sequence[Testimony]) -> Iterator[Testimony]:

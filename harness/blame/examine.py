@@ -46,8 +46,8 @@ def examine(context: FailureContext, dead: frozenset[str], announce: Callable[[s
     """
     if context.route.transforms and context.failure.stage is not Stage.TRANSFORM:
         announce(_TRANSFORMS)
-        before = None if _TRANSFORMS in dead else find_guilty_transform(context)
-        if before is not None:
+        before = () if _TRANSFORMS in dead else find_guilty_transform(context)
+        if before:
             return decide_transform(_examined(context.after_transform(), dead, announce), before)
         context = context.without_transforms()
     if is_program(context.invocation) and _ALIASES not in dead:

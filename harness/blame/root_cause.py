@@ -27,7 +27,7 @@ from harness.compare.diagnosis import Detail, Diagnosis
 from harness.compare.faults import PROBLEM_FAULTS, VALUE_FAULTS, Fault
 from harness.compare.output_comparison import OutputProblem
 from harness.compare.problem_kinds import NAN_POSITIONS, OVERFLOW
-from harness.compare.verdict import BACKEND, BEFORE_BACKEND, CONVERTER, PYTORCH, SPEC, Outcome, Stage
+from harness.compare.verdict import BACKEND, BEFORE_BACKEND, CONVERTER, PYTORCH, SPEC, TRANSFORM, Outcome, Stage
 from harness.convert import exporter_messages as exporter
 from harness.convert.conversion_sources import ConversionFunction, functions_by_name
 from harness.convert.converter import ConverterEntry, ExportStep, find_converter
@@ -446,7 +446,7 @@ def _fault(blame: str, facts: FailureFacts) -> FaultAndSymptom:
         return Fault.LOSES_CHANGE_IN_PLACE, ""
     if blame == CONVERTER:
         return _converter_fault(facts)
-    own = _own_fault(facts)
+    own = (transform_fault(facts) if blame == TRANSFORM else None) or _own_fault(facts)
     if blame == PYTORCH and own[0] in VALUE_FAULTS:
         return Fault.VALUES, ""
     if blame == BACKEND and facts.problem is None and ort.missing_kernel(facts.words):
@@ -663,7 +663,25 @@ def _converter(facts: FailureFacts) -> Place:
 def _transform(facts: FailureFacts) -> Place:
     known = facts.decision.facts
     name = known.get("transform", "") or known.get("component", "")
-    return Place("transform", ", ".join((name, *known.get("passes", ()))))
+    node = facts.statements.get("transformed-node")
+    # An optimiser's pass says more than the node at which it shows, and a quantiser stores all weights in one way.
+    is_of_node = node is not None and node["change"] in _CHANGES
+    where = [node["operator"]] if node is not None and is_of_node else known.get("passes", ())
+    return Place("transform", ", ".join((name, *where)))
+
+
+#: Change of a node that a transform has made wrong → the fault.
+_CHANGES = {"overflows": Fault.LEAVES_RANGE, "vanishes": Fault.FLUSHES_SMALL_NUMBERS}
+
+
+def transform_fault(facts: FailureFacts) -> FaultAndSymptom | None:
+    """Return the fault of a node whose numbers a transform stores in another dtype; None if it is not seen."""
+    change = facts.run.storage or facts.statements.get("transformed-node", {}).get("change", "")
+    if facts.stage is Stage.CHECK and "topologically sorted" in facts.run.message:
+        return Fault.UNSORTED, ""
+    if change in ("", "values", "shape"):
+        return None
+    return (_CHANGES[change], "") if change in _CHANGES else (Fault.WRONG_STEPS, change)
 
 
 _PLACES: dict[str, Callable[[FailureFacts], Place]] = {

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import onnx
 
 from harness.blame.breaking_change import find_breaking_change
 from harness.blame.failure_context import FailureContext
 from harness.compare.diagnosis import Finding, Role, Testimony
-from harness.compare.verdict import Stage
+from harness.compare.verdict import Outcome, Stage
 from harness.convert.change import Change
 from harness.convert.transform import find_transforms
+from harness.core.documents import to_data
+from harness.pipeline.emulation import Emulation
+from harness.pipeline.leeway import emulating_runtime
+from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.stages import StageFailure
+from harness.pipeline.transformed_graph import find_wrong_node
 from harness.pipeline.transforming import transformed_models
-from harness.run.artefact import AnyModel
+from harness.run.artefact import AnyModel, as_onnx
 
 
-def find_guilty_transform(context: FailureContext) -> Testimony | None:
-    """Return the testimony about the model before the first transform after which the case fails as it does.
+def find_guilty_transform(context: FailureContext) -> tuple[Testimony, ...]:
+    """Return what is found of the first transform after which the case fails as it does.
 
-    None if it fails so with the converter's own model, or cannot be exported again, or does not fail so again. A model
-    that is wrong in another way before does not clear a transform: it changes the result, unless by no more than the
-    roundings that it asks for.
+    There are none if it fails so with the converter's own model, or cannot be exported again, or does not fail so
+    again. A model that is wrong in another way before does not clear a transform: it changes the result, unless by no
+    more than the roundings that it asks for.
     """
     try:
         model = context.untransformed
     except Exception:
-        return None
+        return ()
     given, before = model, _finding(context, model)
     if before is Finding.OTHER and _only_rounds(context, model):
-        return None
+        return ()
     for name, transformed in transformed_models(model, context.route, samples=context.structure.samples(model)):
         if before not in (Finding.RIGHT, Finding.OTHER):
-            return None
+            return ()
         after = Finding.REFUSES if isinstance(transformed, StageFailure) else _finding(context, transformed)
         if after not in (Finding.RIGHT, Finding.OTHER):
             facts = {
@@ -41,13 +48,29 @@ def find_guilty_transform(context: FailureContext) -> Testimony | None:
                 "is_right": before is Finding.RIGHT,
             }
             guilty = _find_guilty_change(context, name, given) if before is Finding.RIGHT else None
-            return Testimony(
-                Role.TRANSFORM, before, "before-transform", {**facts, "passes": [guilty] if guilty else []}
+            facts["passes"] = [guilty] if guilty else []
+            return Testimony(Role.TRANSFORM, before, "before-transform", facts), *_departures(
+                context, given, transformed
             )
         before = after
         if not isinstance(transformed, StageFailure):
             given = transformed
-    return None
+    return ()
+
+
+def _departures(context: FailureContext, before: AnyModel, after: AnyModel | StageFailure) -> Iterator[Testimony]:
+    """Yield the testimony about the first node that a transform makes wrong, if the graph runs and one is seen."""
+    if isinstance(after, StageFailure) or context.failure.outcome is not Outcome.MISMATCH:
+        return
+    runtime, graphs = emulating_runtime(), (as_onnx(before), as_onnx(after))
+    try:
+        pair = (Emulation(split_steps(graph), context.feeds(graph), runtime) for graph in graphs)
+        found = find_wrong_node(*pair)
+    except Exception:
+        # A graph that cannot be taken apart, such as one that is not sorted.
+        return
+    if found is not None:
+        yield Testimony(Role.TRANSFORM, Finding.WRONG, "transformed-node", to_data(found))
 
 
 def _only_rounds(context: FailureContext, model: AnyModel) -> bool:

@@ -73,6 +73,10 @@ class Fault(StrEnum):
     SPECIALISED = "specialised"
     LOSES_CHANGE_IN_PLACE = "loses-change-in-place"
 
+    # Faults of a transform.
+    WRONG_STEPS = "wrong-steps"
+    UNSORTED = "unsorted"
+
     # Faults of any component: left open by the specification; an error whose text is the symptom; no kernel; an ending
     # without an error message.
     LEFT_OPEN = "left-open"

@@ -33,7 +33,16 @@ from harness.models.remedies import Remedy, tried_remedies
 from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_oracle import largest_element
-from harness.pipeline.model_task import Axis, FixedSize, ModelRun, ModelSource, NodesJudged, Variant
+from harness.pipeline.model_task import (
+    Axis,
+    FixedSize,
+    GraphChange,
+    ModelRun,
+    ModelSource,
+    NodesJudged,
+    RunAccuracy,
+    Variant,
+)
 from harness.pipeline.reference import run_reference
 from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.torch_call import CallRejected
@@ -158,6 +167,20 @@ class RouteCheck:
         """Numbers of a file's nodes that were compared with their definitions; None if none was."""
         judged = (ModelRun.from_text(o.model_run).nodes for o in self.outcomes)
         return next((nodes for nodes in judged if nodes is not None), None)
+
+    @property
+    def accuracies(self) -> tuple[RunAccuracy, ...]:
+        """How accurate its runs are, of a transformed model or a user's inputs."""
+        found = (ModelRun.from_text(o.model_run).accuracy for o in self.outcomes)
+        return tuple(accuracy for accuracy in found if accuracy is not None)
+
+    @property
+    def range_loss(self) -> GraphChange | None:
+        """The first node that leaves the range of its dtype if all runs as the graph asks; None if none does.
+
+        A backend that computes in more bits may be right nevertheless.
+        """
+        return next((a.range_loss for a in self.accuracies if a.range_loss is not None), None)
 
     @property
     def fixed_sizes(self) -> tuple[FixedSize, ...]:

@@ -42,6 +42,7 @@ class CaseRun:
         wrong_outputs: The outputs that a wrong result is about; empty for all.
         casts: Output → the dtype that it must be cast to before its values can be examined.
         transform: The transform that raised; "" for a case that ended at another stage.
+        storage: The fault of a weight that the transform stores wrongly, as in `GraphChange`; "" for none.
         rule: The user's conversion functions that took part; "" for none.
         opset: The opset of the artefact; None if it is not an ONNX model.
         onnx_operators: Operators of the case's graph, separated by blanks; "" without an ONNX model.
@@ -76,6 +77,7 @@ class CaseRun:
     wrong_outputs: tuple[int, ...] = ()
     casts: Mapping[int, np.dtype[Any]] = field(default_factory=dict)
     transform: str = ""
+    storage: str = ""
     rule: str = ""
     opset: int | None = None
     onnx_operators: str = ""
@@ -102,6 +104,7 @@ class CaseRun:
             failure=failure,
             message=describe_error(failure.error),
             transform=failure.transform,
+            storage=failure.storage,
         )
 
     @property

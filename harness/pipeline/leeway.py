@@ -18,9 +18,11 @@ from harness.core.program import is_composed
 from harness.core.route import Route
 from harness.pipeline.case import Case
 from harness.pipeline.emulation import Emulation
+from harness.pipeline.model_task import GraphChange
 from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.start import start_backend
-from harness.pipeline.submodel import extract
+from harness.pipeline.submodel import extract, sort_nodes
+from harness.pipeline.transformed_graph import find_range_loss
 from harness.run.backend import BACKENDS, REFERENCE, Backend, HasPlain
 
 #: The runtime that emulates graphs: it has kernels of what transforms write, ONNX's own operators and its own.
@@ -62,7 +64,8 @@ class TransformedOutputs:
     @cached_property
     def emulation(self) -> Emulation:
         """The emulation of the graph."""
-        model, feeds = self.make()
+        made, feeds = self.make()
+        model = sort_nodes(made)
         names = self.case.structure.outputs_in(model)
         graph = split_steps(extract(model, feeds, names))
         taken = {name for step in graph.steps for name in step.inputs}.union(names)
@@ -96,6 +99,16 @@ class TransformedOutputs:
         pooled = self.precision not in PRECISION or structure.is_whole_model or is_composed(overload)
         name = self.emulation.outputs[output]
         return is_near | self.emulation.is_explained(name, wide, got, pooled=pooled)
+
+    def find_range_loss(self) -> GraphChange | None:
+        """Return the first node whose result leaves the range of its dtype, if an output of the graph does because of
+        it; None if none does."""
+        asked = self.emulation.asked
+        if asked is None or self.precision not in PRECISION:
+            return None
+        pairs = zip(self.emulation.outputs, self.case.oracle.expected, strict=True)
+        is_lost = any(np.isfinite(e).all() and not np.isfinite(asked[name]).all() for name, e in pairs)
+        return find_range_loss(self.emulation) if is_lost else None
 
     @property
     def leeway(self) -> Leeway:

@@ -201,6 +201,51 @@ class NodesJudged:
     unjudged: tuple[UnjudgedNode, ...] = ()
 
 
+@dataclass(frozen=True)
+class GraphChange:
+    """What is wrong with a node of a transformed graph.
+
+    Attributes:
+        change: ``axis``, ``zero-point``, ``packing``, ``transposed``, ``weight`` or ``scale`` of numbers in steps;
+            ``overflows`` or ``vanishes``, of a narrow dtype; ``values`` or ``shape``.
+        operator: The operator.
+        value: The name of its first result.
+        steps: How many steps a weight is off at most; 0 for another change.
+        largest: The largest magnitude in float32 that overflows; 0 for another change.
+    """
+
+    change: str
+    operator: str
+    value: str
+    steps: float = 0.0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunAccuracy:
+    """What a run of a transformed model, or of a user's inputs, differs by from the right outputs.
+
+    Attributes:
+        error: The largest error of a floating output, relative to its largest element; infinite if NaN or infinities
+            differ.
+        sqnr: The ratio of the outputs' energy to that of their errors, in decibels; None without an error.
+        rows: Number of rows of the first output of two or more dimensions; 0 if no output has rows.
+        top1: Number of rows whose largest element is another one.
+        top5: Number of rows whose largest element is not among the five largest.
+        margins: How far the right largest element of each row in `top1` is above the next one, relative to the largest
+            of the output.
+        range_loss: The first node that leaves the range of its dtype if all runs as the graph asks; None if none does.
+    """
+
+    error: float
+    sqnr: float | None = None
+    rows: int = 0
+    top1: int = 0
+    top5: int = 0
+    margins: tuple[float, ...] = ()
+    range_loss: GraphChange | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelRun:
     """Facts about a run of a model that a call does not have; the column ``model_run`` has them as JSON.
@@ -213,6 +258,7 @@ class ModelRun:
         traced: The path that tracing fixed, if that is the cause of the failure.
         fixed: See `ModelInputs`.
         nodes: The comparison of a file's nodes, in the run in which they were judged.
+        accuracy: See `RunAccuracy`; None if the model is not transformed and its inputs are not a user's.
     """
 
     index: int = 0
@@ -222,6 +268,7 @@ class ModelRun:
     traced: Traced | None = None
     fixed: tuple[FixedSize, ...] = ()
     nodes: NodesJudged | None = None
+    accuracy: RunAccuracy | None = None
 
     @property
     def text(self) -> str:

@@ -32,14 +32,15 @@ from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.leeway import leeway_along
+from harness.pipeline.leeway import TransformedOutputs, leeway_along
 from harness.pipeline.placement import placements
+from harness.pipeline.run_accuracy import measure_accuracy
 from harness.pipeline.run_case import finish, narrowed_run
 from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import (
     StageFailure,
     emitted_opset,
-    is_rejected_for_dtype,
+    is_rejected_harmlessly,
     load_stage,
     run_stage,
 )
@@ -47,7 +48,7 @@ from harness.pipeline.started_route import StartedRoute
 from harness.pipeline.submodel import owners
 from harness.pipeline.task import Step, Task
 from harness.pipeline.worker import WorkerProcess
-from harness.run.artefact import CALLABLE, Artefact, as_onnx, output_names
+from harness.run.artefact import CALLABLE, AnyModel, Artefact, as_onnx, output_names
 from harness.run.backend import (
     BackendFailure,
     BackendSession,
@@ -251,7 +252,7 @@ class BatchRunner:
         failure = found.failure
         more = {"blame": failure.blame, "message": describe_error(failure.error)}
         if failure.transform:
-            more["transform"] = failure.transform
+            more |= {"transform": failure.transform, "storage": failure.storage}
         if found.rule:
             more["rule"] = found.rule
         elif failure.stage is Stage.CONVERT and failure.outcome is Outcome.ERROR:
@@ -261,7 +262,7 @@ class BatchRunner:
         known_results = [
             self._result(key, name, failure.stage, failure.outcome, found.converted, **more) for key in keys
         ]
-        if is_rejected_for_dtype(failure) and found.converted is not None and len(found.members) == 1:
+        if is_rejected_harmlessly(failure) and found.converted is not None and len(found.members) == 1:
             known_results = [self._run_rejected(name, found.converted, result) for result in known_results]
         self._send(known_results)
 
@@ -405,6 +406,7 @@ class BatchRunner:
                 continue
             result = result_of(run)
             if self._is_whole_model:
+                result = self._add_accuracy(result, case, run.outputs or (), converted.model)
                 result = self._add_model_run(result, case.oracle, run.outputs or ())
             results.append(result)
         self._send(results)
@@ -449,6 +451,15 @@ class BatchRunner:
             alone = replace(of_case, judge=judge.restricted_to(part, count))
             found += alone.compare(got, leeway).problems
         return replace(comparison, problems=tuple(found)) if len(found) > len(comparison.problems) else comparison
+
+    def _add_accuracy(self, result: CaseRun, case: Case, got: Sequence[Array], model: AnyModel) -> CaseRun:
+        """Add to a result how accurate it is, if transforms make it differ."""
+        outputs = TransformedOutputs.along(self._route, case, lambda: (as_onnx(model), case.feeds(model)))
+        if outputs is None:
+            return result
+        self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
+        accuracy = measure_accuracy(case.oracle.expected, got, outputs.find_range_loss())
+        return replace(result, model_run=replace(result.model_run, accuracy=accuracy))
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:
         """Add to a result what only runs of models and files have.

@@ -21,7 +21,7 @@ from harness.pipeline.stages import (
     check_stage,
     excuse_for_problems,
     find_narrowing,
-    is_rejected_for_dtype,
+    is_rejected_harmlessly,
     load_stage,
     opset_to_check,
     run_again,
@@ -146,7 +146,7 @@ def _rejected(case: Case, started: StartedRoute, artefact: AnyModel, invalid: St
     The backend's own objections to it are dropped.
     """
     ended, backend = CaseRun.ended_by(invalid, artefact), started.backend
-    if backend is None or not is_rejected_for_dtype(invalid):
+    if backend is None or not is_rejected_harmlessly(invalid):
         return ended
     names = case.structure.promised_outputs
     has_outputs = isinstance(names, int) or tuple(output_names(artefact)) == tuple(names)

@@ -31,13 +31,14 @@ class StageFailure:
     """Why a case ended before the comparison, in the words of the component that ended it.
 
     The outcome is `UNSUPPORTED`, `ERROR`, or `BUILT` if the model cannot be run on this machine. `transform` is the
-    transform that raised; "" at any other stage.
+    transform that raised or stored a weight wrongly, "" at any other stage, and `storage` is the fault of the weight.
     """
 
     stage: Stage
     outcome: Outcome
     error: Exception
     transform: str = ""
+    storage: str = ""
 
     @property
     def blame(self) -> str:
@@ -89,16 +90,16 @@ def check_stage(model: AnyModel, opset: int | None, outputs: Sequence[str] | int
     return None
 
 
-#: ONNX's messages about an operator that does not take a dtype.
-_OF_DTYPE = re.compile(r"unsupported type|type inference|typestr|data type", re.IGNORECASE)
+#: ONNX's messages about an operator that does not take a dtype, and about nodes in another order than they are needed.
+_HARMLESS = re.compile(r"unsupported type|type inference|typestr|data type|topologically sorted", re.IGNORECASE)
 
 
-def is_rejected_for_dtype(failure: StageFailure) -> bool:
-    """Whether the checker rejects a model for a dtype, which a runtime may take anyway.
+def is_rejected_harmlessly(failure: StageFailure) -> bool:
+    """Whether the checker rejects a model for a dtype or the order of its nodes, which a runtime may take anyway.
 
     Running a graph that is rejected for its attributes or shapes is unsafe: ONNX Runtime's Conv hangs.
     """
-    return failure.stage is Stage.CHECK and bool(_OF_DTYPE.search(describe_error(failure.error)))
+    return failure.stage is Stage.CHECK and bool(_HARMLESS.search(describe_error(failure.error)))
 
 
 def shape_ranges(

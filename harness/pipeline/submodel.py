@@ -76,6 +76,22 @@ def extract(model: onnx.ModelProto, inputs: Iterable[str], outputs: Iterable[str
     return part
 
 
+def sort_nodes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model with its nodes in topological order; the model itself if they are."""
+    known = {"", *(value.name for value in (*model.graph.input, *model.graph.initializer))}
+    for node in model.graph.node:
+        if not known.issuperset(outer_names(node)):
+            break
+        known.update(node.output)
+    else:
+        return model
+    from onnx_ir import serde
+
+    sorted_model = serde.deserialize_model(model)
+    sorted_model.graph.sort()
+    return serde.serialize_model(sorted_model)
+
+
 def merge_graphs(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
     """Return one graph of several that share no names and import the same operator sets."""
     merged = onnx.ModelProto()

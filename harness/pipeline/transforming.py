@@ -8,10 +8,14 @@ import onnx
 
 from harness.compare.verdict import Outcome, Stage
 from harness.convert.change import Change
-from harness.convert.transform import NotTransformable, Samples, find_transforms
+from harness.convert.transform import NotTransformable, Samples, TransformEntry, find_transforms
+from harness.core.dtypes import PRECISION
 from harness.core.route import Route
 from harness.pipeline.case import Structure
+from harness.pipeline.model_task import GraphChange
+from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.stages import StageFailure, check_opset
+from harness.pipeline.transformed_graph import find_wrong_storage
 from harness.run.artefact import AnyModel, Artefact
 
 
@@ -60,24 +64,50 @@ def transformed_models(
 ) -> Iterator[tuple[str, onnx.ModelProto | StageFailure]]:
     """Yield each transform of a route with the model after it; the last one with its failure if it raises."""
     for transform in find_transforms(route.transforms):
+        made: onnx.ModelProto | StageFailure
         try:
-            if isinstance(model, Artefact):
-                raise TypeError(f"{transform.name} takes ONNX models, and not {model.kind}")
-            given = onnx.ModelProto()
-            given.CopyFrom(model)
-            fed = {value.name for value in model.graph.input}.difference(t.name for t in model.graph.initializer)
-            if changes is None or transform.stop_after is None:
-                model = transform.transform(given, samples)
-            else:
-                model = transform.stop_after(given, None, changes)
-            if not isinstance(model, onnx.ModelProto):
-                raise TypeError(f"{transform.name} returns {type(model).__name__}, and not an onnx.ModelProto")
-            lost = fed.difference(value.name for value in model.graph.input)
-            if lost:
-                # Whoever runs the model feeds them.
-                raise ValueError(f"{transform.name} removes the model's inputs {', '.join(sorted(lost))}")
+            made = _transformed(transform, model, changes, samples)
+        except WrongStorage as error:
+            made = StageFailure(Stage.TRANSFORM, Outcome.ERROR, error, transform.name, error.found.change)
         except Exception as error:
             outcome = Outcome.UNSUPPORTED if isinstance(error, NotTransformable) else Outcome.ERROR
-            yield transform.name, StageFailure(Stage.TRANSFORM, outcome, error, transform.name)
+            made = StageFailure(Stage.TRANSFORM, outcome, error, transform.name)
+        yield transform.name, made
+        if isinstance(made, StageFailure):
             return
-        yield transform.name, model
+        model = made
+
+
+class WrongStorage(Exception):
+    """A quantiser stores numbers in wrong steps."""
+
+    def __init__(self, found: GraphChange) -> None:
+        off = f", off by up to {found.steps:.3g} steps" if found.steps else ""
+        super().__init__(f"{found.operator} {found.value}: wrong {found.change}{off}")
+        self.found = found
+
+
+def _transformed(
+    transform: TransformEntry, model: AnyModel, changes: list[Change] | None, samples: Samples
+) -> onnx.ModelProto:
+    """Return a model after a transform, whose exceptions it raises; the given model is not changed."""
+    if isinstance(model, Artefact):
+        raise TypeError(f"{transform.name} takes ONNX models, and not {model.kind}")
+    given = onnx.ModelProto()
+    given.CopyFrom(model)
+    fed = {value.name for value in model.graph.input}.difference(t.name for t in model.graph.initializer)
+    if changes is None or transform.stop_after is None:
+        made = transform.transform(given, samples)
+    else:
+        made = transform.stop_after(given, None, changes)
+    if not isinstance(made, onnx.ModelProto):
+        raise TypeError(f"{transform.name} returns {type(made).__name__}, and not an onnx.ModelProto")
+    lost = fed.difference(value.name for value in made.graph.input)
+    if lost:
+        # Whoever runs the model feeds them.
+        raise ValueError(f"{transform.name} removes the model's inputs {', '.join(sorted(lost))}")
+    if transform.precision and transform.precision not in PRECISION:
+        wrong = find_wrong_storage(split_steps(model), split_steps(made))
+        if wrong is not None:
+            raise WrongStorage(wrong)
+    return made

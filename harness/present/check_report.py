@@ -20,6 +20,7 @@ from harness.models.check import ModelCheck, RouteCheck
 from harness.pipeline.model_oracle import RANDOM
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
+from harness.present.accuracy_text import accuracy_text, range_loss_text
 from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text
 from harness.present.model_run_text import divergence_sentence
 from harness.present.report import Note, Report, Row, Section
@@ -91,7 +92,8 @@ def _way_row(way: RouteCheck) -> Row:
         inexact = sum(o.outcome is Outcome.INACCURATE for o in way.outcomes)
         formula = f", {inexact} as exact as the operators' formulas but less exact than PyTorch" if inexact else ""
         random = f"; an output is {RANDOM}" if any(RANDOM in o.excused for o in way.outcomes) else ""
-        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{formula}{steps}{largest}{random}")
+        cost = accuracy_text(way.accuracies) or largest
+        return Row(way_name(way), f"survives, {count(len(way.outcomes), 'run')}{formula}{steps}{cost}{random}")
     if way.is_compared:
         return Row(way_name(way), ", ".join(sorted(map(str, outcomes))))
     return Row(way_name(way), f"nothing was compared: {_prevented(way)}")
@@ -314,6 +316,10 @@ def _next_steps(found: ModelCheck, failing: list[RouteCheck], options: str) -> I
             "mode, since exports are for inference: call .eval() on it to say so"
         )
     yield from map(Note, found.notes)
+    for way in found.ways:
+        if way.range_loss is not None:
+            text = range_loss_text(way.range_loss, way.route.backend, survives=way.survives)
+            yield Note(f"{way_name(way)}: {text}", "yellow")
     yield from (_nodes_note(way, way.nodes) for way in found.ways if way.nodes is not None)
     if failing and failing[0].invalid_node is None:
         yield Note(f"next: conformance repro {found.word}{_way_options(failing[0])}{options}")
@@ -432,6 +438,8 @@ def _way_data(way: RouteCheck) -> dict[str, Any]:
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),
         "fixed_sizes": [asdict(size) for size in way.fixed_sizes],
+        "accuracy": [asdict(accuracy) for accuracy in way.accuracies],
+        "range_loss": asdict(way.range_loss) if way.range_loss is not None else None,
         "nodes": asdict(way.nodes) if way.nodes is not None else None,
     }
 

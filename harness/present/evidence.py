@@ -222,6 +222,7 @@ FAULTS: dict[str, str] = {
     Fault.UNFIT_INPUTS: "passes invalid inputs to {symptom}",
     Fault.UNFIT_SHAPES: "makes incompatible shapes",
     Fault.UNKNOWN_ALIAS: "does not know operators by their other names",
+    Fault.UNSORTED: "does not sort the nodes",
     Fault.VALUES: "gives wrong values",
     Fault.WRONG_AT_EXTREMES: "gives wrong results for infinities, NaN and huge numbers",
     Fault.WRONG_COMPLEX_NUMBERS: "gives wrong complex numbers",
@@ -230,6 +231,7 @@ FAULTS: dict[str, str] = {
     Fault.WRONG_LIST_LENGTH: "gives lists of a wrong length",
     Fault.WRONG_NUMBERS: "gives wrong numbers",
     Fault.WRONG_SHAPE: "gives a wrong shape",
+    Fault.WRONG_STEPS: "stores numbers in wrong steps ({symptom})",
     Fault.WRONG_TRUTH_VALUES: "gives wrong truth values",
     Fault.WRONG_WITHOUT_ELEMENTS: "goes wrong with tensors without elements",
 }
@@ -370,6 +372,25 @@ def _before_transform(facts: Mapping[str, Any]) -> str:
     return f"Before {facts['transform']}, {facts['backend']} gives {result} for the model."
 
 
+#: Change of a transformed node → sentence.
+_CHANGES = {
+    "axis": "The scales of {operator} {value} are along another axis than its weights.",
+    "overflows": "{operator} {value} leaves the range of its dtype: its largest result is {largest:.6g} in float32.",
+    "packing": "The weights of {operator} {value} have the two halves of each byte in the wrong order.",
+    "scale": "{operator} {value} has another scale than what quantises its input.",
+    "shape": "{operator} {value} has another shape than before.",
+    "transposed": "The weights of {operator} {value} are transposed.",
+    "values": "{operator} {value} is the first value that differs from that before by more than roundings.",
+    "vanishes": "Results of {operator} {value} vanish in its dtype, and a later node leaves the range because of that.",
+    "weight": "The weights of {operator} {value} are off by up to {steps:.3g} steps.",
+    "zero-point": "The zero point of {operator} {value} is off.",
+}
+
+
+def _transformed_node(facts: Mapping[str, Any]) -> str:
+    return _CHANGES[facts["change"]].format(**facts)
+
+
 def _wrong_node(facts: Mapping[str, Any]) -> str:
     taken, node = ", ".join(facts["inputs"]), node_text(facts["node"])
     if "right" not in facts:
@@ -399,6 +420,7 @@ def invalid_text(facts: Mapping[str, Any]) -> str:
 
 _OWN: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "before-transform": _before_transform,
+    "transformed-node": _transformed_node,
     "open-question": _open_question,
     "wrong-node": _wrong_node,
     "open-node": _open_node,

@@ -24,7 +24,7 @@ from harness.app.cli._shared import (
     statuses,
     timeout_option,
 )
-from harness.core.route import is_onnx_file
+from harness.core.route import FILE, is_onnx_file
 
 if TYPE_CHECKING:
     from harness.pipeline.model_task import Axis
@@ -41,6 +41,7 @@ SECTION = "run"
         "conformance check exported.pt2 --converter torchscript --backend openvino",
         "conformance check my_model.py:make_model --converter torch-compile --converter executorch",
         "conformance check model.onnx --inputs inputs.npz --page check.html",
+        "conformance check my_model.py:make_model --transform float16 --transform quantize-static",
     )
     + statuses("0 if the model passes on every route; 1 if it fails, or if nothing could be compared"),
 )
@@ -51,6 +52,13 @@ SECTION = "run"
     multiple=True,
     metavar="NAME",
     help="Converter. Repeatable. Default: dynamo, or a converter of the backends' artefacts.",
+)
+@click.option(
+    "--transform",
+    "transforms",
+    multiple=True,
+    metavar="NAME",
+    help="Transform between export and runtime, as float16 or quantize-static; several joined by +. Repeatable.",
 )
 @click.option(
     "--backend",
@@ -80,6 +88,7 @@ def command(
     ctx: click.Context,
     word: str,
     converters: tuple[str, ...],
+    transforms: tuple[str, ...],
     backends: tuple[str, ...],
     shapes: str | None,
     axes: tuple[str, ...],
@@ -114,6 +123,9 @@ def command(
     if atol is not None and rtol is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
+    if transforms:
+        usual = FILE if is_onnx_file(word) else "dynamo"
+        converters = tuple(f"{name}+{transform}" for name in converters or (usual,) for transform in transforms)
     if inputs is not None and not is_onnx_file(word):
         raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     for name, value in {"--axis": axes, "--also": also, "--rtol": rtol}.items():

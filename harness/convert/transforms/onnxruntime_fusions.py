@@ -1,6 +1,8 @@
 """ONNX Runtime's fusions for transformer models by type: ``ort-fusions:bert``.
 
 The optimiser's own passes alone are applied, and none of the runtime's: those are ``ort-basic`` and ``ort-extended``.
+It leaves out the import of the domain of its operators, which ONNX Runtime forgives and ONNX's checker does not: the
+import is added, since nothing else of such a model could be judged otherwise.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ _TYPES = (
     *("qwen3", "sam2", "swin", "t5", "tnlr", "unet", "vae", "vit"),
 )
 
+_DOMAIN = "com.microsoft"
+
 
 def _probe() -> Unavailable | None:
     return missing_package("onnxruntime", "pip install '.[cpu]'")
@@ -28,6 +32,8 @@ def _fuse(model: onnx.ModelProto, *, model_type: str) -> onnx.ModelProto:
 
     with muted_advice():
         fused: onnx.ModelProto = optimize_model(model, model_type=model_type, opt_level=0).model
+    if _DOMAIN not in {imported.domain for imported in fused.opset_import}:
+        fused.opset_import.append(onnx.helper.make_opsetid(_DOMAIN, 1))
     return fused
 
 
