@@ -135,6 +135,7 @@ FURTHER = {
         "UnjudgedNode",
         "RunAccuracy",
         "GraphChange",
+        "GivenFiles",
         "Artefact",
         "Placement",
         "Change",

@@ -16,6 +16,7 @@ import numpy as np
 
 from harness.core.captured_values import CAPTURED, Raw, Values, below as _below, raw_stream, unit as _unit
 from harness.core.dtypes import INT_RANGE, PARTS, is_float
+from harness.core.given_values import given_values
 from harness.core.invocation import Recipe
 from harness.core.styles import STYLES, pick, plain as _plain, planned, special_floats
 
@@ -208,6 +209,9 @@ DOMAINS: dict[str, Callable[..., Values]] = {
     )
 } | CAPTURED
 
+#: The domain of values that a user's file holds; its parameters are those of `given_values`.
+_FILE = "file"
+
 
 def compute(recipe: Recipe, dtype: str, count: int) -> Values:
     """Return the `count` storage values that `recipe` stands for.
@@ -219,9 +223,12 @@ def compute(recipe: Recipe, dtype: str, count: int) -> Values:
     Raises:
         KeyError: The domain or style is unknown.
     """
-    if dtype in PARTS:
+    if dtype in PARTS and recipe.domain[0] != _FILE:
         return np.ascontiguousarray(compute(recipe, PARTS[dtype], 2 * count)).view(np.complex128)
     name, *parameters = recipe.domain
+    if name == _FILE:
+        path, key, function = map(str, parameters)
+        return given_values(path, key, function, recipe.seed)
     values = DOMAINS[str(name)](raw_stream(recipe.seed, count), dtype, recipe.style, *parameters)
     # Copied, since PyTorch does not accept arrays with negative strides.
     return np.array(values, dtype=bool if dtype == "bool" else None)

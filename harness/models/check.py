@@ -34,8 +34,10 @@ from harness.models.state import StateChange
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_oracle import largest_element
 from harness.pipeline.model_task import (
+    NO_FILES,
     Axis,
     FixedSize,
+    GivenFiles,
     GraphChange,
     ModelRun,
     ModelSource,
@@ -169,10 +171,11 @@ class RouteCheck:
         return next((nodes for nodes in judged if nodes is not None), None)
 
     @property
-    def accuracies(self) -> tuple[RunAccuracy, ...]:
-        """How accurate its runs are, of a transformed model or a user's inputs."""
-        found = (ModelRun.from_text(o.model_run).accuracy for o in self.outcomes)
-        return tuple(accuracy for accuracy in found if accuracy is not None)
+    def accuracies(self) -> tuple[tuple[str, RunAccuracy], ...]:
+        """The inputs of its runs, as the file's name, and how accurate they are: of a transformed model or a user's
+        inputs."""
+        runs = (ModelRun.from_text(o.model_run) for o in self.outcomes)
+        return tuple((run.change, run.accuracy) for run in runs if run.accuracy is not None)
 
     @property
     def range_loss(self) -> GraphChange | None:
@@ -180,7 +183,7 @@ class RouteCheck:
 
         A backend that computes in more bits may be right nevertheless.
         """
-        return next((a.range_loss for a in self.accuracies if a.range_loss is not None), None)
+        return next((a.range_loss for _, a in self.accuracies if a.range_loss is not None), None)
 
     @property
     def fixed_sizes(self) -> tuple[FixedSize, ...]:
@@ -420,7 +423,7 @@ def check_units(
     dtypes: Sequence[str],
     shapes: str | None,
     tolerance: Tolerance | None = None,
-    inputs: str = "",
+    given: GivenFiles = NO_FILES,
 ) -> list[Unit]:
     """Return the units of a check.
 
@@ -432,7 +435,7 @@ def check_units(
         dtypes: Dtypes to try in addition to the model's own.
         shapes: ``static``, ``dynamic`` or ``both``; None means both if the model has dynamic sizes.
         tolerance: A tolerance that replaces the error explained by rounding.
-        inputs: The file with the inputs of an ONNX file; "" draws them.
+        given: The user's inputs.
 
     Raises:
         UsageProblem: A name is unknown, or what is asked for cannot run here.
@@ -456,7 +459,7 @@ def check_units(
     return [
         replace(
             unit,
-            model=ModelSource(options.models[0], variant, inputs),
+            model=ModelSource(options.models[0], variant, given),
             settings=replace(unit.settings, tolerance=tolerance),
         )
         for variant in (*variants, *noisy)

@@ -17,8 +17,11 @@ from harness.core.tensors import build_tensors
 from harness.models.as_program import program_of
 from harness.models.capture import Capture, ResizedCalls, capture_calls, resized_calls
 from harness.models.state import StateChange, state_change, training_changes_result
+from harness.pipeline.given_inputs import given_runs
+from harness.pipeline.graph_structure import signature
+from harness.pipeline.model_cases import declared_inputs
 from harness.pipeline.model_loading import LoadedModel, ModelProblem, check_word
-from harness.pipeline.model_task import Axis, ModelSource, NoModel, Variant
+from harness.pipeline.model_task import NO_FILES, Axis, GivenFiles, ModelSource, NoModel, Variant
 from harness.pipeline.noise import feed_noise
 from harness.pipeline.onnx_inputs import drawn_inputs, open_sizes
 from harness.pipeline.supervisor import Death, Supervisor
@@ -92,21 +95,21 @@ class ModelCalls:
     problem: str = ""
 
 
-def model_facts(word: str, variant: Variant, supervisor: Supervisor, inputs: str = "") -> ModelFacts:
+def model_facts(word: str, variant: Variant, supervisor: Supervisor, given: GivenFiles = NO_FILES) -> ModelFacts:
     """Load a model or an ONNX file and return the facts about it.
 
     Args:
         word: The model as the user named it.
         variant: The variant of the model.
         supervisor: Runs the worker that loads it.
-        inputs: The file with the inputs of an ONNX file; "" if there is none.
+        given: The user's inputs.
 
     Raises:
         UnknownName: No registered model has that name.
         ModelProblem: It cannot be loaded, or inputs of a file cannot be drawn.
     """
     check_word(word)
-    source = ModelSource(word, variant, inputs)
+    source = ModelSource(word, variant, given)
     facts: ModelFacts = _answer(FactsTask(source=source), supervisor, ModelFacts, f"{word}: loading it")
     return facts
 
@@ -140,6 +143,12 @@ def send_facts(task: FactsTask, worker: WorkerProcess) -> None:
     for model in _loaded(task, worker):
         state, trains, takes_noise = StateChange(), False, False
         # The verdict on each route reports that it does not run.
+        if task.source.given.path:
+            try:
+                given_runs(task.source.given, model.overload, declared_inputs(model, dynamic=bool(model.axes)))
+            except ModelProblem as problem:
+                worker.send(NoModel(str(problem)))
+                return
         with contextlib.suppress(Exception):
             state = state_change(model)
             trains = training_changes_result(model)
@@ -161,7 +170,9 @@ def _send_file_facts(source: ModelSource, worker: WorkerProcess) -> None:
     worker.send(Step(Stage.REFERENCE, None, ()))
     try:
         file = worker.file(source)
-        if file.given is None:
+        if source.given.path:
+            given_runs(source.given, file.overload, signature(file.model))
+        else:
             # Raises an error with advice if an input cannot be drawn.
             drawn_inputs(file.model, dict.fromkeys(open_sizes(file.model), 1), 0)
     except ModelProblem as problem:

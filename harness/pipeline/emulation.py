@@ -65,7 +65,7 @@ _ACCURACY = {2: "float16", 3: "bfloat16", 4: "int8"}
 #: Changes the inputs of a step.
 _Before: TypeAlias = "Callable[[NodeStep, Sequence[Array]], Sequence[Array]]"
 #: Changes the results of a step, given its inputs.
-_After: TypeAlias = "Callable[[NodeStep, Sequence[Array], Sequence[Array]], Sequence[Array]]"
+After: TypeAlias = "Callable[[NodeStep, Sequence[Array], Sequence[Array]], Sequence[Array]]"
 
 
 def quantises(operator: str) -> bool:
@@ -105,13 +105,9 @@ class Emulation:
             return None
         return self._run(self.graph, self.feeds)
 
-    @property
-    def rounds(self) -> bool:
-        """Whether any value of the graph is rounded to a narrow dtype, or to steps."""
-        operators = {node.op_type for step in self.graph.steps for node in step.nodes}
-        if _PACKED in operators or any(map(quantises, operators)):
-            return True
-        return any(str(array.dtype) in _LAST_BITS for array in (self.asked or {}).values())
+    def run_with(self, after: After) -> Mapping[str, Array] | None:
+        """Return the values by name, with the results of each step changed; None if a step fails."""
+        return self._run(self.graph, self.feeds, after=after)
 
     @cached_property
     def moved(self) -> Mapping[str, Array]:
@@ -172,7 +168,7 @@ class Emulation:
         graph: SteppedGraph,
         feeds: Mapping[str, Array],
         before: _Before = lambda step, inputs: inputs,
-        after: _After = lambda step, inputs, results: results,
+        after: After = lambda step, inputs, results: results,
     ) -> dict[str, Array] | None:
         """Run every step; return all values by name, or None if a step fails."""
         values: dict[str, Array] = {**graph.constant_values, **feeds}
@@ -186,7 +182,7 @@ class Emulation:
         return values
 
 
-def _changes(random: np.random.Generator) -> tuple[_Before, _After]:
+def _changes(random: np.random.Generator) -> tuple[_Before, After]:
     """Return how the inputs of a step and its results are moved."""
 
     def before(step: NodeStep, inputs: Sequence[Array]) -> Sequence[Array]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
+import onnx
 import torch
 
 from harness.compare.tolerances import Tolerance
@@ -47,6 +48,17 @@ def cases_of(model: LoadedModel, dynamic: bool) -> tuple[ModelInputs, ...]:
     for case in (ModelInputs(_invocation(model, example)), *others):
         seen.setdefault(case.invocation.case_id, case)
     return tuple(seen.values())
+
+
+def declared_inputs(model: LoadedModel, *, dynamic: bool) -> list[onnx.ValueInfoProto]:
+    """Return the inputs that a model takes as an ONNX graph declares them, open in the dimensions of its axes."""
+    declared = []
+    for name, tensor in zip(model.input_names, model.inputs, strict=True):
+        opened = {dim for axis in model.axes for dim in axis.dims_of(name)} if dynamic else set()
+        shape = [None if dim in opened else size for dim, size in enumerate(tensor.shape)]
+        kind = onnx.helper.np_dtype_to_tensor_dtype(to_numpy(tensor).dtype)
+        declared.append(onnx.helper.make_tensor_value_info(name, kind, shape))
+    return declared
 
 
 def _invocation(model: LoadedModel, specs: tuple[TensorSpec, ...]) -> Invocation:
@@ -129,6 +141,7 @@ class ModelStructure:
         inputs: Example inputs in place of the model's own; None for those.
         tolerance: The user's tolerance; None for the effect of roundings.
         alive: See `ModelOracle`.
+        cases: The runs; those of `cases_of` without any.
     """
 
     model: LoadedModel
@@ -137,6 +150,7 @@ class ModelStructure:
     inputs: tuple[torch.Tensor, ...] | None = None
     tolerance: Tolerance | None = None
     alive: Callable[[], None] = lambda: None
+    cases: tuple[Invocation, ...] = ()
 
     has_program = True
     answering_backend = None
@@ -198,8 +212,9 @@ class ModelStructure:
         return named_feeds(artefact, self.input_names, arrays)
 
     def samples(self, artefact: AnyModel) -> Samples:
-        """Return the example, and other values of its inputs."""
-        runs = [build_tensors(case.invocation) for case in cases_of(self.model, dynamic=False)]
+        """Return the inputs of its runs."""
+        cases = self.cases or [case.invocation for case in cases_of(self.model, dynamic=False)]
+        runs = [build_tensors(case) for case in cases]
         return [self.feeds(artefact, [to_numpy(t) for t in tensors]) for tensors in runs]
 
     def shape_ranges(self, artefact: AnyModel, cases: Sequence[Invocation]) -> dict[str, ShapeRange]:

@@ -10,12 +10,13 @@ from harness.core.invocation import Invocation
 from harness.core.plugins import UnknownName
 from harness.core.tensors import build_tensors
 from harness.core.torch_arrays import to_numpy
+from harness.pipeline.given_inputs import given_runs
 from harness.pipeline.graph_oracle import plain_form
-from harness.pipeline.graph_structure import GraphStructure
-from harness.pipeline.model_cases import cases_of
+from harness.pipeline.graph_structure import GraphStructure, signature
+from harness.pipeline.model_cases import cases_of, declared_inputs
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelInputs, ModelSource, NoModel
-from harness.pipeline.onnx_inputs import describe_inputs, list_file_runs
+from harness.pipeline.onnx_inputs import list_file_runs
 from harness.pipeline.stages import StageFailure, load_stage, run_stage
 from harness.pipeline.supervisor import Death, Supervisor
 from harness.pipeline.task import Step
@@ -67,15 +68,23 @@ def carry_out(task: ListingTask, worker: WorkerProcess) -> None:
         if task.source.is_graph:
             worker.send(Listing(_runs_of_file(task, worker)))
         else:
-            worker.send(Listing(cases_of(worker.model(task.source), task.dynamic)))
+            worker.send(Listing(_runs_of_model(task, worker)))
     except (ModelProblem, UnknownName) as problem:
         worker.send(NoModel(str(problem)))
 
 
+def _runs_of_model(task: ListingTask, worker: WorkerProcess) -> tuple[ModelInputs, ...]:
+    model = worker.model(task.source)
+    if not task.source.given.path:
+        return cases_of(model, task.dynamic)
+    # What is exported is the example, which need not be among the user's inputs.
+    return given_runs(task.source.given, model.overload, declared_inputs(model, dynamic=task.dynamic))
+
+
 def _runs_of_file(task: ListingTask, worker: WorkerProcess) -> tuple[ModelInputs, ...]:
     file = worker.file(task.source)
-    if file.given is not None:
-        return (ModelInputs(describe_inputs(file.given, file.overload), "given inputs"),)
+    if task.source.given.path:
+        return given_runs(task.source.given, file.overload, signature(file.model))
     session = load_stage(plain_form(worker.start(task.backend)), file.model, None)
     structure = GraphStructure(file.model)
 

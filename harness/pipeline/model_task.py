@@ -62,18 +62,35 @@ AS_MADE = Variant()
 
 
 @dataclass(frozen=True)
+class GivenFiles:
+    """A user's inputs of a model.
+
+    Attributes:
+        path: A file, or a folder of files, each of them one run; "" if the inputs are drawn.
+        function: ``FILE.py:FUNCTION``, which reads a file; "" for files that hold arrays.
+    """
+
+    path: str = ""
+    function: str = ""
+
+
+#: No inputs of a user's.
+NO_FILES = GivenFiles()
+
+
+@dataclass(frozen=True)
 class ModelSource:
     """The source of a model.
 
     Attributes:
         word: The model as its user named it: a registered name, ``FILE.py:FUNCTION``, ``FILE.pt2`` or ``FILE.onnx``.
         variant: The variation of the model that its function makes.
-        inputs: The file with the inputs of an ``.onnx`` file; "" draws them.
+        given: The user's inputs.
     """
 
     word: str
     variant: Variant = AS_MADE
-    inputs: str = ""
+    given: GivenFiles = NO_FILES
 
     @property
     def overload(self) -> str:

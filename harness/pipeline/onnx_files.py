@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
-from harness.core.dtypes import Array
 from harness.core.invocation import MODEL
 from harness.core.text import one_line
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource, model_name
-from harness.pipeline.onnx_inputs import read_inputs
 from harness.pipeline.submodel import outer_names
 
 
@@ -25,13 +22,11 @@ class LoadedFile:
     Attributes:
         name: The name of the file.
         model: The graph, sorted.
-        given: The user's inputs by name; None draws them.
         notes: What was changed so that the file can be judged, a line each.
     """
 
     name: str
     model: onnx.ModelProto
-    given: Mapping[str, Array] | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -41,11 +36,11 @@ class LoadedFile:
 
 
 def load_file(source: ModelSource) -> LoadedFile:
-    """Read a file, sort its nodes if they are not in order, and read its inputs if they are given.
+    """Read a file, and sort its nodes if they are not in order.
 
     Raises:
         ModelProblem: a file cannot be read or has no weights beside it, a node reads a value that nothing gives, the
-            graph gives a value that is not a tensor, or an input does not fit.
+            graph gives a value that is not a tensor.
     """
     model = _read(Path(source.word))
     for value in model.graph.output:
@@ -59,8 +54,7 @@ def load_file(source: ModelSource) -> LoadedFile:
             f"{source.word} is not topologically sorted, which ONNX asks for and ONNX Runtime forgives: "
             f"{early.reader} reads {early.value} before it is computed; it is judged as if it were sorted",
         )
-    given = read_inputs(Path(source.inputs), model) if source.inputs else None
-    return LoadedFile(model_name(source.word), model, given, notes)
+    return LoadedFile(model_name(source.word), model, notes)
 
 
 def _read(path: Path) -> onnx.ModelProto:

@@ -1,4 +1,4 @@
-"""The runs of an ONNX file: its given inputs, or values drawn from its signature at sizes that it runs at.
+"""The runs of an ONNX file without given inputs: values drawn from its signature at sizes that it runs at.
 
 1. Open dimensions of one name have one size; each without a name has its own.
 2. The first of a few sizes at which the file runs, the same for all, is taken. If it runs at none, the sizes of its
@@ -10,18 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from harness.core.described_tensor import describe_tensor
-from harness.core.dtypes import ALL, PRECISION, WIDE_UNSIGNED, Array
+from harness.core.dtypes import ALL, PRECISION, WIDE_UNSIGNED
 from harness.core.invocation import Invocation, Recipe, TensorSpec, contiguous_strides
-from harness.core.text import one_line
-from harness.core.torch_arrays import to_torch
 from harness.pipeline.graph_structure import signature
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import FixedSize, ModelInputs
@@ -183,71 +179,3 @@ def _named(sizes: Sizes) -> str:
     if len(different) == 1:
         return f"dynamic dimensions set to {different.pop()}"
     return ", ".join(f"{name} {size}" for name, size in sizes.items())
-
-
-def describe_inputs(given: Mapping[str, Array], overload: str) -> Invocation:
-    """Return the record's form of a user's inputs, without those of dtypes that an invocation cannot name.
-
-    The run itself takes the arrays.
-    """
-    known = {name: array for name, array in given.items() if str(array.dtype) in (*ALL, *WIDE_UNSIGNED)}
-    return Invocation(overload, tuple((name, describe_tensor(to_torch(array), name)) for name, array in known.items()))
-
-
-def read_inputs(path: Path, model: onnx.ModelProto) -> dict[str, Array]:
-    """Read inputs from an ``.npz`` by name, or one from a ``.pb`` (a `TensorProto`).
-
-    Raises:
-        ModelProblem: the file cannot be read, an input is missing, the model has no such input, or one has another
-            dtype or shape than the model declares.
-    """
-    declared = {value.name: value for value in signature(model)}
-    names = ", ".join(declared)
-    try:
-        if path.suffix == ".npz":
-            with np.load(path) as file:
-                found = {name: file[name] for name in file.files}
-        else:
-            tensor = onnx.TensorProto.FromString(path.read_bytes())
-            found = {tensor.name or next(iter(declared), ""): numpy_helper.to_array(tensor)}
-    except Exception as error:
-        raise ModelProblem(f"--inputs {path} cannot be read: {type(error).__name__}: {one_line(error)}") from None
-    missing = [name for name in declared if name not in found]
-    if missing:
-        raise ModelProblem(f"--inputs {path} has no {missing[0]!r}; the model takes {names}")
-    superfluous = [name for name in found if name not in declared]
-    if superfluous:
-        raise ModelProblem(f"--inputs {path} has {superfluous[0]!r}, which the model does not take; it takes {names}")
-    sizes: dict[str, tuple[int, str]] = {}
-    for name, value in declared.items():
-        _require_fit(path, value, found[name], sizes)
-    return {name: found[name] for name in declared}
-
-
-def _require_fit(path: Path, value: onnx.ValueInfoProto, array: Array, sizes: dict[str, tuple[int, str]]) -> None:
-    """Raise `ModelProblem` if an array has another dtype or shape than the model declares.
-
-    Args:
-        path: The file with the array.
-        value: The declaration.
-        array: The array.
-        sizes: Named dimension → its size in an input before, and that input; added to.
-    """
-    kind = value.type.tensor_type
-    if kind.elem_type:
-        dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-        if dtype != str(array.dtype):
-            raise ModelProblem(f"{value.name} must be {dtype}, {path} has {array.dtype}")
-    if not kind.HasField("shape"):
-        return
-    dims = [str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim]
-    wanted = f"{value.name} must be [{', '.join(dims)}], {path} has {list(array.shape)}"
-    if len(dims) != array.ndim:
-        raise ModelProblem(wanted)
-    for dim, size in zip(kind.shape.dim, array.shape, strict=True):
-        if dim.HasField("dim_value") and dim.dim_value != size:
-            raise ModelProblem(wanted)
-        if dim.dim_param:
-            other, where = sizes.setdefault(dim.dim_param, (size, value.name))
-            if other != size:
-                raise ModelProblem(f"{wanted}, and {dim.dim_param} is {other} in {where}")

@@ -453,12 +453,14 @@ class BatchRunner:
         return replace(comparison, problems=tuple(found)) if len(found) > len(comparison.problems) else comparison
 
     def _add_accuracy(self, result: CaseRun, case: Case, got: Sequence[Array], model: AnyModel) -> CaseRun:
-        """Add to a result how accurate it is, if transforms make it differ."""
+        """Add to a result how accurate it is, if transforms make it differ or the inputs are a user's."""
         outputs = TransformedOutputs.along(self._route, case, lambda: (as_onnx(model), case.feeds(model)))
-        if outputs is None:
+        is_given = self._task.model is not None and bool(self._task.model.given.path)
+        if outputs is None and not is_given:
             return result
         self._begin(Step(Stage.COMPARE, result.backend, (result.case,), (result,)))
-        accuracy = measure_accuracy(case.oracle.expected, got, outputs.find_range_loss())
+        loss = outputs.find_range_loss() if outputs is not None else None
+        accuracy = measure_accuracy(case.oracle.expected, got, loss)
         return replace(result, model_run=replace(result.model_run, accuracy=accuracy))
 
     def _add_model_run(self, result: CaseRun, oracle: CaseOracle, got: Sequence[Array]) -> CaseRun:

@@ -89,7 +89,7 @@ def find_range_loss(after: Emulation) -> GraphChange | None:
 
     If a result vanishes before, and the node reads it, that one is named.
     """
-    asked, wide = after.asked or {}, _widened(after)
+    asked, wide = after.asked or {}, widened_values(after)
     vanished: dict[str, NodeStep] = {}
     for step in after.graph.steps:
         for name in step.outputs:
@@ -106,7 +106,7 @@ def find_range_loss(after: Emulation) -> GraphChange | None:
     return None
 
 
-def _widened(after: Emulation) -> Mapping[str, Array]:
+def widened_values(after: Emulation) -> Mapping[str, Array]:
     """Return the values of a graph, computed in float32."""
     model = widen_graph(after.graph.model)
     feeds = {n: a.astype(np.float32) if str(a.dtype) in PRECISION else a for n, a in after.feeds.items()}

@@ -6,7 +6,7 @@ import gc
 import importlib
 import logging
 import traceback
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -24,9 +24,7 @@ from harness.core.onnx_operators import is_onnx_operator
 from harness.core.program import is_graph
 from harness.core.recent import Recent
 from harness.core.route import Route
-from harness.core.tensors import build_tensors
 from harness.core.text import describe_error
-from harness.core.torch_arrays import to_numpy
 from harness.generate.case_library import load_cases
 from harness.pipeline.batch_export import Member
 from harness.pipeline.case import Structure
@@ -210,13 +208,12 @@ class WorkerProcess:
             judges = Judges(self.backend(backend), self.backend(REFERENCE), group.exported, alive)
 
             def ask(invocation: Invocation) -> GraphOracle:
-                given = file.given
-                feeds = given.values() if given is not None else map(to_numpy, build_tensors(invocation))
-                return expect(file.model, tuple(feeds), judges, invocation)
+                return expect(file.model, tuple(_built_inputs_of(invocation)), judges, invocation)
 
-            inputs = partial(_feeds_of_file, file.given, group)
+            inputs = partial(_built_inputs, group)
             return GraphStructure(file.model, group.index, ask, backend, inputs=inputs)
-        return ModelStructure(self.model(source), index=group.index, tolerance=tolerance, alive=alive)
+        model, cases = self.model(source), group.invocations
+        return ModelStructure(model, index=group.index, tolerance=tolerance, alive=alive, cases=cases)
 
     def _drawn_structure(self, group: CaseGroup, route: Route) -> GraphStructure:
         evaluator = self.backend(REFERENCE)
@@ -251,16 +248,13 @@ class WorkerProcess:
         return started
 
 
-def _feeds_of_file(given: Mapping[str, Array] | None, group: CaseGroup) -> Sequence[Sequence[Array]]:
-    """Return the inputs of the runs of a file: those that are given, or those that its cases describe."""
-    if given is not None:
-        return [list(given.values())]
-    return [[to_numpy(t) for t in build_tensors(case)] for case in group.invocations]
-
-
 def _built_inputs(group: CaseGroup) -> Sequence[Sequence[Array]]:
-    """Return the inputs of drawn graphs."""
-    return [[build_array(spec) for spec in case.tensors()] for case in group.invocations]
+    """Return the inputs of the cases of graphs."""
+    return [_built_inputs_of(case) for case in group.invocations]
+
+
+def _built_inputs_of(case: Invocation) -> Sequence[Array]:
+    return [build_array(spec) for spec in case.tensors()]
 
 
 def _unheard(message: object) -> None:

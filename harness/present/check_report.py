@@ -17,23 +17,33 @@ from harness.core.route import FILE
 from harness.core.text import count
 from harness.models.capture import BRANCH, CAUSAL_MASK
 from harness.models.check import ModelCheck, RouteCheck
+from harness.models.preprocessing import PreprocessingFound
 from harness.pipeline.model_oracle import RANDOM
 from harness.pipeline.model_task import FixedSize, ModelRun, NodesJudged, Traced
 from harness.pipeline.quantised import WITHIN_STEPS
 from harness.present.accuracy_text import accuracy_text, range_loss_text
 from harness.present.evidence import evidence, evidence_of_row, fault_text, place_text
 from harness.present.model_run_text import divergence_sentence
+from harness.present.preprocessing_text import preprocessing_lines
 from harness.present.report import Note, Report, Row, Section
 
 #: Calls that fail alone, of one way, that are shown.
 _MOST_CALLS = 8
 
 
-def check_report(found: ModelCheck, options: str = "") -> Report:
-    """Return the report of a check; `options` are its further options, for the command that comes next."""
+def check_report(found: ModelCheck, options: str = "", prepared: PreprocessingFound | None = None) -> Report:
+    """Return the report of a check.
+
+    Args:
+        found: The results.
+        options: Further options of the check, for the command that comes next.
+        prepared: The comparison of two preprocessing functions; None if there is none.
+    """
     failing = [way for way in found.ways if way.failure is not None]
     note = _headline(found, failing)
-    sections = [Section(title="Routes", rows=tuple(map(_way_row, found.ways)), noun="route")]
+    lines = () if prepared is None else preprocessing_lines(prepared)
+    sections = [Section(title="What goes in", rows=tuple(Row("preprocessing", line) for line in lines), noun="file")]
+    sections += [Section(title="Routes", rows=tuple(map(_way_row, found.ways)), noun="route")]
     fixed = {size.name: size for way in found.ways for size in way.fixed_sizes}
     sections.append(Section(title="Sizes", rows=tuple(map(_fixed_row, fixed.values())), noun="size"))
     causes = _Causes(failing)
@@ -368,12 +378,13 @@ def _unjudged_groups(nodes: NodesJudged) -> Iterator[str]:
         yield f"{len(names)} {operator} ({', '.join(names[:_MOST_NAMED])}{more}): {_WHY_UNJUDGED[why]}{what}"
 
 
-def check_data(found: ModelCheck) -> dict[str, Any]:
+def check_data(found: ModelCheck, prepared: PreprocessingFound | None = None) -> dict[str, Any]:
     """Return a check as JSON data."""
     return {
         "model": found.name,
         "word": found.word,
         "survives": found.survives,
+        "preprocessing": asdict(prepared) if prepared is not None else None,
         "left_out": list(found.left_out),
         "notes": list(found.notes),
         "given_in_training_mode": found.trains,
@@ -438,7 +449,7 @@ def _way_data(way: RouteCheck) -> dict[str, Any]:
         "optimiser": {"owner": way.optimiser.owner, "passes": list(way.optimiser.passes)},
         "notes": list(way.notes),
         "fixed_sizes": [asdict(size) for size in way.fixed_sizes],
-        "accuracy": [asdict(accuracy) for accuracy in way.accuracies],
+        "accuracy": [{"inputs": inputs, **asdict(accuracy)} for inputs, accuracy in way.accuracies],
         "range_loss": asdict(way.range_loss) if way.range_loss is not None else None,
         "nodes": asdict(way.nodes) if way.nodes is not None else None,
     }

@@ -19,9 +19,8 @@ import numpy as np
 from harness.compare.verdict import Outcome, Stage, Verdict
 from harness.convert.converter import find_converter
 from harness.core.invocation import Invocation
-from harness.core.tensors import build_tensors
+from harness.core.onnx_arrays import build_array
 from harness.core.text import count
-from harness.core.torch_arrays import to_numpy
 from harness.generate.sources.recorded import FromRecord
 from harness.models.check import ModelCheck, Progress, RouteCheck, check_model
 from harness.models.facts import CallsTask, ModelFacts, model_calls
@@ -64,8 +63,8 @@ class InvalidFile(Exception):
 def _whole_file(source: ModelSource, failure: Verdict) -> GraphPart:
     """Return a file of which nothing smaller fails, with the inputs that it fails with."""
     file = load_file(source)
-    tensors = map(to_numpy, build_tensors(Invocation.from_json(failure.invocation)))
-    feeds = file.given or dict(zip(GraphStructure(file.model).input_names, tensors, strict=True))
+    arrays = [build_array(spec) for spec in Invocation.from_json(failure.invocation).tensors()]
+    feeds = dict(zip(GraphStructure(file.model).input_names, arrays, strict=True))
     return GraphPart(
         model=file.model.SerializeToString(),
         inputs=feeds,

@@ -398,7 +398,7 @@ def test_calls_at_other_sizes_are_paired_where_only_sizes_differ(models: Path) -
         (["rms", "--axis", "y:0=3"], "axis y:0 is of input 'y'; inputs: x"),
         (["rms", "--also", "float8"], "--also float8: a model can be run in float16, bfloat16, float32, float64"),
         (["rms", "--shapes", "dynamic"], "names no open size: name one with --axis INPUT:DIM=SIZES"),
-        (["rms", "--inputs", "x.npz"], "--inputs is for .onnx files: a model in Python brings its inputs along"),
+        (["rms", "--inputs", "x.npz"], "--inputs x.npz: no such file or folder"),
         (["nowhere"], "has no function 'nowhere'; it has pooled, adaptive, "),
     ],
 )

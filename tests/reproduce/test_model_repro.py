@@ -143,7 +143,7 @@ def test_a_file_that_is_wrong_itself_is_no_defect_of_a_runtime(here: Path) -> No
     [
         (["mods.py:right"], "right survives: there is nothing to reproduce"),
         (["mods.py:right", "--run", "results"], "--run is for recorded cases; mods.py:right is a model"),
-        (["mods.py:right", "--inputs", "x.npz"], "--inputs is for .onnx files"),
+        (["mods.py:right", "--inputs", "x.npz"], "--inputs x.npz: no such file or folder"),
         (["none.onnx"], "file not found: none.onnx"),
         (["3f9c", "--axis", "x:0=1..8"], "--axis is for models; 3f9c is a case"),
     ],

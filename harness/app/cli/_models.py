@@ -11,7 +11,7 @@ import click
 from harness.core.route import is_onnx_file
 
 if TYPE_CHECKING:
-    from harness.pipeline.model_task import Axis
+    from harness.pipeline.model_task import Axis, GivenFiles
 
 axes_option = click.option(
     "--axis",
@@ -19,6 +19,12 @@ axes_option = click.option(
     multiple=True,
     metavar="INPUT:DIM=SIZES",
     help="A dynamic dimension: x:0=1..8, x:2=7,12. Repeatable.",
+)
+inputs_option = click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Inputs to run with: .npz, .npy or .pb, or a folder of them.",
 )
 also_option = click.option("--also", metavar="DTYPES", default="", help="Dtypes to try in addition: float16,bfloat16.")
 
@@ -29,6 +35,17 @@ class Limits:
 
     timeout: float
     memory: int
+
+
+def given_files(inputs: Path | None, function: str) -> GivenFiles:
+    """Return a user's inputs; a file that is missing is reported."""
+    from harness.pipeline.model_task import NO_FILES, GivenFiles
+
+    if inputs is None:
+        return NO_FILES
+    if not inputs.exists():
+        raise click.UsageError(f"--inputs {inputs}: no such file or folder")
+    return GivenFiles(str(inputs.absolute()), resolved(function) if function else "")
 
 
 #: Digits of a case's id.

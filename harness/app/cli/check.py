@@ -7,13 +7,22 @@ import datetime
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.app.cli._models import Limits, also_option, axes_option, axis_of, dtypes_of
+from harness.app.cli._models import (
+    Limits,
+    also_option,
+    axes_option,
+    axis_of,
+    dtypes_of,
+    given_files,
+    inputs_option,
+    resolved,
+)
 from harness.app.cli._shared import (
     emit,
     example,
@@ -27,7 +36,9 @@ from harness.app.cli._shared import (
 from harness.core.route import FILE, is_onnx_file
 
 if TYPE_CHECKING:
-    from harness.pipeline.model_task import Axis
+    from harness.models.preprocessing import PreprocessingFound
+    from harness.pipeline.model_task import Axis, GivenFiles
+    from harness.pipeline.supervisor import Supervisor
     from harness.present.report import Report
 
 SECTION = "run"
@@ -42,6 +53,7 @@ SECTION = "run"
         "conformance check my_model.py:make_model --converter torch-compile --converter executorch",
         "conformance check model.onnx --inputs inputs.npz --page check.html",
         "conformance check my_model.py:make_model --transform float16 --transform quantize-static",
+        "conformance check my_model.py:make_model --headroom float16 --inputs folder",
     )
     + statuses("0 if the model passes on every route; 1 if it fails, or if nothing could be compared"),
 )
@@ -76,7 +88,20 @@ SECTION = "run"
 @also_option
 @click.option("--rules", multiple=True, metavar="FILE", help="Use these conversion functions. Repeatable.")
 @click.option("--opset", type=int, metavar="N", help="Opset to emit.")
-@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
+@inputs_option
+@click.option(
+    "--preprocess",
+    "preprocessing",
+    multiple=True,
+    metavar="FILE.py:FUNCTION",
+    help="Reads a file of --inputs: takes a path, returns an array or a dict. A second one, the deployed one, is "
+    "compared with the first.",
+)
+@click.option(
+    "--headroom",
+    type=click.Choice(["float16"]),
+    help="Say instead how near values come to a dtype's limits, and which nodes must stay in float32.",
+)
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
 @click.option("--rtol", type=float, metavar="R", help="Allowed relative error, instead of the effect of rounding.")
@@ -96,6 +121,8 @@ def command(
     rules: tuple[str, ...],
     opset: int | None,
     inputs: Path | None,
+    preprocessing: tuple[str, ...],
+    headroom: str | None,
     timeout: float,
     memory_limit: float,
     rtol: float | None,
@@ -112,6 +139,8 @@ def command(
     Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
     It is compared with the runtime's own result without optimisations, and each node with its definition.
 
+    With --inputs, the model is run with each file in place of other values.
+
     With --json: model, word, survives, left_out, notes, state, ways. A way has converter, backend, shapes, dtype,
     survives, compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes
     and nodes.
@@ -122,23 +151,42 @@ def command(
         require_writable(page)
     if atol is not None and rtol is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
-    variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    if transforms:
-        usual = FILE if is_onnx_file(word) else "dynamo"
-        converters = tuple(f"{name}+{transform}" for name in converters or (usual,) for transform in transforms)
-    if inputs is not None and not is_onnx_file(word):
-        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     for name, value in {"--axis": axes, "--also": also, "--rtol": rtol}.items():
         if value and is_onnx_file(word):
             raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+    if headroom is not None and (transforms or len(preprocessing) > 1 or shapes or also or rtol is not None):
+        raise click.UsageError("--headroom takes a model, --inputs, --preprocess, --converter and --backend alone")
+    exports = _exports(word, converters, transforms)
+    variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
+    given, deployed = _given(inputs, preprocessing)
     wanted = _Wanted(
-        word, converters, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes, inputs
+        *(word, exports, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes),
+        given,
+        deployed,
     )
     # A model's own output is not part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
-        found = _check_model(wanted, limits)
+        found = _check_model(wanted, limits) if headroom is None else _measure_headroom(wanted, limits)
     _show(found, page, as_json)
     ctx.exit(int(not found.survives))
+
+
+def _exports(word: str, converters: tuple[str, ...], transforms: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the exports to check: each converter with each transform."""
+    if not transforms:
+        return converters
+    usual = FILE if is_onnx_file(word) else "dynamo"
+    return tuple(f"{name}+{transform}" for name in converters or (usual,) for transform in transforms)
+
+
+def _given(inputs: Path | None, preprocessing: tuple[str, ...]) -> tuple[GivenFiles, str]:
+    """Return a user's inputs, and the deployed preprocessing function ("" for none)."""
+    if preprocessing and inputs is None:
+        raise click.UsageError("--preprocess reads the files of --inputs, which is missing")
+    if len(preprocessing) > 2:
+        raise click.UsageError("--preprocess is given at most twice: PyTorch's function, and the deployed one")
+    first, *second = preprocessing or ("",)
+    return given_files(inputs, first), resolved(second[0]) if second else ""
 
 
 @dataclass(frozen=True)
@@ -183,7 +231,8 @@ class _Wanted:
     rtol: float | None
     atol: float
     given_axes: tuple[str, ...]
-    inputs: Path | None
+    given: GivenFiles
+    deployed: str
 
     @property
     def options(self) -> str:
@@ -191,7 +240,8 @@ class _Wanted:
         words = [word for axis in self.given_axes for word in ("--axis", axis)]
         words += [word for file in self.rules for word in ("--rules", file)]
         words += ["--opset", str(self.opset)] if self.opset is not None else []
-        words += ["--inputs", str(self.inputs)] if self.inputs is not None else []
+        words += ["--inputs", self.given.path] if self.given.path else []
+        words += ["--preprocess", self.given.function] if self.given.function else []
         return "".join(f" {shlex.quote(word)}" for word in words)
 
 
@@ -218,10 +268,43 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
         with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
             if not is_onnx_file(wanted.word):
                 say_step("load the model and call it twice")
-            inputs = str(wanted.inputs.absolute()) if wanted.inputs else ""
-            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, inputs)
-            units = check_units(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, inputs)
+            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, wanted.given)
+            units = check_units(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, wanted.given)
+            prepared = _compared_inputs(wanted, supervisor)
             found = check_model(units, facts, supervisor, say_step)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    return Checked(found.survives, check_report(found, wanted.options), check_data(found))
+    survives = found.survives and (prepared is None or not prepared.differences)
+    return Checked(survives, check_report(found, wanted.options, prepared), check_data(found, prepared))
+
+
+def _measure_headroom(wanted: _Wanted, limits: Limits) -> Checked:
+    from harness.core.plugins import UnknownName
+    from harness.core.route import Route
+    from harness.models.headroom import find_headroom
+    from harness.pipeline.model_loading import ModelProblem, check_word
+    from harness.pipeline.model_task import AS_MADE, ModelSource, model_name
+    from harness.pipeline.supervisor import Supervisor
+    from harness.present.headroom_report import headroom_data, headroom_report
+
+    usual = FILE if is_onnx_file(wanted.word) else "dynamo"
+    backend = (wanted.backends or ("ort-cpu",))[0]
+    route = replace(Route.parse((wanted.converters or (usual,))[0]), backend=backend, opset=wanted.opset)
+    try:
+        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
+            say_step("measure the headroom")
+            check_word(wanted.word)
+            found = find_headroom(ModelSource(wanted.word, AS_MADE, wanted.given), route, supervisor)
+    except (UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
+    return Checked(not found.problem, headroom_report(found, model_name(wanted.word), backend), headroom_data(found))
+
+
+def _compared_inputs(wanted: _Wanted, supervisor: Supervisor) -> PreprocessingFound | None:
+    """Return how the deployed preprocessing differs; None if only one function is given."""
+    from harness.models.preprocessing import compare_preprocessing
+
+    if not wanted.deployed:
+        return None
+    say_step("compare the two preprocessing functions")
+    return compare_preprocessing(wanted.given, wanted.deployed, supervisor)

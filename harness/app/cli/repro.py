@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._models import also_option, axes_option, axis_of, dtypes_of, is_model
+from harness.app.cli._models import (
+    also_option,
+    axes_option,
+    axis_of,
+    dtypes_of,
+    given_files,
+    inputs_option,
+    is_model,
+)
 from harness.app.cli._shared import (
     example,
     find_run,
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
     from harness.causes.known_issues import KnownIssue
     from harness.core.invocation import Invocation
     from harness.models.facts import ModelFacts
-    from harness.pipeline.model_task import Axis
+    from harness.pipeline.model_task import Axis, GivenFiles
     from harness.plan.unit import Unit
     from harness.reproduce.failure import ReproducibleFailure
     from harness.reproduce.graph_part import GraphPart
@@ -80,7 +88,8 @@ class Written:
 @axes_option
 @also_option
 @click.option("--opset", type=int, metavar="N", help="Opset to emit, of a model.")
-@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE", help="Inputs of an .onnx file: .npz or .pb.")
+@inputs_option
+@click.option("--preprocess", metavar="FILE.py:FUNCTION", default="", help="Reads the files of --inputs.")
 @click.option("--issue", is_flag=True, help="Write a bug report in Markdown, in its tracker's form.")
 @click.option("--out", metavar="FILE", help="Write to FILE; - is the terminal. Default: repro_CASE.py or .md.")
 @click.option("--check/--no-check", default=True, help="Whether to run the script and see that it fails.")
@@ -97,6 +106,7 @@ def command(
     also: str,
     opset: int | None,
     inputs: Path | None,
+    preprocess: str,
     issue: bool,
     out: str | None,
     check: bool,
@@ -129,7 +139,9 @@ def command(
         if is_given:
             raise click.UsageError(f"{option} is for recorded cases; {case} is a model")
     wanted = ModelWanted(
-        case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), opset, inputs, timeout
+        *(case, converter, backend, rules, tuple(map(axis_of, axes)), dtypes_of(also), opset),
+        given_files(inputs, preprocess),
+        timeout,
     )
     _write_smallest(wanted, _stem(case), issue, out, check, as_json)
 
@@ -162,7 +174,7 @@ def _write_drawn(
 
     with tempfile.TemporaryDirectory() as directory:
         file, inputs = save_graph(graph, Path(directory) / case[:8])
-        wanted = ModelWanted(str(file), None, backend, (), (), (), None, inputs, timeout)
+        wanted = ModelWanted(str(file), None, backend, (), (), (), None, given_files(inputs, ""), timeout)
         _write_smallest(wanted, case[:8], issue, out, check, as_json)
 
 
@@ -193,13 +205,8 @@ class ModelWanted:
     axes: tuple[Axis, ...]
     dtypes: tuple[str, ...]
     opset: int | None
-    inputs: Path | None
+    given: GivenFiles
     timeout: float
-
-    @property
-    def input_file(self) -> str:
-        """The whole path of the file with inputs; "" for none."""
-        return str(self.inputs.absolute()) if self.inputs is not None else ""
 
 
 @contextmanager
@@ -218,7 +225,7 @@ def _smallest(wanted: ModelWanted) -> Iterator[tuple[ReproducibleFailure | Graph
         run = Path(directory) / "run"
         try:
             with Supervisor(timeout=wanted.timeout, memory_limit=8 * 2**30) as supervisor:
-                facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, wanted.input_file)
+                facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, wanted.given)
                 found = smallest_of_model(_units(wanted, facts), facts, run, supervisor, say_step)
         except (UsageProblem, UnknownName) as error:
             raise click.UsageError(str(error)) from None
@@ -234,8 +241,6 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
     from harness.models.check import check_units
     from harness.plan.options import Options
 
-    if wanted.inputs is not None and not is_onnx_file(wanted.word):
-        raise click.UsageError("--inputs is for .onnx files: a model in Python brings its inputs along")
     options = Options(
         models=(wanted.word,),
         converters=(wanted.converter,) if wanted.converter else (),
@@ -243,7 +248,7 @@ def _units(wanted: ModelWanted, facts: ModelFacts) -> list[Unit]:
         rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
         opset=wanted.opset,
     )
-    return check_units(options, facts, wanted.axes, wanted.dtypes, None, inputs=wanted.input_file)
+    return check_units(options, facts, wanted.axes, wanted.dtypes, None, given=wanted.given)
 
 
 def _write_call(run: Path, failure: ReproducibleFailure, issue: bool, check: bool) -> Written:
