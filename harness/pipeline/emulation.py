@@ -13,7 +13,8 @@ dtype:
 3. An element is right if it is within `SPREAD`·D of the right one, or within this of the value asked for if that is
    itself within twice as much of the right one. A rounding moves a number by 0.29 units (root mean square of a uniform
    error), a movement by 0.82, so that 3·D are eight standard deviations of one rounding. A value that leaves the
-   dtype's range is not explained.
+   dtype's range is not explained. Where the value asked for does, D is that of the same graph in float32 whose results
+   move by as much: a runtime that computes in more bits is right.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from harness.compare.judge import Mask
-from harness.core.dtypes import Array
+from harness.compare.nearness import ulp
+from harness.core.dtypes import PRECISION, Array
 from harness.core.numbers import distance
 from harness.pipeline.loaded_models import RANDOM_OPERATORS, LoadedModels
 from harness.pipeline.nodes.definition import Definition, node_attribute
-from harness.pipeline.nodes.node_steps import EXACT, NodeStep, SteppedGraph
+from harness.pipeline.nodes.node_steps import EXACT, NodeStep, SteppedGraph, split_steps
 from harness.pipeline.run_graph import run_graph
 from harness.pipeline.submodel import walk_nodes
 from harness.run.backend import Backend
@@ -149,6 +151,8 @@ class Emulation:
         if self.asked is None or name not in self.moved or self.asked[name].shape != got.shape:
             return np.zeros(got.shape, bool)
         asked, moved = self.asked[name], self.moved[name]
+        if str(asked.dtype) in PRECISION and (np.isfinite(right) & ~np.isfinite(asked.astype(np.float64))).any():
+            moved = self._moved_without_limits.get(name, moved)
         if asked.dtype.kind in "iub" and name in self.outputs and not quantises(self._makers.get(name, "")):
             # Roundings decide which index it is.
             return moved > 0
@@ -158,6 +162,38 @@ class Emulation:
             near_right = np.abs(got - right) <= allowed
             near_asked = (np.abs(got - wide) <= allowed) & (np.abs(wide - right) <= 2 * allowed)
         return np.asarray(near_right | near_asked)
+
+    @cached_property
+    def widened(self) -> Emulation:
+        """The same graph in float32."""
+        feeds = {n: a.astype(np.float32) if str(a.dtype) in _LAST_BITS else a for n, a in self.feeds.items()}
+        return Emulation(split_steps(widen_graph(self.graph.model)), feeds, self.runtime)
+
+    @cached_property
+    def _moved_without_limits(self) -> Mapping[str, Array]:
+        """Name of an output → its root mean square movement if no number can leave the range of a narrow dtype."""
+        asked, wide = self.asked or {}, self.widened
+        narrow = {name: str(array.dtype) for name, array in asked.items() if str(array.dtype) in _LAST_BITS}
+        if wide.asked is None:
+            return {}
+        squares = {name: np.zeros(wide.asked[name].shape) for name in self.outputs if name in wide.asked}
+        for seed in range(self.runs):
+            self.alive()
+            random = np.random.default_rng(seed)
+
+            def after(
+                step: NodeStep, inputs: Sequence[Array], results: Sequence[Array], random: np.random.Generator = random
+            ) -> Sequence[Array]:
+                pairs = zip(step.outputs, results, strict=True)
+                return [
+                    _moved_by_units(array, narrow[name], random) if name in narrow else array for name, array in pairs
+                ]
+
+            values = wide.run_with(after)
+            for name, total in squares.items():
+                if values is not None:
+                    total += _movement(values[name], wide.asked[name]) ** 2
+        return {name: np.sqrt(total / self.runs) for name, total in squares.items()}
 
     @cached_property
     def _makers(self) -> Mapping[str, str]:
@@ -231,6 +267,14 @@ def _moved(values: Array, random: np.random.Generator, rounded: Mask | None = No
         is_finite = np.isfinite(values.astype(np.float32)) & np.isfinite(moved.astype(np.float32))
         keeps = is_exact | ~is_finite.reshape(bits.shape)
     return np.asarray(np.where(keeps, values, moved)).reshape(values.shape)
+
+
+def _moved_by_units(values: Array, dtype: str, random: np.random.Generator) -> Array:
+    """Return float32 numbers moved by one unit in the last place of a narrower dtype down, none, or up."""
+    steps = random.integers(-1, 2, values.shape)
+    with np.errstate(all="ignore"):
+        moved = values + steps * np.where(np.isfinite(values) & (values != 0), ulp(np.abs(values), dtype), 0.0)
+    return np.asarray(moved).astype(values.dtype)
 
 
 def _rounded_otherwise(values: Array, precision: str, random: np.random.Generator) -> Array:

@@ -28,7 +28,7 @@ from harness.pipeline.emulation import Emulation
 from harness.pipeline.nodes.node_steps import NodeStep, split_steps
 from harness.pipeline.run_graph import run_graph
 from harness.pipeline.submodel import outer_names, sort_nodes
-from harness.pipeline.transformed_graph import find_range_loss, widened_values
+from harness.pipeline.transformed_graph import find_range_loss
 from harness.run.backend import Backend
 
 DTYPE = "float16"
@@ -274,7 +274,7 @@ class HeadroomSearch:
 
     def _vanishing(self, emulation: Emulation) -> frozenset[str]:
         """Return the nodes whose results vanish, and those that read them."""
-        asked, wide = emulation.asked or {}, widened_values(emulation)
+        asked, wide = emulation.asked or {}, emulation.widened.asked or {}
         lost = {
             name
             for name in self._makers

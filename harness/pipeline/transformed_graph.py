@@ -12,7 +12,7 @@ The first of these that is seen is named:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -23,10 +23,10 @@ from harness.compare.judge import CLOSE
 from harness.compare.nearness import tolerance_of
 from harness.core.dtypes import PRECISION, Array
 from harness.core.numbers import are_same
-from harness.pipeline.emulation import Emulation, widen_graph
+from harness.pipeline.emulation import Emulation
 from harness.pipeline.model_task import GraphChange
 from harness.pipeline.nodes.definition import node_attribute
-from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, split_steps
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph
 
 #: Steps that a number in a weight may be off, unless it is at the end of the range of its integers.
 _STEPS_OFF = 1.0
@@ -89,7 +89,7 @@ def find_range_loss(after: Emulation) -> GraphChange | None:
 
     If a result vanishes before, and the node reads it, that one is named.
     """
-    asked, wide = after.asked or {}, widened_values(after)
+    asked, wide = after.asked or {}, after.widened.asked or {}
     vanished: dict[str, NodeStep] = {}
     for step in after.graph.steps:
         for name in step.outputs:
@@ -104,13 +104,6 @@ def find_range_loss(after: Emulation) -> GraphChange | None:
             if ((asked[name] == 0) & (wide[name] != 0)).any():
                 vanished[name] = step
     return None
-
-
-def widened_values(after: Emulation) -> Mapping[str, Array]:
-    """Return the values of a graph, computed in float32."""
-    model = widen_graph(after.graph.model)
-    feeds = {n: a.astype(np.float32) if str(a.dtype) in PRECISION else a for n, a in after.feeds.items()}
-    return Emulation(split_steps(model), feeds, after.runtime).asked or {}
 
 
 def find_unexplained_value(before: Emulation, after: Emulation) -> GraphChange | None:

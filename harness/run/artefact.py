@@ -45,6 +45,26 @@ class PlacedNode(NamedTuple):
     on_device: bool
 
 
+@dataclass(frozen=True)
+class NodeKernel:
+    """What a runtime says about a node that it ran, or about several that it ran as one.
+
+    Attributes:
+        name: The runtime's name of the node, which the model may not have.
+        operator: Its type, in the runtime's words.
+        device: The device, or the execution provider.
+        dtypes: The floating dtypes and integer dtypes that it computed with, in the runtime's words and without
+            repetitions.
+        kernel: The implementation, in the runtime's words; "" if it does not say.
+    """
+
+    name: str
+    operator: str
+    device: str
+    dtypes: tuple[str, ...]
+    kernel: str = ""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Artefact:
     """A converter's result other than an ONNX model.

@@ -17,7 +17,7 @@ from onnx import TensorProto, helper
 from harness.core.dtypes import Array
 from harness.core.plugins import Registry, Unavailable
 from harness.core.snippet import RunSnippet, RunWanted
-from harness.run.artefact import ONNX, PlacedNode
+from harness.run.artefact import ONNX, AnyModel, NodeKernel, PlacedNode
 
 #: The backend that computes each operator as its specification says, in the graph's dtypes.
 REFERENCE = "onnx-reference"
@@ -145,6 +145,16 @@ class HasGraphPasses(Protocol):
 
     def without(self, passes: Sequence[str]) -> Backend:
         """Return the same runtime on the same device without some optimisations."""
+
+
+@runtime_checkable
+class HasKernelReport(Protocol):
+    """A backend whose runtime says which kernel ran each node."""
+
+    def node_kernels(
+        self, model: AnyModel, feeds: Mapping[str, Array], shapes: Mapping[str, ShapeRange] | None
+    ) -> Sequence[NodeKernel]:
+        """Load a model, run it once if the runtime says it only then, and return what ran; raises as `Backend.load`."""
 
 
 @runtime_checkable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 from harness.core.dtypes import Array
 from harness.core.torch_arrays import to_numpy, to_torch
 from harness.run import cuda as _cuda
+from harness.run.artefact import NodeKernel
 from harness.run.backend import BackendFailure, DeviceLost, UnsupportedModel
 
 #: TensorRT's element types → PyTorch's names; a module may lack some.
@@ -98,6 +100,42 @@ def make_allocator(trt: Any, on_host: frozenset[str], errors: list[str]) -> Any:
     return OutputAllocator()
 
 
+def kernels_of_layers(layers: Sequence[Mapping[str, Any] | str]) -> list[NodeKernel]:
+    """Return what an engine inspector says about layers: the type, the formats of what they read and write, and the
+    tactic; of a layer without details the name alone."""
+    kernels = []
+    for layer in layers:
+        if isinstance(layer, str):
+            kernels.append(NodeKernel(layer, "", "cuda", ()))
+            continue
+        formats = [
+            tensor.get("Format/Datatype", "") for tensor in (*layer.get("Inputs", ()), *layer.get("Outputs", ()))
+        ]
+        dtypes = dict.fromkeys(_dtype_in_format(text) for text in formats)
+        tactic = str(layer.get("TacticName") or layer.get("TacticValue") or "")
+        kernels.append(NodeKernel(layer.get("Name", ""), layer.get("LayerType", ""), "cuda", tuple(dtypes), tactic))
+    return kernels
+
+
+#: Words of a format (`Row major linear FP16 format`) → dtype.
+_DTYPES_IN_FORMATS = {
+    "FP32": "float32",
+    "FP16": "float16",
+    "BF16": "bfloat16",
+    "FP8": "float8",
+    "FP4": "float4",
+    "Int8": "int8",
+    "Int4": "int4",
+    "Int32": "int32",
+    "Int64": "int64",
+    "Bool": "bool",
+}
+
+
+def _dtype_in_format(text: str) -> str:
+    return next((dtype for word, dtype in _DTYPES_IN_FORMATS.items() if word.lower() in text.lower()), text)
+
+
 class TrtSession:
     """A deserialised engine with an execution context."""
 
@@ -126,6 +164,7 @@ class TrtSession:
             BackendFailure: The engine cannot be loaded.
             DeviceLost: The GPU has failed permanently.
         """
+        self._trt = trt
         self._logger = logger
         self._outputs = tuple(outputs)
         with _device_errors():
@@ -148,6 +187,12 @@ class TrtSession:
         for name in dict.fromkeys(self._outputs):
             if not self._context.set_output_allocator(name, self._allocator):
                 raise self._failure(f"output {name!r} takes no allocator")
+
+    def inspect(self) -> list[NodeKernel]:
+        """Return what the engine says about its layers."""
+        inspector = self._engine.create_engine_inspector()
+        said = inspector.get_engine_information(self._trt.LayerInformationFormat.JSON)
+        return kernels_of_layers(json.loads(said).get("Layers", ()))
 
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """See :meth:`harness.run.backend.BackendSession.run`."""

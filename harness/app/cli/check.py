@@ -6,7 +6,7 @@ import contextlib
 import datetime
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +36,11 @@ from harness.app.cli._shared import (
 from harness.core.route import FILE, is_onnx_file
 
 if TYPE_CHECKING:
+    from harness.models.kernels import KernelReport
     from harness.models.preprocessing import PreprocessingFound
     from harness.pipeline.model_task import Axis, GivenFiles
     from harness.pipeline.supervisor import Supervisor
+    from harness.plan.unit import Unit
     from harness.present.report import Report
 
 SECTION = "run"
@@ -102,6 +104,9 @@ SECTION = "run"
     type=click.Choice(["float16"]),
     help="Say instead how near values come to a dtype's limits, and which nodes must stay in float32.",
 )
+@click.option("--where", is_flag=True, help="Show the device, dtypes and kernel of each node, as the runtime says.")
+@click.option("--require-device", metavar="NAME", help="Fail unless every node runs there: cpu, cuda, CUDAExecution.")
+@click.option("--require-dtype", metavar="DTYPE", help="Fail unless every node computes in this floating dtype.")
 @timeout_option(120.0, "Seconds per step.")
 @click.option("--memory-limit", type=float, default=8.0, show_default=True, metavar="GIB", help="Memory of the worker.")
 @click.option("--rtol", type=float, metavar="R", help="Allowed relative error, instead of the effect of rounding.")
@@ -123,6 +128,9 @@ def command(
     inputs: Path | None,
     preprocessing: tuple[str, ...],
     headroom: str | None,
+    where: bool,
+    require_device: str | None,
+    require_dtype: str | None,
     timeout: float,
     memory_limit: float,
     rtol: float | None,
@@ -163,6 +171,7 @@ def command(
         *(word, exports, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes),
         given,
         deployed,
+        Required(where, require_device, require_dtype),
     )
     # A model's own output is not part of the answer.
     with contextlib.redirect_stdout(sys.stderr):
@@ -217,6 +226,20 @@ def _show(found: Checked, page: Path | None, as_json: bool) -> None:
 
 
 @dataclass(frozen=True)
+class Required:
+    """What is asked about the nodes: whether to show where they ran, and where and in which dtype they must run."""
+
+    is_shown: bool = False
+    device: str | None = None
+    dtype: str | None = None
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the runtimes are asked."""
+        return self.is_shown or self.device is not None or self.dtype is not None
+
+
+@dataclass(frozen=True)
 class _Wanted:
     """The request for one model: the options of the command."""
 
@@ -233,6 +256,7 @@ class _Wanted:
     given_axes: tuple[str, ...]
     given: GivenFiles
     deployed: str
+    required: Required
 
     @property
     def options(self) -> str:
@@ -255,6 +279,8 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     from harness.pipeline.supervisor import Supervisor
     from harness.plan.options import Options, UsageProblem
     from harness.present.check_report import check_data, check_report
+    from harness.present.kernel_rows import kernel_complaints, kernel_data, kernel_rows
+    from harness.present.report import Section
 
     options = Options(
         models=(wanted.word,),
@@ -272,10 +298,29 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
             units = check_units(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, wanted.given)
             prepared = _compared_inputs(wanted, supervisor)
             found = check_model(units, facts, supervisor, say_step)
+            reports = _reports(units, wanted.required, supervisor)
     except (UsageProblem, UnknownName, ModelProblem) as error:
         raise click.UsageError(str(error)) from None
-    survives = found.survives and (prepared is None or not prepared.differences)
-    return Checked(survives, check_report(found, wanted.options, prepared), check_data(found, prepared))
+    complaints = list(kernel_complaints(reports, wanted.required.device, wanted.required.dtype))
+    survives = found.survives and (prepared is None or not prepared.differences) and not complaints
+    report = check_report(found, wanted.options, prepared)
+    sections = [Section(title="What ran where", rows=tuple(kernel_rows(reports)), noun="group")] if reports else []
+    if complaints:
+        sections.append(Section(title="Not as required", rows=tuple(complaints), noun="route"))
+    data = {**check_data(found, prepared), "kernels": kernel_data(reports)}
+    return Checked(survives, replace(report, sections=(*report.sections, *sections)), data)
+
+
+def _reports(units: Sequence[Unit], required: Required, supervisor: Supervisor) -> list[KernelReport]:
+    """Return what the runtimes of some routes say about the nodes, if they are asked."""
+    from harness.models.kernels import report_kernels
+
+    reports = []
+    for unit in units if required.is_asked else ():
+        for backend in unit.backends:
+            say_step(f"ask {backend} what ran where")
+            reports.append(report_kernels(unit.whole_model, replace(unit.route, backend=backend), supervisor))
+    return reports
 
 
 def _measure_headroom(wanted: _Wanted, limits: Limits) -> Checked:

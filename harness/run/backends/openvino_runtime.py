@@ -13,7 +13,7 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Unavailable, importable, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import node_names as _messages
-from harness.run.artefact import ONNX, OPENVINO_IR, Artefact
+from harness.run.artefact import ONNX, OPENVINO_IR, Artefact, NodeKernel
 from harness.run.backend import BackendEntry, BackendFailure, InvalidModel, ShapeRange, UnsupportedModel, register
 
 #: Without the hint, some CPUs compute float32 in bfloat16.
@@ -106,6 +106,22 @@ class OpenVinoBackend:
         except RuntimeError as error:
             raise _translated(error, model) from error
 
+    def node_kernels(
+        self, model: onnx.ModelProto | Artefact, feeds: Mapping[str, Array], shapes: Mapping[str, ShapeRange] | None
+    ) -> Sequence[NodeKernel]:
+        """See `harness.run.backend.HasKernelReport`; read from the runtime model, which needs no run."""
+        try:
+            if isinstance(model, Artefact):
+                compiled = self._core.compile_model(model.content, "CPU", _CONFIG)
+            else:
+                network = self._core.read_model(model.SerializeToString())
+                compiled = self._core.compile_model(network, "CPU", _CONFIG)
+        except RuntimeError as error:
+            message = _message(error)
+            raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
+        infos = [operation.get_rt_info() for operation in compiled.get_runtime_model().get_ordered_ops()]
+        return [_kernel_of_info(info) for info in infos if _said(info, "layerType") not in _NO_KERNELS]
+
     def _load_native(self, model: Artefact) -> OpenVinoSession:
         """Load a model in OpenVINO's own format."""
         try:
@@ -114,6 +130,19 @@ class OpenVinoBackend:
         except RuntimeError as error:
             message = _message(error)
             raise (UnsupportedModel if _UNSUPPORTED.search(message) else BackendFailure)(message) from error
+
+
+#: Types of layers that hold or exchange values.
+_NO_KERNELS = frozenset({"Input", "Output", "Const"})
+
+
+def _said(info: Any, name: str) -> str:
+    return str(info[name].astype(str)) if name in info else ""
+
+
+def _kernel_of_info(info: Any) -> NodeKernel:
+    names, dtype = _said(info, "originalLayersNames"), _said(info, "runtimePrecision")
+    return NodeKernel(names, _said(info, "layerType"), "CPU", (dtype,), _said(info, "primitiveType"))
 
 
 def _copied(tensor: Any) -> Array:

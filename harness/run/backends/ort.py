@@ -6,6 +6,7 @@ import contextlib
 import copy
 import ctypes
 import importlib.util
+import json
 import os
 import re
 import tempfile
@@ -22,7 +23,7 @@ from harness.core.dtypes import Array
 from harness.core.plugins import Unavailable, importable, installed, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import cuda as _cuda, node_names as _messages
-from harness.run.artefact import PlacedNode
+from harness.run.artefact import NodeKernel, PlacedNode
 from harness.run.backend import (
     BackendEntry,
     BackendFailure,
@@ -86,6 +87,19 @@ _INSTALL_CPU = "pip install '.[cpu]'"
 _INSTALL_CUDA = "pip uninstall onnxruntime && pip install '.[cuda]'"
 
 
+#: The end of the name of a profile's event for a node.
+_KERNEL_EVENT = "_kernel_time"
+
+
+def _kernel_of_event(event: Mapping[str, Any]) -> NodeKernel:
+    """Return what an event of a profile says about a node: its provider, and the types of its inputs and outputs."""
+    said = event["args"]
+    forms = [*said.get("input_type_shape", ()), *said.get("output_type_shape", ())]
+    dtypes = dict.fromkeys(dtype for form in forms for dtype in form)
+    name = event["name"].removesuffix(_KERNEL_EVENT)
+    return NodeKernel(name, said.get("op_name", ""), said.get("provider", ""), tuple(dtypes))
+
+
 class OrtSession:
     """A model loaded by ONNX Runtime for its CPU provider."""
 
@@ -109,6 +123,10 @@ class OrtSession:
             return self._run_arrays(feeds)
         except Exception as error:
             raise translated(error, self._model, loading=False) from error
+
+    def end_profiling(self) -> str:
+        """Return the file with the profile of a session that has one."""
+        return str(self._session.end_profiling())
 
     def _run_arrays(self, feeds: Mapping[str, Array]) -> list[Array]:
         if not self._plain:
@@ -228,6 +246,21 @@ class OrtBackend:
             elif name in RULE_LEVELS:
                 applied += self._changing_rules(content, RULE_LEVELS[name])
         return tuple(dict.fromkeys(applied))
+
+    def node_kernels(
+        self, model: onnx.ModelProto, feeds: Mapping[str, Array], shapes: Mapping[str, ShapeRange] | None
+    ) -> Sequence[NodeKernel]:
+        """See `harness.run.backend.HasKernelReport`; read from the profile of a run."""
+        other = copy.copy(self)
+        with tempfile.TemporaryDirectory() as folder:
+            other._options = self._session_options()
+            other._options.graph_optimization_level = self._options.graph_optimization_level
+            other._options.enable_profiling = True
+            other._options.profile_file_prefix = str(Path(folder, "profile"))
+            opened = other._open(model)
+            opened.run(feeds)
+            events = json.loads(Path(opened.end_profiling()).read_text(encoding="utf-8"))
+        return [_kernel_of_event(event) for event in events if event.get("name", "").endswith(_KERNEL_EVENT)]
 
     def _changing_rules(self, model: bytes, rules: Sequence[str]) -> list[str]:
         """Return the rules among some that change a model while all others are left out."""

@@ -11,7 +11,7 @@ import gc
 import importlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from onnx import helper
 from harness.core.plugins import Unavailable, importable, installed, installed_version
 from harness.core.snippet import RunSnippet, RunWanted
 from harness.run import cuda as _cuda, node_names as _messages
+from harness.run.artefact import NodeKernel
 from harness.run.backend import (
     Backend,
     BackendEntry,
@@ -140,6 +141,20 @@ class TrtBackend:
 
     def load(self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None) -> BackendSession:
         """See :meth:`harness.run.backend.Backend.load`."""
+        return self._load(model, shapes, is_detailed=False)
+
+    def node_kernels(
+        self, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], shapes: Mapping[str, ShapeRange] | None
+    ) -> Sequence[NodeKernel]:
+        """See `harness.run.backend.HasKernelReport`; read from the engine inspector, which needs a GPU and no run."""
+        session = self._load(model, shapes, is_detailed=True)
+        if not session.runnable:
+            raise BackendFailure(f"the engine was built and cannot be inspected here: {self.build_only}")
+        return session.inspect()  # type: ignore[attr-defined, no-any-return]
+
+    def _load(
+        self, model: onnx.ModelProto, shapes: Mapping[str, ShapeRange] | None, *, is_detailed: bool
+    ) -> BackendSession:
         self._logger.errors.clear()
         # The parser and the builder use the network without owning it, so it must outlive both.
         network = self._builder.create_network(self._network_flags())
@@ -149,6 +164,9 @@ class TrtBackend:
         # Matched by position, since an input that is also an output gets another name in the network.
         inputs = {value.name: network.get_input(i) for i, value in enumerate(graph_inputs(model))}
         config = self._make_config(inputs, shapes or {}, model)
+        if is_detailed:
+            # Otherwise the inspector tells the names of the layers alone.
+            config.profiling_verbosity = self._trt.ProfilingVerbosity.DETAILED
         plan = self._builder.build_serialized_network(network, config)
         if plan is None:
             raise self._build_error(model)
