@@ -463,6 +463,7 @@ def _cause_data(way: RouteCheck) -> dict[str, Any] | None:
         "component": diagnosis.component,
         "place": diagnosis.place,
         "fault": diagnosis.fault,
+        "symptom": diagnosis.detail.symptom,
         "rule": diagnosis.rule,
         "evidence": evidence(diagnosis),
         "node": next((dict(t.facts) for t in diagnosis.testimony if "node" in t.facts), None),

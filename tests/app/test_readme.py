@@ -87,7 +87,7 @@ def test_there_is_an_example_of_each_in_under_twenty_lines() -> None:
         "cases/mine.py",
         "harness/run/backends/tract_briefly.py",
         "harness/convert/converters/unoptimised.py",
-        "harness/convert/transforms/float16.py",
+        "harness/convert/transforms/float16_sorted.py",
         "harness/blame/witnesses/one_thread.py",
         "harness/present/dashboard/page/js/view_families.js",
         "my_rules.py",
@@ -104,7 +104,7 @@ def walked(extended: Extended) -> Path:
     extended.run(
         *("pytest", "harness", "--examples", "40", "--record-only", *operators),
         *("--backend", "tract-briefly", "--backend", "ort-cpu"),
-        *("--converter", "unoptimised", "--converter", "dynamo", "--converter", "dynamo+float16"),
+        *("--converter", "unoptimised", "--converter", "dynamo", "--converter", "dynamo+float16-sorted"),
         *("--results-dir", "run", "-p", "no:cacheprovider"),
     )
     return extended.copy / "run"
@@ -117,7 +117,7 @@ def test_an_operator_a_backend_a_converter_a_transform_and_a_witness_are_one_fil
     assert took_part == {
         (operator, converter, backend)
         for operator in ("aten.flatten_dense_tensors.default", CELU)
-        for converter in ("unoptimised", "dynamo", "dynamo+float16")
+        for converter in ("unoptimised", "dynamo", "dynamo+float16-sorted")
         for backend in ("tract-briefly", "ort-cpu")
     }
     ends = {
@@ -125,7 +125,7 @@ def test_an_operator_a_backend_a_converter_a_transform_and_a_witness_are_one_fil
         for backend, outcome in (("tract-briefly", "mismatch"), ("ort-cpu", "pass"))
     }
     # What the transform makes is valid.
-    assert not [v for v in verdicts if v.converter == "dynamo+float16" and v.stage in ("transform", "check")]
+    assert not [v for v in verdicts if v.converter == "dynamo+float16-sorted" and v.stage in ("transform", "check")]
     # As harness/README.md says of tract 0.23.
     assert ends["tract-briefly"] & ends["ort-cpu"]
     assert any("PyTorch gives the same result on one thread." in v.evidence for v in verdicts)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from harness_runs import ROOT, environment, output, rows, run_harness, shared
 from onnx_texts import saved
@@ -22,6 +23,14 @@ WRONG = {
     "unsorted": ("check", "error"),
     "raises": ("transform", "error"),
     "wrong_in_float16": ("compare", "mismatch"),
+}
+#: Transform → what it stores wrongly.
+STORED = {
+    "wrong_axis": "axis",
+    "zero_point_off": "zero-point",
+    "other_scale": "scale",
+    "swapped_halves": "packing",
+    "transposed": "transposed",
 }
 RIGHT = ("unchanged", "through_ir", "folded", "inlined")
 OPERATORS = ("eq.Tensor", "logical_not.default", "_log_softmax.default", "clamp.default")
@@ -120,3 +129,18 @@ def test_files_are_broken_by_it(tmp_path: Path) -> None:
     assert right["survives"]
     for way, place in ((unsorted, "unsorted"), (wrong, "wrong_sign")):
         assert (way["owner"], way["cause"]["component"], way["cause"]["place"]) == ("transform", "transform", place)
+
+
+def test_what_a_quantiser_stores_wrongly_is_named_and_right_ones_are_not_blamed(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    spread = np.exp(random.normal(size=(1, 32)))
+    weights = {name: (random.normal(size=(32, 32)) * spread).astype(np.float32) for name in "wv"}
+    text = ("float[4,32] x", "float[4,32] z", "y = MatMul (x, w) q = Relu (y) z = MatMul (q, v)")
+    path = saved(tmp_path / "two.onnx", *text, **weights)
+    right = ("quantize-static", "quantize-static-qoperator-per-channel-reduce-range", "quantize-dynamic", "int4")
+    transforms = [word for name in (*STORED, *right) for word in ("--transform", name)]
+    ways = json.loads(conformance("check", path, *transforms, "--json", status=1))["ways"]
+    causes = {way["converter"].partition("+")[2]: way["cause"] for way in ways}
+    assert {name: causes[name] for name in right} == dict.fromkeys(right)
+    found = {name: (causes[name]["place"], causes[name]["fault"], causes[name]["symptom"]) for name in STORED}
+    assert found == {name: (name, "wrong-steps", change) for name, change in STORED.items()}

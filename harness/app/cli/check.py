@@ -307,7 +307,7 @@ def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
     sections = [Section(title="What ran where", rows=tuple(kernel_rows(reports)), noun="group")] if reports else []
     if complaints:
         sections.append(Section(title="Not as required", rows=tuple(complaints), noun="route"))
-    data = {**check_data(found, prepared), "kernels": kernel_data(reports)}
+    data = {**check_data(found, prepared), "survives": survives, "kernels": kernel_data(reports)}
     return Checked(survives, replace(report, sections=(*report.sections, *sections)), data)
 
 
