@@ -13,7 +13,7 @@ dtype:
 3. An element is right if it is within `SPREAD`·D of the right one, or within this of the value asked for if that is
    itself within twice as much of the right one. A rounding moves a number by 0.29 units (root mean square of a uniform
    error), a movement by 0.82, so that 3·D are eight standard deviations of one rounding. A value that leaves the
-   dtype's range is not explained. Where the value asked for does, D is that of the same graph in float32 whose results
+   dtype's range is not explained. If any value does, D is that of the same graph in float32 whose inputs and results
    move by as much: a runtime that computes in more bits is right.
 """
 
@@ -151,7 +151,7 @@ class Emulation:
         if self.asked is None or name not in self.moved or self.asked[name].shape != got.shape:
             return np.zeros(got.shape, bool)
         asked, moved = self.asked[name], self.moved[name]
-        if str(asked.dtype) in PRECISION and (np.isfinite(right) & ~np.isfinite(asked.astype(np.float64))).any():
+        if str(asked.dtype) in PRECISION and self.leaves_range:
             moved = self._moved_without_limits.get(name, moved)
         if asked.dtype.kind in "iub" and name in self.outputs and not quantises(self._makers.get(name, "")):
             # Roundings decide which index it is.
@@ -162,6 +162,13 @@ class Emulation:
             near_right = np.abs(got - right) <= allowed
             near_asked = (np.abs(got - wide) <= allowed) & (np.abs(wide - right) <= 2 * allowed)
         return np.asarray(near_right | near_asked)
+
+    @cached_property
+    def leaves_range(self) -> bool:
+        """Whether a value that is asked for is infinite or NaN although no input is."""
+        floats = [a for a in (self.asked or {}).values() if str(a.dtype) in PRECISION]
+        given = [a for a in self.feeds.values() if str(a.dtype) in PRECISION]
+        return not all(map(_is_finite, floats)) and all(map(_is_finite, given))
 
     @cached_property
     def widened(self) -> Emulation:
@@ -189,7 +196,11 @@ class Emulation:
                     _moved_by_units(array, narrow[name], random) if name in narrow else array for name, array in pairs
                 ]
 
-            values = wide.run_with(after)
+            feeds = {
+                name: _moved_by_units(array, str(self.feeds[name].dtype), random) if name in self.rounded else array
+                for name, array in wide.feeds.items()
+            }
+            values = replace(wide, feeds=feeds).run_with(after)
             for name, total in squares.items():
                 if values is not None:
                     total += _movement(values[name], wide.asked[name]) ** 2
@@ -239,6 +250,10 @@ def _changes(random: np.random.Generator) -> tuple[_Before, After]:
 
 def _computes(step: NodeStep) -> bool:
     return any(node.op_type not in EXACT for node in step.nodes)
+
+
+def _is_finite(array: Array) -> bool:
+    return bool(np.isfinite(array.astype(np.float64)).all())
 
 
 def _differ(a: Array, b: Array) -> Mask:

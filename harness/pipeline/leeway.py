@@ -101,14 +101,20 @@ class TransformedOutputs:
         return is_near | self.emulation.is_explained(name, wide, got, pooled=pooled)
 
     def find_range_loss(self) -> GraphChange | None:
-        """Return the first node whose result leaves the range of its dtype, if an output of the graph does because of
-        it; None if none does."""
+        """Return the first node whose result leaves the range of its dtype, if an output of the graph is wrong because
+        of it; None if none does.
+
+        An output may be finite nevertheless: a quotient by an infinite variance is zero.
+        """
         asked = self.emulation.asked
         if asked is None or self.precision not in PRECISION:
             return None
-        pairs = zip(self.emulation.outputs, self.case.oracle.expected, strict=True)
-        is_lost = any(np.isfinite(e).all() and not np.isfinite(asked[name]).all() for name, e in pairs)
-        return find_range_loss(self.emulation) if is_lost else None
+        if not self.emulation.leaves_range:
+            return None
+        outputs = enumerate(self.emulation.outputs)
+        if all(self.is_explained(output, asked[name]).all() for output, name in outputs):
+            return None
+        return find_range_loss(self.emulation)
 
     @property
     def leeway(self) -> Leeway:

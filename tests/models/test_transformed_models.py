@@ -92,3 +92,16 @@ PIPELINES = [
 def test_a_right_pipeline_is_not_blamed(model: str, transform: str) -> None:
     (way,) = checked(model, "--transform", transform, "--shapes", "static")["ways"]
     assert (way["owner"], way["range_loss"]) == ("", None)
+
+
+def test_an_overflow_that_a_quotient_absorbs_is_named(tmp_path: Path) -> None:
+    # As in microsoft/onnxruntime#31626: the variance is infinite, the quotient zero, and no output is infinite or NaN.
+    nodes = (
+        "m = ReduceMean <keepdims = 1> (x, axes) d = Sub (x, m) q = Mul (d, d) v = ReduceMean <keepdims = 1> (q, axes) "
+        "e = Add (v, epsilon) s = Sqrt (e) z = Div (d, s)"
+    )
+    weights = {"axes": np.array([-1]), "epsilon": np.float32(1e-5)}
+    path = saved(tmp_path / "norm.onnx", "float[2,8] x", "float[2,8] z", nodes, **weights)
+    np.savez(tmp_path / "x.npz", x=np.linspace(-800, 800, 16, dtype=np.float32).reshape(2, 8))
+    (way,) = checked(path, "--transform", "float16", "--inputs", tmp_path / "x.npz")["ways"]
+    assert (way["range_loss"]["operator"], way["range_loss"]["value"]) == ("Mul", "q")
