@@ -14,7 +14,8 @@ import onnx
 import torch
 
 from harness.core.dtypes import Array
-from harness.pipeline.nodes.definition import Definition, node_attribute
+from harness.pipeline.nodes.definition import Definition
+from harness.pipeline.nodes.node_steps import node_attribute
 from harness.pipeline.nodes.readings import Rerun
 
 #: Difference from PyTorch's result, relative to the largest element, that is rounding.

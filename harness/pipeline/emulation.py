@@ -34,8 +34,7 @@ from harness.compare.nearness import ulp
 from harness.core.dtypes import PRECISION, Array
 from harness.core.numbers import distance
 from harness.pipeline.loaded_models import RANDOM_OPERATORS, LoadedModels
-from harness.pipeline.nodes.definition import Definition, node_attribute
-from harness.pipeline.nodes.node_steps import EXACT, NodeStep, SteppedGraph, split_steps
+from harness.pipeline.nodes.node_steps import EXACT, NodeStep, SteppedGraph, node_attribute, split_steps
 from harness.pipeline.run_graph import run_graph
 from harness.pipeline.submodel import walk_nodes
 from harness.run.backend import Backend
@@ -221,8 +220,9 @@ class Emulation:
         values: dict[str, Array] = {**graph.constant_values, **feeds}
         for step in graph.steps:
             inputs = before(step, [values[name] for name in step.inputs])
-            definition = Definition(graph, step, dict(zip(step.inputs, inputs, strict=True)), self.runtime)
-            results = run_graph(self._caching, definition.model, definition.fed).outputs
+            given = dict(zip(step.inputs, inputs, strict=True))
+            alone = graph.alone(step, given)
+            results = run_graph(self._caching, alone, graph.feeds_alone(step, given)).outputs
             if results is None or len(results) != len(step.outputs):
                 return None
             values.update(zip(step.outputs, after(step, inputs, results), strict=True))

@@ -25,8 +25,7 @@ from harness.core.dtypes import PRECISION, Array
 from harness.core.numbers import are_same
 from harness.pipeline.emulation import Emulation
 from harness.pipeline.model_task import GraphChange
-from harness.pipeline.nodes.definition import node_attribute
-from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph
+from harness.pipeline.nodes.node_steps import NodeStep, SteppedGraph, node_attribute
 
 #: Steps that a number in a weight may be off, unless it is at the end of the range of its integers.
 _STEPS_OFF = 1.0

@@ -144,14 +144,12 @@ def command(
     dynamic_shapes); a FILE.pt2 that torch.export.save wrote; or the name of a model in cases/models. It is run with
     its example inputs, with other values and, for dynamic dimensions, with other sizes.
 
-    Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature, or given with --inputs.
-    It is compared with the runtime's own result without optimisations, and each node with its definition.
+    Or MODEL is a FILE.onnx, which is loaded and run with inputs drawn from its signature. It is compared with the
+    runtime's own result without optimisations, and each node with its definition. --inputs replaces drawn values.
 
-    With --inputs, the model is run with each file in place of other values.
-
-    With --json: model, word, survives, left_out, notes, state, ways. A way has converter, backend, shapes, dtype,
-    survives, compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies, notes; of a file fixed_sizes
-    and nodes.
+    With --json: model, word, survives, left_out, notes, state, preprocessing, kernels, ways. A way has converter,
+    backend, shapes, dtype, survives, compared, runs, first_wrong_value, calls, owner, cause, optimiser, remedies,
+    notes, accuracy, range_loss; of a file fixed_sizes and nodes.
     """
     # Invalid options are reported before PyTorch is imported.
     limits = Limits(timeout, int(memory_limit * 2**30))
@@ -159,18 +157,13 @@ def command(
         require_writable(page)
     if atol is not None and rtol is None:
         raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
-    for name, value in {"--axis": axes, "--also": also, "--rtol": rtol}.items():
-        if value and is_onnx_file(word):
-            raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
-    if headroom is not None and (transforms or len(preprocessing) > 1 or shapes or also or rtol is not None):
-        raise click.UsageError("--headroom takes a model, --inputs, --preprocess, --converter and --backend alone")
+    options = {"--axis": axes, "--also": also, "--rtol": rtol, "--transform": transforms, "--shapes": shapes}
+    _refuse_unfit(word, headroom, options)
     exports = _exports(word, converters, transforms)
     variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    given, deployed = _given(inputs, preprocessing)
     wanted = _Wanted(
         *(word, exports, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes),
-        given,
-        deployed,
+        *_given(inputs, preprocessing),
         Required(where, require_device, require_dtype),
     )
     # A model's own output is not part of the answer.
@@ -178,6 +171,15 @@ def command(
         found = _check_model(wanted, limits) if headroom is None else _measure_headroom(wanted, limits)
     _show(found, page, as_json)
     ctx.exit(int(not found.survives))
+
+
+def _refuse_unfit(word: str, headroom: str | None, options: Mapping[str, object]) -> None:
+    """Raise a usage error if an option is given that has no effect on a file, or with ``--headroom``."""
+    for name, value in options.items():
+        if value and is_onnx_file(word) and name in ("--axis", "--also", "--rtol"):
+            raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
+        if value and headroom is not None:
+            raise click.UsageError(f"{name} has no effect with --headroom")
 
 
 def _exports(word: str, converters: tuple[str, ...], transforms: tuple[str, ...]) -> tuple[str, ...]:

@@ -28,7 +28,15 @@ from harness.pipeline.nodes.earlier_versions import earlier_meaning, has_earlier
 from harness.pipeline.nodes.formulas import FORMULAS
 from harness.pipeline.nodes.further_formulas import BODY_RUNNERS, quantised_reals
 from harness.pipeline.nodes.node_call import Formula, NodeCall
-from harness.pipeline.nodes.node_steps import ACCUMULATING, COPIES, EXACT, PLACING, NodeStep, SteppedGraph
+from harness.pipeline.nodes.node_steps import (
+    ACCUMULATING,
+    COPIES,
+    EXACT,
+    PLACING,
+    NodeStep,
+    SteppedGraph,
+    node_attribute,
+)
 from harness.pipeline.run_graph import run_graph
 from harness.pipeline.stages import StageFailure, emitted_opset, load_stage, run_stage
 from harness.pipeline.submodel import walk_nodes
@@ -138,8 +146,7 @@ class Definition:
     @property
     def fed(self) -> dict[str, Array]:
         """Return the inputs of `model`."""
-        names, constants = self.step.names_alone, self.graph.constants
-        return {names[name]: self.inputs[name] for name in self.step.inputs if name not in constants}
+        return self.graph.feeds_alone(self.step, self.inputs)
 
     @cached_property
     def _forms(self) -> list[_Form]:
@@ -364,9 +371,3 @@ def _is_float(array: Array) -> bool:
 
 def _selects(node: onnx.NodeProto) -> bool:
     return node.op_type in ("Resize", "GridSample") and node_attribute(node, "mode", b"") == b"nearest"
-
-
-def node_attribute(node: onnx.NodeProto, name: str, default: object) -> object:
-    """Return an attribute of a node; `default` if it has none of that name."""
-    found: Sequence[onnx.AttributeProto] = [a for a in node.attribute if a.name == name]
-    return onnx.helper.get_attribute_value(found[0]) if found else default

@@ -140,6 +140,10 @@ class SteppedGraph:
             part.graph.input.append(info)
         return _declare_types(part)
 
+    def feeds_alone(self, step: NodeStep, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Return the inputs of the model of one step, without the constants that it holds."""
+        return {step.names_alone[name]: values[name] for name in step.inputs if name not in self.constants}
+
     def _bare(self, step: NodeStep) -> onnx.ModelProto:
         part = onnx.ModelProto()
         part.ir_version = self.model.ir_version
@@ -259,3 +263,9 @@ def _declare_types(model: onnx.ModelProto) -> onnx.ModelProto:
         if element:
             output.type.tensor_type.elem_type = element
     return model
+
+
+def node_attribute(node: onnx.NodeProto, name: str, default: object) -> object:
+    """Return an attribute of a node; `default` if it has none of that name."""
+    found: Sequence[onnx.AttributeProto] = [a for a in node.attribute if a.name == name]
+    return onnx.helper.get_attribute_value(found[0]) if found else default

@@ -15,7 +15,8 @@ import onnx
 
 from harness.core.dtypes import Array
 from harness.core.text import one_line
-from harness.pipeline.nodes.definition import Definition, node_attribute
+from harness.pipeline.nodes.definition import Definition
+from harness.pipeline.nodes.node_steps import node_attribute
 from harness.pipeline.stages import emitted_opset
 
 
