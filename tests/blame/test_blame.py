@@ -26,6 +26,7 @@ from harness_runs import (
 from planted import backends as planted_backends
 from planted._guilty import VALUE
 from recorded_rows import call, tensor
+from sampling import sampled
 
 from harness.blame.testimony import BlameTask
 from harness.compare.diagnosis import Diagnosis
@@ -145,7 +146,7 @@ def diagnosis(verdict: Verdict) -> Diagnosis:
     return recorded
 
 
-@pytest.mark.parametrize("converter", ["dynamo", "torchscript"])
+@pytest.mark.parametrize("converter", sampled(["dynamo", "torchscript"], named={"torchscript"}))
 def test_a_graph_whose_nodes_are_all_right_is_the_converters(converter: str) -> None:
     (verdict,) = verdicts_of(average_of(1.0), converter=converter)
     assert (verdict.outcome, verdict.blame) == (Outcome.MISMATCH, "converter")

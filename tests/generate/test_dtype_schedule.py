@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from harness.core.dtypes import COMPLEX, WIDE_UNSIGNED
 from harness.core.invocation import Invocation
 from harness.generate.case_library import load_cases
@@ -56,6 +58,7 @@ def test_dtypes_that_no_converter_takes_are_drawn_a_few_times() -> None:
     assert {found.invocations[0].dtype for found in asked} == {"complex64"}
 
 
+@pytest.mark.slow
 def test_pytorch_takes_what_is_drawn_of_complex_numbers() -> None:
     rare = [case for case in load_cases().values() if set(COMPLEX) & {*case.rare, *case.gaps}]
     assert len(rare) > 400

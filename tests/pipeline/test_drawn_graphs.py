@@ -686,6 +686,7 @@ def test_a_graph_is_reproduced_without_the_harness(tmp_path: Path) -> None:
     assert "import harness" not in script.read_text()
 
 
+@pytest.mark.slow
 def test_the_command_runs_an_operator(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "harness", "--onnx", "--op", "Celu", "--examples", "16"]
     done = subprocess.run(
