@@ -7,6 +7,7 @@ range, so that they calibrate nothing.
 from __future__ import annotations
 
 import itertools
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +19,10 @@ import onnx
 from harness.convert.transform import NotTransformable, Samples, TransformEntry, muted_advice, register
 from harness.core.dtypes import PRECISION, Array
 from harness.core.plugins import Unavailable, installed_version, missing_package
+from harness.core.text import one_line
+
+#: What ONNX Runtime says if it lacks a kernel, or a dtype.
+_MISSING = re.compile(r"NOT_IMPLEMENTED|can't be converted to MLDataType")
 
 
 def _probe() -> Unavailable | None:
@@ -49,7 +54,12 @@ def _quantise_statically(
     with muted_advice(), tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "quantised.onnx")
         options = {"quant_format": QuantFormat[format_name], "per_channel": per_channel, "reduce_range": reduce_range}
-        quantize_static(model, path, Reader(), **options)
+        try:
+            quantize_static(model, path, Reader(), **options)
+        except Exception as error:
+            if _MISSING.search(str(error)):
+                raise NotTransformable(f"its calibration runs the model: {one_line(error)}") from None
+            raise
         return onnx.load(path)
 
 
