@@ -31,7 +31,7 @@ from onnx import TensorProto, numpy_helper
 
 from harness.compare.judge import Mask
 from harness.compare.nearness import ulp
-from harness.core.dtypes import PRECISION, Array
+from harness.core.dtypes import Array
 from harness.core.numbers import distance
 from harness.pipeline.loaded_models import RANDOM_OPERATORS, LoadedModels
 from harness.pipeline.nodes.node_steps import EXACT, NodeStep, SteppedGraph, node_attribute, split_steps
@@ -150,7 +150,7 @@ class Emulation:
         if self.asked is None or name not in self.moved or self.asked[name].shape != got.shape:
             return np.zeros(got.shape, bool)
         asked, moved = self.asked[name], self.moved[name]
-        if str(asked.dtype) in PRECISION and self.leaves_range:
+        if self.leaves_range:
             moved = self._moved_without_limits.get(name, moved)
         if asked.dtype.kind in "iub" and name in self.outputs and not quantises(self._makers.get(name, "")):
             # Roundings decide which index it is.
@@ -164,10 +164,15 @@ class Emulation:
 
     @cached_property
     def leaves_range(self) -> bool:
-        """Whether a value that is asked for is infinite or NaN although no input is."""
-        floats = [a for a in (self.asked or {}).values() if str(a.dtype) in PRECISION]
-        given = [a for a in self.feeds.values() if str(a.dtype) in PRECISION]
-        return not all(map(_is_finite, floats)) and all(map(_is_finite, given))
+        """Whether a value that is asked for is infinite or NaN, and is a number in float32."""
+        asked = {n: a for n, a in (self.asked or {}).items() if n in self._makers and str(a.dtype) in _LAST_BITS}
+        odd = {name: ~np.isfinite(array.astype(np.float32)) for name, array in asked.items()}
+        if not any(mask.any() for mask in odd.values()):
+            return False
+        wide = self.widened.asked or {}
+        return any(
+            (mask & np.isfinite(wide[n])).any() for n, mask in odd.items() if n in wide and wide[n].shape == mask.shape
+        )
 
     @cached_property
     def widened(self) -> Emulation:
@@ -250,10 +255,6 @@ def _changes(random: np.random.Generator) -> tuple[_Before, After]:
 
 def _computes(step: NodeStep) -> bool:
     return any(node.op_type not in EXACT for node in step.nodes)
-
-
-def _is_finite(array: Array) -> bool:
-    return bool(np.isfinite(array.astype(np.float64)).all())
 
 
 def _differ(a: Array, b: Array) -> Mask:
