@@ -105,3 +105,16 @@ def test_an_overflow_that_a_quotient_absorbs_is_named(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=np.linspace(-800, 800, 16, dtype=np.float32).reshape(2, 8))
     (way,) = checked(path, "--transform", "float16", "--inputs", tmp_path / "x.npz")["ways"]
     assert (way["range_loss"]["operator"], way["range_loss"]["value"]) == ("Mul", "q")
+
+
+@pytest.mark.parametrize(("approximate", "owner"), [("none", ""), ("tanh", "transform")])
+def test_a_fusion_that_drops_an_attribute_is_named(approximate: str, owner: str, tmp_path: Path) -> None:
+    # FusionBiasGelu takes either form of Gelu for the exact one.
+    nodes = f'm = MatMul (x, w) a = Add (m, b) y = Gelu <approximate = "{approximate}"> (a)'
+    weights = {"w": np.eye(8, dtype=np.float32), "b": np.linspace(-1, 1, 8, dtype=np.float32)}
+    path = saved(tmp_path / "gelu.onnx", "float[4,8] x", "float[4,8] y", nodes, **weights)
+    (way,) = checked(path, "--transform", "ort-fusions:gpt2", status=int(owner != ""))["ways"]
+    assert way["owner"] == owner
+    if owner:
+        statement = way["cause"]["place"], way["cause"]["fault"]
+        assert statement == ("ort-fusions:gpt2", "values")
