@@ -315,8 +315,10 @@ def _wrong(
         number = int((accepted if skip is None else accepted & ~skip).sum())
         excused = {**excused, _EXPLAINED: number} if number else excused
     wrong_zero = np.zeros_like(wrong)
-    if (judge.exact or judge.signed_zeros) and judge.leeway.keeps_zero_signs:
+    if judge.exact or judge.signed_zeros:
         wrong_zero = (e == 0) & (g == 0) & (np.signbit(e) != np.signbit(g))
+        if wrong_zero.any() and not judge.leeway.keeps_zero_signs():
+            wrong_zero = np.zeros_like(wrong)
     kept = (wrong, wrong_zero) if skip is None else (wrong & ~skip, wrong_zero & ~skip)
     return (*kept, excused)
 

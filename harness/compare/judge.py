@@ -22,14 +22,14 @@ class Leeway:
     Attributes:
         tolerance: A tolerance in place of those of every dtype; None for the judge's own.
         stored_as: A narrower floating dtype in which outputs may arrive, too; "" for none.
-        keeps_zero_signs: Whether the two zeros are apart in the graph; steps have only one.
+        keeps_zero_signs: Returns whether the two zeros are apart in the graph; steps have only one.
         is_explained: Marks the elements of an output, in float64, that the dtypes of a transformed graph explain; None
             if nothing but the tolerance explains a difference.
     """
 
     tolerance: Tolerance | None = None
     stored_as: str = ""
-    keeps_zero_signs: bool = True
+    keeps_zero_signs: Callable[[], bool] = lambda: True
     is_explained: Callable[[int, Array], Mask] | None = None
 
 

@@ -74,6 +74,11 @@ def quantises(operator: str) -> bool:
     return operator in _QUANTISE or operator.startswith("QLinear")
 
 
+def stores_steps(operator: str) -> bool:
+    """Whether an operator gives or takes numbers as steps."""
+    return quantises(operator) or operator in _WEIGHTS or operator == _PACKED
+
+
 @dataclass(frozen=True, eq=False)
 class Emulation:
     """A graph that is run node by node.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -17,7 +17,7 @@ from harness.core.dtypes import LARGEST, MIN_EXPONENT, PRECISION, Array
 from harness.core.program import is_composed
 from harness.core.route import Route
 from harness.pipeline.case import Case
-from harness.pipeline.emulation import Emulation
+from harness.pipeline.emulation import Emulation, stores_steps
 from harness.pipeline.model_task import GraphChange
 from harness.pipeline.nodes.node_steps import split_steps
 from harness.pipeline.start import start_backend
@@ -100,6 +100,29 @@ class TransformedOutputs:
         name = self.emulation.outputs[output]
         return is_near | self.emulation.is_explained(name, wide, got, pooled=pooled)
 
+    @property
+    def stores_steps(self) -> bool:
+        """Whether numbers on the way to the outputs are stored as steps: a quantiser leaves many graphs as they are."""
+        if self.precision in PRECISION:
+            return False
+        return any(stores_steps(node.op_type) for step in self.emulation.graph.steps for node in step.nodes)
+
+    def text_of_unheld_numbers(self) -> str:
+        """Return which number of the inputs or outputs the narrow dtype cannot hold, for a person; "" for none.
+
+        Steps are integers, which have neither infinities nor NaN.
+        """
+        if self.precision not in PRECISION and not self.stores_steps:
+            return ""
+        oracle = self.case.oracle
+        for what, arrays in (("input", oracle.feeds), ("output", oracle.expected)):
+            for array in arrays:
+                lost = _unheld(array, self.precision, may_vanish=what == "output")
+                if lost.any():
+                    number = array[lost].flat[0].astype(np.float64)
+                    return f"{self.precision} cannot hold the {what}'s {number:.6g}"
+        return ""
+
     def find_range_loss(self) -> GraphChange | None:
         """Return the first node whose result leaves the range of its dtype, if an output of the graph is wrong because
         of it; None if none does.
@@ -127,7 +150,7 @@ class TransformedOutputs:
         return Leeway(
             tolerance=tolerance_of(CLOSE, self.precision) if is_float else None,
             stored_as=self.precision if is_float else "",
-            keeps_zero_signs=is_float,
+            keeps_zero_signs=lambda: not self.stores_steps,
             is_explained=self.is_explained,
         )
 
@@ -136,23 +159,6 @@ def leeway_along(route: Route, case: Case, make: MakeGraph) -> Leeway | None:
     """Return what the transforms of a route allow a case to differ by; None if they change no dtype."""
     outputs = TransformedOutputs.along(route, case, make)
     return None if outputs is None else outputs.leeway
-
-
-def text_of_unheld_numbers(route: Route, feeds: Sequence[Array], expected: Sequence[Array]) -> str:
-    """Return which number of the inputs or outputs the narrow dtype of a route cannot hold, for a person; "" for none.
-
-    Steps are integers, which have neither infinities nor NaN.
-    """
-    precision = last_precision(route)
-    if not precision:
-        return ""
-    for what, arrays in (("input", feeds), ("output", expected)):
-        for array in arrays:
-            lost = _unheld(array, precision, may_vanish=what == "output")
-            if lost.any():
-                number = array[lost].flat[0].astype(np.float64)
-                return f"{precision} cannot hold the {what}'s {number:.6g}"
-    return ""
 
 
 def _unheld(array: Array, precision: str, *, may_vanish: bool) -> Mask:

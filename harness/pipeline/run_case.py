@@ -15,7 +15,7 @@ from harness.compare.verdict import Outcome, Stage
 from harness.core.dtypes import Array
 from harness.pipeline.case import Case
 from harness.pipeline.case_run import CaseRun
-from harness.pipeline.leeway import leeway_along, text_of_unheld_numbers
+from harness.pipeline.leeway import TransformedOutputs
 from harness.pipeline.stages import (
     StageFailure,
     check_stage,
@@ -125,10 +125,11 @@ def _compared(
     if unknown:
         return CaseRun(stage=Stage.COMPARE, outcome=Outcome.SKIP, message=unknown, outputs=outputs)
     outputs = case.choose(outputs, again)
-    comparison = case.compare(outputs, leeway_along(started.route, case, lambda: (as_onnx(artefact), feeds)))
+    transformed = TransformedOutputs.along(started.route, case, lambda: (as_onnx(artefact), feeds))
+    comparison = case.compare(outputs, None if transformed is None else transformed.leeway)
     excuse = excuse_for_problems(backend, case.oracle.arrays, comparison.problems)
-    if comparison.problems and not excuse:
-        excuse = text_of_unheld_numbers(started.route, case.oracle.feeds, case.oracle.expected)
+    if comparison.problems and not excuse and transformed is not None:
+        excuse = transformed.text_of_unheld_numbers()
     if excuse:
         return CaseRun(stage=Stage.COMPARE, outcome=Outcome.NARROWED, message=excuse, outputs=outputs)
     outcome = Outcome.MISMATCH if comparison.problems else Outcome.PASS
