@@ -43,7 +43,7 @@ from harness.pipeline.loaded_models import RANDOM_OPERATORS
 from harness.pipeline.model_loading import load_model, load_models
 from harness.pipeline.nodes.bodies import has_body, inline_bodies
 from harness.pipeline.program import CallStructure, export_alone
-from harness.pipeline.run_case import run_graph
+from harness.pipeline.run_graph import run_graph
 from harness.pipeline.start import start_backend, start_converter
 from harness.pipeline.submodel import graph_kind
 from harness.record import store

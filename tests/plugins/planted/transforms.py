@@ -159,19 +159,16 @@ def transposed(model: onnx.ModelProto) -> onnx.ModelProto:
     def change(bytes_: np.ndarray) -> np.ndarray:
         numbers = np.stack([bytes_ & 15, bytes_ >> 4], -1).reshape(bytes_.shape[0], -1).T
         pairs = numbers.reshape(*bytes_.shape, 2)
-        return (pairs[..., 0] | (pairs[..., 1] << 4)).astype(np.uint8)
+        return np.asarray(pairs[..., 0] | (pairs[..., 1] << 4), np.uint8)
 
     return packed(model, change)
 
 
-#: Transform → what it stores wrongly.
-WRONG_STORAGE = {
-    wrong_axis: "axis",
-    zero_point_off: "zero-point",
-    other_scale: "scale",
-    swapped_halves: "packing",
-    transposed: "transposed",
-}
+#: Quantisers that store something wrongly; the first three are calibrated.
+WRONG_STORAGE: tuple[Callable[..., onnx.ModelProto], ...] = (
+    *(wrong_axis, zero_point_off, other_scale),
+    *(swapped_halves, transposed),
+)
 
 WRONG: tuple[Callable[[onnx.ModelProto], onnx.ModelProto], ...] = (
     *(wrong_sign, dropped_cast, lost_name, unsorted, raises, wrong_in_float16),
@@ -188,6 +185,6 @@ for storing in WRONG_STORAGE:
             apply=storing,
             version=lambda: "1",
             precision="int8",
-            takes_samples=storing in (wrong_axis, zero_point_off, other_scale),
+            takes_samples=storing in WRONG_STORAGE[:3],
         )
     )
