@@ -17,7 +17,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Leeway:
-    """What results may differ by beyond the rules of a judge.
+    """An allowance for results of a transformed graph, beyond the rules of a judge.
 
     Attributes:
         tolerance: A tolerance in place of those of every dtype; None for the judge's own.
@@ -118,7 +118,7 @@ class Judge:
             from them has the rounding errors of numbers of at least one.
         reads_layout: The result depends by definition on the memory layout of the inputs (`as_strided`), so PyTorch
             does not contradict itself if it differs for row-major copies.
-        leeway: What a transform of the graph allows beyond these rules.
+        leeway: The allowance for a transformed graph.
     """
 
     exact: bool = False

@@ -6,7 +6,7 @@ They are its dynamic sizes, the state that it changes, and the calls that it mak
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -110,22 +110,28 @@ def model_facts(word: str, variant: Variant, supervisor: Supervisor, given: Give
     """
     check_word(word)
     source = ModelSource(word, variant, given)
-    facts: ModelFacts = _answer(FactsTask(source=source), supervisor, ModelFacts, f"{word}: loading it")
+    messages = supervisor.serve(FactsTask(source=source))
+    facts: ModelFacts = take_answer(messages, ModelFacts, f"{word}: loading it")
     return facts
 
 
 def model_calls(task: CallsTask, supervisor: Supervisor) -> ModelCalls:
     """Return the calls that a model makes, or why they are unknown."""
     try:
-        calls: ModelCalls = _answer(task, supervisor, ModelCalls, "the capture of its calls")
+        calls: ModelCalls = take_answer(supervisor.serve(task), ModelCalls, "the capture of its calls")
         return calls
     except ModelProblem as problem:
         return ModelCalls(problem=str(problem))
 
 
-def _answer(task: Any, supervisor: Supervisor, kind: type[Any], what: str) -> Any:
+def take_answer(messages: Iterable[object], kind: type[Any], what: str) -> Any:
+    """Return the one answer of a kind among a worker's messages.
+
+    Raises:
+        ModelProblem: the worker names a problem, dies, or gives no answer; `what` it was asked is named.
+    """
     # All messages are read: a remaining one would be taken for an answer to the next task.
-    for message in list(supervisor.serve(task)):
+    for message in list(messages):
         if isinstance(message, NoModel):
             raise ModelProblem(message.message)
         if isinstance(message, Death):

@@ -14,6 +14,7 @@ from harness.core.invocation import TensorSpec
 from harness.core.onnx_arrays import build_array
 from harness.core.plugins import UnknownName
 from harness.core.route import Route
+from harness.models.facts import take_answer
 from harness.pipeline.given_inputs import given_runs
 from harness.pipeline.graph_structure import GraphStructure, signature
 from harness.pipeline.headroom import Headroom, HeadroomSearch, name_nodes
@@ -24,7 +25,7 @@ from harness.pipeline.model_task import ModelInputs, ModelSource, NoModel
 from harness.pipeline.onnx_inputs import drawn_inputs, list_file_runs, open_sizes
 from harness.pipeline.program import export_alone
 from harness.pipeline.run_graph import run_graph
-from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.task import Step
 from harness.pipeline.worker import WorkerProcess
 
@@ -50,16 +51,8 @@ def find_headroom(source: ModelSource, route: Route, supervisor: Supervisor) -> 
     Raises:
         ModelProblem: the model cannot be loaded, exported or run.
     """
-    found: Headroom | None = None
-    for message in list(supervisor.serve_alone(HeadroomTask(source, route))):
-        if isinstance(message, NoModel):
-            raise ModelProblem(message.message)
-        if isinstance(message, Death):
-            raise ModelProblem(f"measuring the headroom of {source.word} ended: {message.message}")
-        if isinstance(message, Headroom):
-            found = message
-    if found is None:
-        raise ModelProblem(f"measuring the headroom of {source.word} gave no answer")
+    messages = supervisor.serve_alone(HeadroomTask(source, route))
+    found: Headroom = take_answer(messages, Headroom, f"measuring the headroom of {source.word}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""What ran where: the device, the dtypes and the kernel of each node of a model, as the runtime says."""
+"""Ask a runtime for the device, the dtypes and the kernel of each node of a model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CASTS = frozenset({"Cast", "Convert", "Reorder", "Reformat"})
 
 @dataclass(frozen=True)
 class KernelReport:
-    """What a runtime says about the nodes of a model on a route.
+    """The answer of a runtime about the nodes of a model on a route.
 
     Attributes:
         route: The route.

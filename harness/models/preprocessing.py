@@ -16,10 +16,11 @@ import numpy as np
 
 from harness.core.dtypes import Array
 from harness.core.given_values import GivenFileProblem, read_given
+from harness.models.facts import take_answer
 from harness.pipeline.given_inputs import input_files
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import GivenFiles, NoModel
-from harness.pipeline.supervisor import Death, Supervisor
+from harness.pipeline.supervisor import Supervisor
 from harness.pipeline.worker import WorkerProcess
 
 #: Numbers of a range of one that count as the same: 8-bit pixels are 4e-3 apart.
@@ -84,16 +85,8 @@ def compare_preprocessing(given: GivenFiles, deployed: str, supervisor: Supervis
     Raises:
         ModelProblem: a file cannot be read with one of them.
     """
-    found: PreprocessingFound | None = None
-    for message in list(supervisor.serve(PreprocessingTask(given, deployed))):
-        if isinstance(message, NoModel):
-            raise ModelProblem(message.message)
-        if isinstance(message, Death):
-            raise ModelProblem(f"reading the inputs ended: {message.message}")
-        if isinstance(message, PreprocessingFound):
-            found = message
-    if found is None:
-        raise ModelProblem("reading the inputs gave no answer")
+    messages = supervisor.serve(PreprocessingTask(given, deployed))
+    found: PreprocessingFound = take_answer(messages, PreprocessingFound, "reading the inputs")
     return found
 
 

@@ -155,12 +155,6 @@ class TransformedOutputs:
         )
 
 
-def leeway_along(route: Route, case: Case, make: MakeGraph) -> Leeway | None:
-    """Return what the transforms of a route allow a case to differ by; None if they change no dtype."""
-    outputs = TransformedOutputs.along(route, case, make)
-    return None if outputs is None else outputs.leeway
-
-
 def _unheld(array: Array, precision: str, *, may_vanish: bool) -> Mask:
     """Mark the numbers of an array that a dtype cannot hold."""
     if str(array.dtype) not in PRECISION:

@@ -12,7 +12,7 @@ from harness.core.invocation import MODEL
 from harness.core.text import one_line
 from harness.pipeline.model_loading import ModelProblem
 from harness.pipeline.model_task import ModelSource, model_name
-from harness.pipeline.submodel import outer_names
+from harness.pipeline.submodel import outer_names, sort_nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,11 +125,7 @@ def _first_early_read(graph: onnx.GraphProto) -> _EarlyRead | None:
 
 def _sorted(model: onnx.ModelProto, word: str) -> onnx.ModelProto:
     """Return a model with its nodes in topological order."""
-    import onnx_ir
-
-    read = onnx_ir.serde.deserialize_model(model)
     try:
-        read.graph.sort()
+        return sort_nodes(model)
     except ValueError:
         raise ModelProblem(f"{word} is not a valid ONNX model: its nodes form a circle") from None
-    return onnx_ir.serde.serialize_model(read)

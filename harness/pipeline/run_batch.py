@@ -32,7 +32,7 @@ from harness.pipeline.case import Case, CaseOracle, Structure
 from harness.pipeline.case_run import CaseRun
 from harness.pipeline.definition import raising_part
 from harness.pipeline.double_check import DoubleCheck
-from harness.pipeline.leeway import TransformedOutputs, leeway_along
+from harness.pipeline.leeway import TransformedOutputs
 from harness.pipeline.placement import placements
 from harness.pipeline.run_accuracy import measure_accuracy
 from harness.pipeline.run_case import finish, narrowed_run
@@ -445,7 +445,8 @@ class BatchRunner:
         of_case, count = self._case(member, case), len(member.oracles[case].expected)
         judge = of_case.judge or of_case.oracle.judge
         feeds = member.structure.feeds(converted.model, of_case.oracle.feeds)
-        leeway = leeway_along(self._route, of_case, lambda: (as_onnx(converted.model), feeds))
+        transformed = TransformedOutputs.along(self._route, of_case, lambda: (as_onnx(converted.model), feeds))
+        leeway = None if transformed is None else transformed.leeway
         found: list[OutputProblem] = []
         for part in parts:
             alone = replace(of_case, judge=judge.restricted_to(part, count))

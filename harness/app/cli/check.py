@@ -229,7 +229,7 @@ def _show(found: Checked, page: Path | None, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class Required:
-    """What is asked about the nodes: whether to show where they ran, and where and in which dtype they must run."""
+    """The options about nodes: show where they ran, and require a device or a dtype."""
 
     is_shown: bool = False
     device: str | None = None
