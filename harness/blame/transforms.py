@@ -67,7 +67,7 @@ def _departures(context: FailureContext, before: AnyModel, after: AnyModel | Sta
         pair = (Emulation(split_steps(graph), context.feeds(graph), runtime) for graph in graphs)
         found = find_wrong_node(*pair)
     except Exception:
-        # A graph that cannot be taken apart, such as one that is not sorted.
+        # Not every graph can be split into steps: its nodes may not be sorted.
         return
     if found is not None:
         yield Testimony(Role.TRANSFORM, Finding.WRONG, "transformed-node", to_data(found))

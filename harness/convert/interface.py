@@ -10,25 +10,23 @@ def keep_interface(before: onnx.ModelProto, after: onnx.ModelProto) -> onnx.Mode
     """Return a transformed graph whose inputs and outputs have the dtypes of the graph before."""
     kept = onnx.ModelProto()
     kept.CopyFrom(after)
-    graph, first, last = kept.graph, list[onnx.NodeProto](), list[onnx.NodeProto]()
+    graph = kept.graph
     types = {value.name: value.type.tensor_type.elem_type for value in (*before.graph.input, *before.graph.output)}
-    for value in graph.input:
-        dtype, own = types.get(value.name, 0), value.type.tensor_type.elem_type
-        if dtype and dtype != own:
-            cast = f"{value.name}_as_transformed"
-            for node in graph.node:
-                node.input[:] = [cast if name == value.name else name for name in node.input]
-            first.append(helper.make_node("Cast", [value.name], [cast], to=own))
-            value.type.tensor_type.elem_type = dtype
-    for value in graph.output:
-        dtype, own = types.get(value.name, 0), value.type.tensor_type.elem_type
-        if dtype and dtype != own:
-            made = f"{value.name}_as_transformed"
-            for node in graph.node:
-                node.output[:] = [made if name == value.name else name for name in node.output]
-                node.input[:] = [made if name == value.name else name for name in node.input]
-            last.append(helper.make_node("Cast", [made], [value.name], to=dtype))
-            value.type.tensor_type.elem_type = dtype
+    inputs = {value.name for value in graph.input}
+    first, last = list[onnx.NodeProto](), list[onnx.NodeProto]()
+    for value in (*graph.input, *graph.output):
+        name, own = value.name, value.type.tensor_type.elem_type
+        if types.get(name, own) == own:
+            continue
+        inner = f"{name}_as_transformed"
+        for node in graph.node:
+            node.input[:] = [inner if read == name else read for read in node.input]
+            node.output[:] = [inner if made == name else made for made in node.output]
+        if name in inputs:
+            first.append(helper.make_node("Cast", [name], [inner], to=own))
+        else:
+            last.append(helper.make_node("Cast", [inner], [name], to=types[name]))
+        value.type.tensor_type.elem_type = types[name]
     nodes = [*first, *graph.node, *last]
     del graph.node[:]
     graph.node.extend(nodes)

@@ -37,7 +37,7 @@ class PreprocessingDifference:
         file: The file's name.
         input: The name of the tensor; "" for the only one.
         kind: ``names``, ``dtype``, ``shape``, ``layout``, ``channels``, ``scale``, ``scale-per-channel`` or ``values``.
-        first: What the first function gives: names, dtype, shape, or the order of dimensions.
+        first: The names, the dtype or the shape that the first function gives.
         second: The same of the second function.
         scale: Second = scale · first + offset, one number for all or for each channel.
         offset: See `scale`.

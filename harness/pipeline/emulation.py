@@ -1,4 +1,4 @@
-"""What the dtypes of a graph explain: its values as the graph asks for them, and how far roundings may move them.
+"""Emulate a graph: its values as it asks for them, and how far roundings in its dtypes may move them.
 
 A transformed graph computes in float16, or in integers that stand for steps. A runtime may use more bits than the graph
 asks for (ONNX Runtime runs many float16 operators on a CPU in float32), so that its answer does not show what the graph

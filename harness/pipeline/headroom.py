@@ -1,4 +1,4 @@
-"""How near a graph comes to the ends of float16's range, and the least set of nodes that must stay in float32.
+"""Measure how near a graph comes to the ends of float16's range, and find a minimal set of nodes to keep in float32.
 
 1. The graph is run in float32 on each input. The largest magnitude of each value is compared with float16's largest
    number, also where a later step hides it.
@@ -72,7 +72,7 @@ class KeptNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Headroom:
-    """What is known of a graph's range.
+    """The range of a graph's values, and the nodes that must stay in float32.
 
     Attributes:
         inputs: Number of inputs that it was run with.

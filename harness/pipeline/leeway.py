@@ -1,4 +1,4 @@
-"""What the transforms of a route allow a result to differ by: the tolerance of one rounding, and an emulation."""
+"""The allowance of a route with transforms: the tolerance of one rounding, and an emulation."""
 
 from __future__ import annotations
 

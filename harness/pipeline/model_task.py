@@ -220,7 +220,7 @@ class NodesJudged:
 
 @dataclass(frozen=True)
 class GraphChange:
-    """What is wrong with a node of a transformed graph.
+    """A fault of a node of a transformed graph.
 
     Attributes:
         change: ``axis``, ``zero-point``, ``packing``, ``transposed``, ``weight`` or ``scale`` of numbers in steps;
@@ -240,7 +240,7 @@ class GraphChange:
 
 @dataclass(frozen=True, kw_only=True)
 class RunAccuracy:
-    """What a run of a transformed model, or of a user's inputs, differs by from the right outputs.
+    """The accuracy of one run of a transformed model, or of a model with a user's inputs.
 
     Attributes:
         error: The largest error of a floating output, relative to its largest element; infinite if NaN or infinities

@@ -1,4 +1,4 @@
-"""How accurate the runs of a model are, in words."""
+"""Describe the accuracy of the runs of a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ran where, in rows."""
+"""Describe what ran where, in rows of a report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How two preprocessing functions differ, in words."""
+"""Describe how two preprocessing functions differ."""
 
 from __future__ import annotations
 

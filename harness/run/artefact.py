@@ -47,7 +47,7 @@ class PlacedNode(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeKernel:
-    """What a runtime says about a node that it ran, or about several that it ran as one.
+    """A node that a runtime ran, or several that it ran as one, as the runtime describes them.
 
     Attributes:
         name: The runtime's name of the node, which the model may not have.
