@@ -1,6 +1,8 @@
 # The public names of the harness; `__init__.py` loads each at first use.
 
+from .app.checking import CheckAnswer as CheckAnswer
 from .app.session import Session as Session
+from .app.survival import DoesNotSurvive as DoesNotSurvive, assert_survives as assert_survives, check as check
 from .compare.verdict import Verdict as Verdict
 from .core.route import Route as Route
 from .generate.case_library import load_cases as load_cases

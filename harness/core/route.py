@@ -50,8 +50,8 @@ class Route:
 
     @classmethod
     def parse(cls, text: str) -> Route:
-        """Return the static route that a text names; the inverse of `str`."""
-        export, _, backend = text.partition(_ARROW)
+        """Return the static route that a text names; the inverse of `str`. The arrow may be ``->``."""
+        export, _, backend = (word.strip() for word in text.replace("->", _ARROW.strip()).partition(_ARROW.strip()))
         head, *transforms = export.split(_TRANSFORM)
         name, at, opset = head.rpartition(_OPSET)
         if at and opset.isdecimal():

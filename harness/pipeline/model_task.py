@@ -12,6 +12,9 @@ from harness.core.route import is_onnx_file
 from harness.record.layout import ResultsError
 from harness.record.run_info import read_run_info
 
+#: Number of sizes of a range that are tried.
+_SIZES_OF_RANGE = 4
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -28,6 +31,28 @@ class Axis:
     where: Mapping[str, int | tuple[int, ...]]
     others: tuple[int, ...]
     lines: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Axis:
+        """Parse ``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7.
+
+        Raises:
+            ValueError: It is not written so; the message is one line.
+        """
+        place, _, words = text.partition("=")
+        name, _, dim = place.partition(":")
+        first, dots, last = words.partition("..")
+        numbers = (first, last) if dots else words.split(",")
+        if not name or not all(word.isdecimal() for word in (dim, *numbers)):
+            raise ValueError(f"{text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
+        sizes = sorted({int(word) for word in numbers})
+        if dots:
+            low, high = int(first), int(last)
+            if low > high:
+                raise ValueError(f"{text}: the range is empty")
+            step = max((high - low) / (_SIZES_OF_RANGE - 1), 1)
+            sizes = sorted({min(round(low + i * step), high) for i in range(_SIZES_OF_RANGE)})
+        return cls(f"{name}:{dim}", {name: int(dim)}, tuple(sizes))
 
     def size_at(self, name: str, dim: int, size: int) -> int:
         """Return the size of one of its dimensions if the axis has `size`."""
@@ -313,6 +338,14 @@ def split_word(word: str) -> tuple[Path | None, str]:
     if path.endswith((".py", ".pt2", ".onnx")):
         return Path(path), function if path == head else ""
     return None, ""
+
+
+def absolute_word(word: str) -> str:
+    """Return the name of a model with the absolute path of its file, if it names one that exists."""
+    file, colon, function = word.rpartition(":")
+    if colon and Path(file).is_file():
+        return f"{Path(file).resolve()}:{function}"
+    return str(Path(word).resolve()) if Path(word).is_file() else word
 
 
 def model_name(word: str) -> str:

@@ -39,25 +39,17 @@ class Limits:
 
 def given_files(inputs: Path | None, function: str) -> GivenFiles:
     """Return a user's inputs; a file that is missing is reported."""
-    from harness.pipeline.model_task import NO_FILES, GivenFiles
+    from harness.pipeline.model_task import NO_FILES, GivenFiles, absolute_word
 
     if inputs is None:
         return NO_FILES
     if not inputs.exists():
         raise click.UsageError(f"--inputs {inputs}: no such file or folder")
-    return GivenFiles(str(inputs.absolute()), resolved(function) if function else "")
+    return GivenFiles(str(inputs.absolute()), absolute_word(function) if function else "")
 
 
 #: Digits of a case's id.
 _HEXADECIMAL = frozenset("0123456789abcdef")
-
-
-def resolved(word: str) -> str:
-    """Return a word with an absolute path for its file, if it names one."""
-    file, colon, function = word.rpartition(":")
-    if colon and Path(file).is_file():
-        return f"{Path(file).resolve()}:{function}"
-    return str(Path(word).resolve()) if Path(word).is_file() else word
 
 
 def is_model(word: str) -> bool:
@@ -76,28 +68,14 @@ def is_model(word: str) -> bool:
     return word in load_models()
 
 
-#: Sizes of a range that are tried.
-_OF_RANGE = 4
-
-
 def axis_of(text: str) -> Axis:
-    """Parse ``x:0=1..8``: dimension 0 of x has any size from 1 to 8; ``x:0=3,7``: 3 and 7."""
+    """Parse ``x:0=1..8``."""
     from harness.pipeline.model_task import Axis
 
-    place, _, words = text.partition("=")
-    name, _, dim = place.partition(":")
-    first, dots, last = words.partition("..")
-    numbers = (first, last) if dots else words.split(",")
-    if not name or not all(word.isdecimal() for word in (dim, *numbers)):
-        raise click.UsageError(f"--axis {text}: write INPUT:DIM=SIZES, such as x:0=1..8 or x:2=7,12")
-    sizes = sorted({int(word) for word in numbers})
-    if dots:
-        low, high = int(first), int(last)
-        if low > high:
-            raise click.UsageError(f"--axis {text}: the range is empty")
-        step = max((high - low) / (_OF_RANGE - 1), 1)
-        sizes = sorted({min(round(low + i * step), high) for i in range(_OF_RANGE)})
-    return Axis(f"{name}:{dim}", {name: int(dim)}, tuple(sizes))
+    try:
+        return Axis.parse(text)
+    except ValueError as error:
+        raise click.UsageError(f"--axis {error}") from None
 
 
 def dtypes_of(text: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.app.cli._models import is_model, resolved
+from harness.app.cli._models import is_model
 from harness.app.cli._shared import example, find_run, json_option, names_option, print_json, rules_option, statuses
 
 if TYPE_CHECKING:
@@ -103,9 +103,10 @@ def command(
 
 def _rerun_words(case: str, run: str | None, rules: tuple[Path, ...]) -> list[str]:
     """Return the command that reruns a case, a file or a model, with the case and its rules."""
+    from harness.pipeline.model_task import absolute_word
     from harness.plan.reexecute import recorded_model, recorded_rules
 
-    words = ["check" if is_model(case) else "replay", resolved(case)]
+    words = ["check" if is_model(case) else "replay", absolute_word(case)]
     if not is_model(case) and not Path(case).is_file():
         directory = find_run(run).resolve()
         if (model := recorded_model(directory, case)) is not None:

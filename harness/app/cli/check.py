@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,6 @@ from harness.app.cli._models import (
     dtypes_of,
     given_files,
     inputs_option,
-    resolved,
 )
 from harness.app.cli._shared import (
     emit,
@@ -36,11 +34,9 @@ from harness.app.cli._shared import (
 from harness.core.route import FILE, is_onnx_file
 
 if TYPE_CHECKING:
-    from harness.models.kernels import KernelReport
-    from harness.models.preprocessing import PreprocessingFound
-    from harness.pipeline.model_task import Axis, GivenFiles
+    from harness.app.checking import CheckRequest
+    from harness.pipeline.model_task import GivenFiles
     from harness.pipeline.supervisor import Supervisor
-    from harness.plan.unit import Unit
     from harness.present.report import Report
 
 SECTION = "run"
@@ -155,26 +151,84 @@ def command(
     limits = Limits(timeout, int(memory_limit * 2**30))
     if page is not None:
         require_writable(page)
-    if atol is not None and rtol is None:
-        raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     options = {"--axis": axes, "--also": also, "--rtol": rtol, "--transform": transforms, "--shapes": shapes}
-    _refuse_unfit(word, headroom, options)
-    exports = _exports(word, converters, transforms)
-    variant_axes, dtypes = tuple(map(axis_of, axes)), dtypes_of(also)
-    wanted = _Wanted(
-        *(word, exports, backends, opset, rules, variant_axes, dtypes, shapes, rtol, atol or 0.0, axes),
-        *_given(inputs, preprocessing),
-        Required(where, require_device, require_dtype),
-    )
+    _refuse_unfit(word, headroom, {**options, "--atol": atol})
+    exports, dtypes = _exports(word, converters, transforms), dtypes_of(also)
+    given, deployed = _given(inputs, preprocessing)
     # A model's own output is not part of the answer.
-    with contextlib.redirect_stdout(sys.stderr):
-        found = _check_model(wanted, limits) if headroom is None else _measure_headroom(wanted, limits)
-    _show(found, page, as_json)
-    ctx.exit(int(not found.survives))
+    with contextlib.redirect_stdout(sys.stderr), _reported_problems():
+        asked = (where, require_device, require_dtype)
+        routes = (exports, backends, opset, rules)
+        request = _make_request(
+            word, routes, (rtol, atol), asked, axes=axes, dtypes=dtypes, shapes=shapes, given=given, deployed=deployed
+        )
+        shown = _answer(request, limits, headroom is not None)
+    _show(shown, page, as_json)
+    ctx.exit(int(not shown.survives))
 
 
-def _refuse_unfit(word: str, headroom: str | None, options: Mapping[str, object]) -> None:
-    """Raise a usage error if an option is given that has no effect on a file, or with ``--headroom``."""
+def _make_request(
+    word: str,
+    routes: tuple[tuple[str, ...], tuple[str, ...], int | None, tuple[str, ...]],
+    allowed: tuple[float | None, float | None],
+    required: tuple[bool, str | None, str | None],
+    **fields: Any,
+) -> CheckRequest:
+    """Return the request that the options make.
+
+    Args:
+        word: The model.
+        routes: Exports, backends, opset, and files of rules.
+        allowed: The relative and the absolute error; None for the effect of rounding.
+        required: Whether to show where nodes run; the device and the dtype that they must have.
+        fields: The other fields.
+    """
+    # PyTorch takes seconds to import.
+    from harness.app.checking import CheckRequest, Required
+    from harness.compare.tolerances import Tolerance
+    from harness.plan.options import Options
+
+    (exports, backends, opset, rules), (rtol, atol) = routes, allowed
+    files = tuple(str(Path(file).absolute()) for file in rules)
+    return CheckRequest(
+        word=word,
+        options=(Options(models=(word,), converters=exports, backends=backends, opset=opset, rules=files),),
+        tolerance=None if rtol is None else Tolerance(rtol, atol or 0.0),
+        required=Required(*required),
+        **fields,
+    )
+
+
+def _answer(request: CheckRequest, limits: Limits, measures_headroom: bool) -> Shown:
+    from harness.app.checking import answer_check
+    from harness.pipeline.supervisor import Supervisor
+
+    with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
+        if measures_headroom:
+            return _measure_headroom(request, supervisor)
+        answer = answer_check(request, supervisor, say_step)
+        return Shown(answer.survives, answer.report, answer.data)
+
+
+@contextlib.contextmanager
+def _reported_problems() -> Iterator[None]:
+    """Report what is wrong with the request as a usage error."""
+    from harness.core.plugins import UnknownName
+    from harness.pipeline.model_loading import ModelProblem
+    from harness.plan.options import UsageProblem
+
+    try:
+        yield
+    except (UsageProblem, UnknownName, ModelProblem) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _refuse_unfit(word: str, headroom: str | None, options: Mapping[str, Any]) -> None:
+    """Raise a usage error if an option is invalid, or has no effect on a file or with ``--headroom``."""
+    for text in options["--axis"]:
+        axis_of(text)
+    if options["--atol"] is not None and options["--rtol"] is None:
+        raise click.UsageError("--atol needs --rtol: an error of both parts is allowed")
     for name, value in options.items():
         if value and is_onnx_file(word) and name in ("--axis", "--also", "--rtol"):
             raise click.UsageError(f"{name} has no effect on an .onnx file, which is exported already")
@@ -197,19 +251,21 @@ def _given(inputs: Path | None, preprocessing: tuple[str, ...]) -> tuple[GivenFi
     if len(preprocessing) > 2:
         raise click.UsageError("--preprocess is given at most twice: PyTorch's function, and the deployed one")
     first, *second = preprocessing or ("",)
-    return given_files(inputs, first), resolved(second[0]) if second else ""
+    from harness.pipeline.model_task import absolute_word
+
+    return given_files(inputs, first), absolute_word(second[0]) if second else ""
 
 
 @dataclass(frozen=True)
-class Checked:
-    """The verdict on a model, as a report and as JSON data."""
+class Shown:
+    """An answer, as a report and as JSON data, and whether the model survives."""
 
     survives: bool
     report: Report
     data: Mapping[str, Any]
 
 
-def _show(found: Checked, page: Path | None, as_json: bool) -> None:
+def _show(shown: Shown, page: Path | None, as_json: bool) -> None:
     from harness.present import report
     from harness.record.run_info import installed_versions
     from harness.run.backend import runtime_distributions
@@ -218,140 +274,28 @@ def _show(found: Checked, page: Path | None, as_json: bool) -> None:
         try:
             today = datetime.date.today().isoformat()
             versions = installed_versions(runtime_distributions())
-            page.write_text(report.page(found.report, today, versions), encoding="utf-8")
+            page.write_text(report.page(shown.report, today, versions), encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"cannot write {page}: {error.strerror}") from None
     if as_json:
-        print_json(found.data)
+        print_json(shown.data)
     else:
-        emit(report.render(found.report))
+        emit(report.render(shown.report))
 
 
-@dataclass(frozen=True)
-class Required:
-    """The options about nodes: show where they ran, and require a device or a dtype."""
-
-    is_shown: bool = False
-    device: str | None = None
-    dtype: str | None = None
-
-    @property
-    def is_asked(self) -> bool:
-        """Whether the runtimes are asked."""
-        return self.is_shown or self.device is not None or self.dtype is not None
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """The request for one model: the options of the command."""
-
-    word: str
-    converters: tuple[str, ...]
-    backends: tuple[str, ...]
-    opset: int | None
-    rules: tuple[str, ...]
-    axes: tuple[Axis, ...]
-    dtypes: tuple[str, ...]
-    shapes: str | None
-    rtol: float | None
-    atol: float
-    given_axes: tuple[str, ...]
-    given: GivenFiles
-    deployed: str
-    required: Required
-
-    @property
-    def options(self) -> str:
-        """The options that `conformance repro` needs to find the same failure; the route is named apart."""
-        words = [word for axis in self.given_axes for word in ("--axis", axis)]
-        words += [word for file in self.rules for word in ("--rules", file)]
-        words += ["--opset", str(self.opset)] if self.opset is not None else []
-        words += ["--inputs", self.given.path] if self.given.path else []
-        words += ["--preprocess", self.given.function] if self.given.function else []
-        return "".join(f" {shlex.quote(word)}" for word in words)
-
-
-def _check_model(wanted: _Wanted, limits: Limits) -> Checked:
-    from harness.compare.tolerances import Tolerance
-    from harness.core.plugins import UnknownName
-    from harness.models.check import check_model, check_units
-    from harness.models.facts import model_facts
-    from harness.pipeline.model_loading import ModelProblem
-    from harness.pipeline.model_task import Variant
-    from harness.pipeline.supervisor import Supervisor
-    from harness.plan.options import Options, UsageProblem
-    from harness.present.check_report import check_data, check_report
-    from harness.present.kernel_rows import kernel_complaints, kernel_data, kernel_rows
-    from harness.present.report import Section
-
-    options = Options(
-        models=(wanted.word,),
-        converters=wanted.converters,
-        backends=wanted.backends,
-        opset=wanted.opset,
-        rules=tuple(str(Path(file).absolute()) for file in wanted.rules),
-    )
-    tolerance = None if wanted.rtol is None else Tolerance(wanted.rtol, wanted.atol)
-    try:
-        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            if not is_onnx_file(wanted.word):
-                say_step("load the model and call it twice")
-            facts = model_facts(wanted.word, Variant(axes=wanted.axes), supervisor, wanted.given)
-            units = check_units(options, facts, wanted.axes, wanted.dtypes, wanted.shapes, tolerance, wanted.given)
-            prepared = _compared_inputs(wanted, supervisor)
-            found = check_model(units, facts, supervisor, say_step)
-            reports = _reports(units, wanted.required, supervisor)
-    except (UsageProblem, UnknownName, ModelProblem) as error:
-        raise click.UsageError(str(error)) from None
-    complaints = list(kernel_complaints(reports, wanted.required.device, wanted.required.dtype))
-    survives = found.survives and (prepared is None or not prepared.differences) and not complaints
-    report = check_report(found, wanted.options, prepared)
-    sections = [Section(title="What ran where", rows=tuple(kernel_rows(reports)), noun="group")] if reports else []
-    if complaints:
-        sections.append(Section(title="Not as required", rows=tuple(complaints), noun="route"))
-    data = {**check_data(found, prepared), "survives": survives, "kernels": kernel_data(reports)}
-    return Checked(survives, replace(report, sections=(*report.sections, *sections)), data)
-
-
-def _reports(units: Sequence[Unit], required: Required, supervisor: Supervisor) -> list[KernelReport]:
-    """Return what the runtimes of some routes say about the nodes, if they are asked."""
-    from harness.models.kernels import report_kernels
-
-    reports = []
-    for unit in units if required.is_asked else ():
-        for backend in unit.backends:
-            say_step(f"ask {backend} what ran where")
-            reports.append(report_kernels(unit.whole_model, replace(unit.route, backend=backend), supervisor))
-    return reports
-
-
-def _measure_headroom(wanted: _Wanted, limits: Limits) -> Checked:
-    from harness.core.plugins import UnknownName
+def _measure_headroom(request: CheckRequest, supervisor: Supervisor) -> Shown:
     from harness.core.route import Route
     from harness.models.headroom import find_headroom
-    from harness.pipeline.model_loading import ModelProblem, check_word
+    from harness.pipeline.model_loading import check_word
     from harness.pipeline.model_task import AS_MADE, ModelSource, model_name
-    from harness.pipeline.supervisor import Supervisor
     from harness.present.headroom_report import headroom_data, headroom_report
 
-    usual = FILE if is_onnx_file(wanted.word) else "dynamo"
-    backend = (wanted.backends or ("ort-cpu",))[0]
-    route = replace(Route.parse((wanted.converters or (usual,))[0]), backend=backend, opset=wanted.opset)
-    try:
-        with Supervisor(timeout=limits.timeout, memory_limit=limits.memory) as supervisor:
-            say_step("measure the headroom")
-            check_word(wanted.word)
-            found = find_headroom(ModelSource(wanted.word, AS_MADE, wanted.given), route, supervisor)
-    except (UnknownName, ModelProblem) as error:
-        raise click.UsageError(str(error)) from None
-    return Checked(not found.problem, headroom_report(found, model_name(wanted.word), backend), headroom_data(found))
-
-
-def _compared_inputs(wanted: _Wanted, supervisor: Supervisor) -> PreprocessingFound | None:
-    """Return how the deployed preprocessing differs; None if only one function is given."""
-    from harness.models.preprocessing import compare_preprocessing
-
-    if not wanted.deployed:
-        return None
-    say_step("compare the two preprocessing functions")
-    return compare_preprocessing(wanted.given, wanted.deployed, supervisor)
+    word, options = request.word, request.options[0]
+    usual = FILE if is_onnx_file(word) else "dynamo"
+    backend = (*options.backends, "ort-cpu")[0]
+    route = replace(Route.parse((*options.converters, usual)[0]), backend=backend, opset=options.opset)
+    say_step("measure the headroom")
+    check_word(word)
+    measured = find_headroom(ModelSource(word, AS_MADE, request.given), route, supervisor)
+    report = headroom_report(measured, model_name(word), backend)
+    return Shown(not measured.problem, report, headroom_data(measured))

@@ -1,19 +1,23 @@
 """The plug-in that pytest loads in every project. It stays idle unless the command line names the harness.
 
 The installed package has an entry point in group ``pytest11`` next to ``harness``. Other projects do not notice:
-it adds no options and imports no PyTorch. A project with a folder ``harness`` of its own keeps that name.
+it adds no options and imports no PyTorch. A project with a folder ``harness`` of its own keeps that name. Its one
+fixture, ``assert_survives``, imports the harness when a test asks for it.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib
 import os
 import sys
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -39,6 +43,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Pa
             return
         if argument == _NAME and not (directory / _NAME).exists() and not _is_value(parser, args, place):
             raise pytest.UsageError(f"this directory has no {_NAME}: `conformance run` takes the same options anywhere")
+
+
+@pytest.fixture(scope="session")
+def assert_survives() -> Iterator[Callable[..., Any]]:
+    """Return ``harness.assert_survives`` with a worker process that all tests of the session share."""
+    if not _homes():
+        pytest.fail(f"this project has a package {_NAME} of its own, which hides the harness", pytrace=False)
+    survival = importlib.import_module("harness.app.survival")
+    supervisor = importlib.import_module("harness.pipeline.supervisor")
+    with supervisor.Supervisor(timeout=survival.TIMEOUT, memory_limit=survival.MEMORY) as runner:
+        yield functools.partial(survival.assert_survives, supervisor=runner)
 
 
 def _plugin() -> ModuleType:
