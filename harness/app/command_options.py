@@ -39,6 +39,7 @@ def add(add: Callable[..., None], *, has_timeout: bool) -> None:
         has_timeout: Whether another plug-in declares ``--timeout``: pytest-timeout does, without a default.
     """
     _add_selection(add)
+    _add_graphs(add)
     _add_draws(add)
     _add_comparison(add)
     _add_exports(add)
@@ -76,6 +77,30 @@ def _add_selection(add: Callable[..., None]) -> None:
         help="run programs of several calls in place of single ones; with --op, those that contain the operator; with "
         "--model, those of 2 to 6 calls that follow each other in the model",
     )
+    add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
+    add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
+    add(
+        "--model",
+        help="run this model: resnet50, my_model.py:make_model, exported.pt2, model.onnx; repeatable",
+        **_NAMES,
+    )
+    add(
+        "--changed-since",
+        metavar="REVISION",
+        help="run the operators whose conversion functions, in --rules or in an exporter's sources, differ from this "
+        "revision of the git repository here",
+    )
+    add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
+    add(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="begin with the operators that most models call, start none after N minutes, and name the rest",
+    )
+
+
+def _add_graphs(add: Callable[..., None]) -> None:
+    """Add the options that select ONNX's own operators and graphs."""
     add(
         "--onnx",
         action="store_true",
@@ -96,20 +121,6 @@ def _add_selection(add: Callable[..., None]) -> None:
         "--strict-device",
         action="store_true",
         help="a case of which the backend leaves a part to the CPU counts as unsupported",
-    )
-    add("--pattern", help="run the programs of this pattern: conv-bn, 'walk-*'; repeatable", **_NAMES)
-    add("--models", action="store_true", help="run the whole models of cases/models instead of operators")
-    add(
-        "--model",
-        help="run this model: resnet50, my_model.py:make_model, exported.pt2, model.onnx; repeatable",
-        **_NAMES,
-    )
-    add("--dtype", help="draw only cases of this dtype: float16; repeatable", **_NAMES)
-    add(
-        "--minutes",
-        type=float,
-        metavar="N",
-        help="begin with the operators that most models call, start none after N minutes, and name the rest",
     )
 
 

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from harness.app import baseline_option, command_options, lost_record, model_windows, time_budget
+from harness.app import baseline_option, changed_option, command_options, lost_record, model_windows, time_budget
 from harness.app.session import Session, corpus_of
 from harness.compare.repeated import RUNS
+from harness.convert.changed_functions import ChangedConversions
 from harness.core.documents import parse_data
 from harness.coverage.exceptions import excuses
 from harness.coverage.report import coverage_report
@@ -25,6 +26,7 @@ from harness.plan.options import Options, UsageProblem
 from harness.plan.plan import Plan, make_plan
 from harness.plan.unit import Unit
 from harness.present import draw_report as generator
+from harness.present.changed_text import changed_lines
 from harness.present.github_annotations import github_annotations
 from harness.present.session_lines import Afterwords, ProgressLine, header
 from harness.present.terminal_summary import print_summary
@@ -40,6 +42,7 @@ _QUIET_INTERVAL = 15.0
 _OPTIONS = pytest.StashKey[Options]()
 _PLAN = pytest.StashKey[Plan]()
 _SESSION = pytest.StashKey[Session]()
+_CHANGED = pytest.StashKey[ChangedConversions]()
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -50,16 +53,39 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Print the coverage instead of running a session for --coverage; with --op, print what a run has tried."""
-    if not config.option.coverage or config.option.help:
-        return None
+    """Print the coverage instead of running a session for --coverage; with --op, print what a run has tried.
+
+    With --changed-since, choose the operators, or end with status 0 if no conversion function differs.
+    """
     given = config.option
+    if given.help:
+        return None
+    if not given.coverage:
+        return _choose_changed(config)
     if given.op:
         text, status = tried_report(given.op, Path(given.results_dir) if given.results_dir else None)
     else:
         text, status = coverage_report(load_cases())
     print(text)
     return status
+
+
+def _choose_changed(config: pytest.Config) -> int | None:
+    """Choose the operators for --changed-since; the workers of xdist are told them."""
+    if not config.option.changed_since:
+        return None
+    if hasattr(config, "workerinput"):
+        config.option.op = config.workerinput["conformance"]["operators"]
+        return None
+    try:
+        changed = changed_option.choose(config.option)
+    except UsageProblem as error:
+        raise pytest.UsageError(str(error)) from None
+    config.stash[_CHANGED] = changed
+    if changed.operators or changed.affects_all:
+        return None
+    print(*changed_lines(changed), sep="\n")
+    return 0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -188,13 +214,15 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["conformance"] = {
         "directory": str(session.results_dir.absolute()),
         "run": session.run_info.json,
+        "operators": list(node.config.option.op),
     }
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return versions, the converters and backends that take part, and those that cannot."""
     plan = config.stash[_PLAN]
-    return header(plan, config.stash[_OPTIONS])
+    changed = config.stash.get(_CHANGED, None)
+    return [*header(plan, config.stash[_OPTIONS]), *(changed_lines(changed) if changed else ())]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
