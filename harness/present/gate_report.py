@@ -70,7 +70,7 @@ def _conclusions(found: BaselineComparison, advice: str) -> Iterator[Note]:
     if not found.compared:
         yield Note(NOTHING_COMPARED, "bold red")
     if found.worse:
-        yield Note(f"{found.worse} worse than expected" + (f": {advice}" if advice else ""))
+        yield Note(f"{found.worse} worse than expected" + (f": {advice}" if advice else ""), "bold red")
     elif found.compared and not found.missing and not _counts(found):
         yield Note("nothing differs", "green")
     chance = found.counts.get(BaselineFinding.WITHIN_CHANCE, 0)

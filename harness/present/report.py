@@ -99,32 +99,49 @@ def _terminal(report: Report, limit: int) -> Iterator[Text]:
 
 
 def markdown(report: Report, limit: int = 50) -> str:
-    """Return the report for a pull request, with at most `limit` rows of each section."""
+    """Return the report for a pull request, with at most `limit` rows of each section.
+
+    Rows are list items, which a phone wraps, and findings that nobody has to act on are folded.
+    """
     return "\n".join(_markdown(report, limit)) + "\n"
 
 
 def _markdown(report: Report, limit: int) -> Iterator[str]:
+    yield from _markdown_head(report)
+    for section in report.sections:
+        title = markdown_cell(section.title[:1].upper() + section.title[1:])
+        is_folded = bool(section.rows) and "red" not in section.style
+        yield from ("", f"<details><summary>{title}</summary>" if is_folded else f"#### {title}", "")
+        for row in section.rows[:limit]:
+            cases = f" ({count(row.number, 'case')})" if row.number else ""
+            parts = (f"- **{markdown_cell(row.where)}**{cases}", markdown_cell(row.what), markdown_cell(row.why))
+            yield "<br>".join(filter(None, parts))
+        if len(section.rows) > limit:
+            yield from ("", f"and {count(len(section.rows) - limit, f'more {section.noun}')}")
+        if is_folded:
+            yield from ("", "</details>")
+
+
+def _markdown_head(report: Report) -> Iterator[str]:
+    """Yield the title, the notes and the versions."""
     if report.title:
         yield f"### {markdown_cell(report.title)}"
-    for note in (*report.before, *report.after):
+    for note in sorted((*report.before, *report.after), key=lambda note: "red" not in note.style):
         sentence = f"{note.text[:1].upper()}{note.text[1:]}."
         yield from ("", f"**{markdown_cell(sentence)}**" if "red" in note.style else markdown_cell(sentence))
     if report.differences:
         yield from ("", "| | before | after |", "| --- | --- | --- |")
         for name, (before, after) in report.differences.items():
             yield f"| {' | '.join(map(markdown_cell, (name, before, after)))} |"
+
+
+def markdown_table(report: Report) -> str:
+    """Return the report with a table of each section, for a document."""
+    lines = list(_markdown_head(report))
     for section in report.sections:
-        yield from ("", f"#### {markdown_cell(section.title[:1].upper() + section.title[1:])}")
-        if not section.rows:
-            continue
-        numbered = any(row.number is not None for row in section.rows)
-        heads = (*(("cases",) if numbered else ()), "where", "what", "why")
-        yield from ("", f"| {' | '.join(heads)} |", f"| {'---: | ' if numbered else ''}--- | --- | --- |")
-        for row in section.rows[:limit]:
-            number = (str(row.number or ""),) if numbered else ()
-            yield f"| {' | '.join(map(markdown_cell, (*number, row.where, row.what, row.why)))} |"
-        if len(section.rows) > limit:
-            yield from ("", f"and {count(len(section.rows) - limit, f'more {section.noun}')}")
+        lines += ["", "| where | what | why |", "| --- | --- | --- |"]
+        lines += [f"| {' | '.join(map(markdown_cell, (row.where, row.what, row.why)))} |" for row in section.rows]
+    return "\n".join(lines) + "\n"
 
 
 #: As the dashboard looks, in the colours that the reader's system prefers.

@@ -1,9 +1,7 @@
-"""`ci/nightly` as a team runs it: with a shard that is killed half-way, and with nothing at all."""
+"""`conformance nightly` as a team runs it: with a shard that is killed half-way, and with nothing at all."""
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import json
 import re
 import shlex
@@ -18,7 +16,6 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from os import killpg
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import psutil
@@ -26,6 +23,8 @@ import pytest
 from commands import answered, typed
 from harness_runs import ROOT, environment, recorded, row_of, rows, unary
 
+from harness.app.cli.nightly import command
+from harness.app.nightly import Nightly, NightOptions
 from harness.compare.verdict import Outcome
 from harness.gate.baseline.file import DEFAULT, Baseline, read_baseline, write_baseline
 from harness.record import store
@@ -34,7 +33,6 @@ from harness.record.run_info import RunInfo, ShardState
 
 pytestmark = pytest.mark.slowest(16)
 
-SCRIPT = ROOT / "ci" / "nightly"
 OPERATORS = ("abs", "asinh", "celu", "cos", "erf", "exp", "neg", "relu", "tanh")
 EXAMPLES = 8
 #: Each has three of the operators.
@@ -43,9 +41,9 @@ KILLED = 1
 
 
 def nightly(*words: str | Path, **more: str) -> subprocess.Popen[str]:
-    """Start `ci/nightly`."""
+    """Start `conformance nightly`."""
     return subprocess.Popen(
-        [sys.executable, str(SCRIPT), *map(str, words)],
+        [sys.executable, "-m", "harness.app.cli", "nightly", *map(str, words)],
         cwd=ROOT,
         env={**environment(), "GITHUB_STEP_SUMMARY": "", "CONFORMANCE_WEBHOOK": "", **more},
         stdout=subprocess.PIPE,
@@ -226,9 +224,9 @@ def test_a_night_without_any_shard_is_red(tmp_path: Path, chat: tuple[str, list[
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--shards", "0"), "argument --shards: 0 is less than 1"),
-        (("--shard", "1/2", "--finish"), "not allowed with"),
-        (("--keep", "30"), "argument --keep: 30: a rule is last=30 or monthly=12"),
+        (("--shards", "0"), "Invalid value for '--shards': 0"),
+        (("--shard", "1/2", "--finish"), "give one of them"),
+        (("--keep", "30"), "Invalid value for '--keep': 30: a rule is last=30 or monthly=12"),
         (("--out", "OUT"), "already holds a night: give another --out, or delete it"),
     ],
 )
@@ -240,17 +238,6 @@ def test_impossible_options_end_the_night_at_once(words: tuple[str, ...], said: 
     assert said in output
 
 
-def _script() -> ModuleType:
-    loader = importlib.machinery.SourceFileLoader("nightly", str(SCRIPT))
-    spec = importlib.util.spec_from_loader("nightly", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    # Dataclasses look their module up.
-    sys.modules["nightly"] = module
-    loader.exec_module(module)
-    return module
-
-
 def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> None:
     def run(name: str, *operators: str, **options: Any) -> Path:
         info = RunInfo.begin(seed=0, options={"op": [], "converter": ["dynamo"], **options})
@@ -260,9 +247,7 @@ def test_a_night_is_compared_with_the_last_one_of_its_kind(tmp_path: Path) -> No
     earlier = [run("full", celu, erf), run("small", celu, op=[celu])]
     dataset = str(tmp_path / "runs")
     typed("dataset", "add", *earlier, "--to", dataset)
-    script = _script()
-    where = ["--dataset", dataset, "--out", str(tmp_path / "out"), "--baseline", str(tmp_path / "none")]
-    night = script.Nightly(script.options().parse_args(["--finish", *where]))
+    night = Nightly(NightOptions(out=tmp_path / "out", finish=True, dataset=dataset, baseline=tmp_path / "none"))
     night.fetch_previous()
     (against,) = night.against()
     done = typed("diff", against, run("now", celu, erf))
@@ -274,9 +259,8 @@ def test_every_command_line_that_we_show_is_one(name: str) -> None:
     text = (ROOT / "ci" / name).read_text().replace("\\\n#", "")
     text = re.sub(r"\$\{\{.*?\}\}", "1", text)
     # Of a container, what stands after its name.
-    found = re.findall(r"(?:ci/nightly|--rm [^\n]*? conformance-(?:cpu|gpu)) +(--[^\n]*)", text)
+    found = re.findall(r"(?:conformance nightly|--rm [^\n]*? conformance-(?:cpu|gpu)) +(--[^\n]*)", text)
     assert found
-    parser = _script().options()
     for line in found:
-        words = shlex.split(line.split("`")[0], comments=True)
-        parser.parse_args([word for word in words if word])
+        words = [word for word in shlex.split(line.split("`")[0], comments=True) if word]
+        command.make_context("nightly", words)

@@ -98,7 +98,8 @@ def test_markdown_obeys_nothing_that_a_run_says(tmp_path: Path) -> None:
     bad = dataclasses.replace(verdict(CASES[0], Outcome.MISMATCH, signature="values"), message=hostile)
     before, after = run(tmp_path / "a", [verdict(CASES[0])]), run(tmp_path / "b", [bad])
     said = typed("diff", before, after, "--markdown").output
-    (row,) = [line for line in said.splitlines() if line.startswith("| 1 |")]
+    (row,) = [line for line in said.splitlines() if line.startswith("- **")]
+    assert "(1 case)" in row
     assert "<script>" not in row
     assert "a \\| b" in row
 

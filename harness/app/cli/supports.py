@@ -133,7 +133,7 @@ def _answer_by_record(
         info = read_run_info(record)
         page.write_text(report.page(shown, info.started, info.versions), encoding="utf-8")
     elif table:
-        click.echo(report.markdown(shown, limit=len(found)))
+        click.echo(report.markdown_table(shown), nl=False)
     else:
         emit(report.render(shown, limit=len(found)))
 

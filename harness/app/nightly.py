@@ -1,10 +1,4 @@
-#!/usr/bin/env python3
-"""The nightly sweeps in shards, merges them, compares and keeps the run, shows it and sums it up.
-
-    ci/nightly --shards 4 --dataset runs              all of it on this machine
-    ci/nightly --shard 3/8                            one shard, on a machine of its own
-    ci/nightly --finish --dataset s3://bucket/runs    the rest, once OUT/shards/ has all shards
-    ci/nightly --on ray --dataset s3://bucket/runs    all of it, the sweep on a Ray cluster
+"""A night: the sweep in shards, merged, compared and kept, shown and summed up.
 
     OUT/shards/I/    the record of shard I        OUT/summary.md     the job's page
     OUT/run/         the merged run               OUT/chat.json      the message for a chat's webhook
@@ -12,13 +6,11 @@
     OUT/failures.json                             OUT/logs/          the output of every step
     OUT/known.jsonl  a case of every root cause of the last nights, which this one tries again
 
-If a step fails, the others still give their results. Exit status: 0; 1 if something is worse than the
-baseline, a shard is missing or incomplete, or a step failed; 2 for invalid options.
+Each step is a command of `conformance` in a process of its own. If a step fails, the others still give their results.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -54,10 +46,61 @@ class Step:
     seconds: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class NightOptions:
+    """The options of a night.
+
+    Attributes:
+        out: Where everything is written.
+        shard: ``I/N`` runs only this shard; "" for the whole night.
+        on: The cluster that the sweep runs on; "" for this machine.
+        finish: Run only what comes after the shards.
+        shards: Number of shards.
+        run: With `on`, the name of the sweep; "" for one by the time.
+        jobs: Number of shards that run in parallel.
+        timeout: Minutes for a shard.
+        op: Operators, as in `pytest harness`; likewise `converter`, `backend`, `source` and `examples`.
+        seed: Seed of the draws.
+        dataset: Where runs are kept: a directory or a URL; "" for nowhere.
+        shrink: Seconds for shrinking failures.
+        graphs: Whether the dashboard has graphs and scripts.
+        history: Number of runs on the dashboard.
+        keep: Which runs stay in the dataset, as (option, number) of `conformance dataset keep`; empty for all.
+        baseline: What the night is compared with; None for `BASELINE` if it is there, else the last run of the dataset.
+        link: The dashboard's address, for the summary.
+        webhook: Where the message is posted; "" for nowhere.
+        pytest: Further options of `pytest harness`.
+    """
+
+    out: Path
+    shard: str = ""
+    on: str = ""
+    finish: bool = False
+    shards: int = 1
+    run: str = ""
+    jobs: int = 1
+    timeout: float = 330.0
+    op: tuple[str, ...] = ()
+    converter: tuple[str, ...] = ()
+    backend: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
+    seed: int = 0
+    dataset: str = ""
+    shrink: float = 300.0
+    graphs: bool = True
+    history: int = 30
+    keep: tuple[tuple[str, int], ...] = ()
+    baseline: Path | None = None
+    link: str = ""
+    webhook: str = ""
+    pytest: tuple[str, ...] = ()
+
+
 class Nightly:
     """The options, and the results of the steps so far."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self, given: NightOptions) -> None:
         self.given = given
         self.out: Path = given.out
         self.run = self.out / "run"
@@ -130,10 +173,10 @@ class Nightly:
     def chosen(self) -> list[object]:
         """Return the options of `conformance run` that choose the cases."""
         sources = ["generated", "programs", *(f"corpus:{file}" for file in self.known_cases())]
-        given = {**vars(self.given), "source": self.given.source or sources}
+        chosen = {name: getattr(self.given, name) for name in ("op", "converter", "backend", "examples")}
         options: list[object] = ["--seed", self.given.seed]
-        for name in ("source", "op", "converter", "backend", "examples"):
-            options += [part for value in given[name] for part in (f"--{name}", value)]
+        for name, values in {"source": self.given.source or sources, **chosen}.items():
+            options += [part for value in values for part in (f"--{name}", value)]
         for path in self.baseline():
             # Cases that differ are run again, so that a flaky one does not fail the gate.
             options += ["--baseline", path]
@@ -319,76 +362,8 @@ def post(url: str, message: Path) -> Step:
     return Step("webhook", result, False, time.monotonic() - began)
 
 
-def options() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="ci/nightly",
-        allow_abbrev=False,
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="Options after -- go to `pytest harness`: ci/nightly --shards 2 -- -n 2 --shapes both",
-    )
-    add = parser.add_argument
-    part = parser.add_mutually_exclusive_group()
-    part.add_argument("--shard", metavar="I/N", help="run only this shard, into OUT/shards/I")
-    part.add_argument("--on", metavar="CLUSTER", help="sweep on a cluster: ray, or ray://HOST:10001")
-    part.add_argument("--finish", action="store_true", help="run only what comes after the shards")
-    add("--shards", type=positive, default=1, metavar="N", help="number of shards (%(default)s)")
-    add("--run", metavar="NAME", help="with --on: the name of the sweep; the same name resumes one")
-    add("--jobs", type=positive, default=1, metavar="N", help="shards that run in parallel (%(default)s)")
-    add("--timeout", type=float, default=330, metavar="MIN", help="minutes for a shard (%(default)s)")
-    sources = " (generated, programs, and the known cases of the last runs)"
-    for name, default in (("op", ""), ("converter", ""), ("backend", ""), ("source", sources)):
-        words = f"as in `pytest harness`, repeatable{default}"
-        add(f"--{name}", action="append", default=[], metavar="NAME", help=words)
-    today = int(time.strftime("%Y%m%d", time.gmtime()))
-    words = "seed of the draws (the date, so that every night draws other cases)"
-    add("--seed", type=int, default=today, metavar="N", help=words)
-    add("--examples", action="append", default=[], metavar="N", help="as in `pytest harness`")
-    add("--dataset", metavar="DATASET", help="keep the runs here: a directory, or a URL of fsspec")
-    add("--shrink", type=float, default=300, metavar="S", help="shrink failures for S seconds (%(default)s)")
-    add("--no-graphs", dest="graphs", action="store_false", help="no graphs and scripts on the dashboard")
-    add("--history", type=positive, default=30, metavar="N", help="runs on the dashboard (%(default)s)")
-    words = "remove all runs from the dataset but these: last=30, monthly=12; repeatable"
-    add("--keep", action="append", type=rule, default=[], metavar="RULE", help=words)
-    words = f"compare with this ({BASELINE} if it exists, or the dataset's last run of this kind)"
-    add("--baseline", type=Path, metavar="DIR", help=words)
-    add("--out", type=Path, default=Path("nightly"), metavar="DIR", help="write here (%(default)s)")
-    add("--link", default="", metavar="URL", help="the dashboard's address, for the summary")
-    words = "post OUT/chat.json here; also from the environment variable CONFORMANCE_WEBHOOK"
-    add("--webhook", default=os.environ.get("CONFORMANCE_WEBHOOK", ""), metavar="URL", help=words)
-    add("pytest", nargs="*", metavar="-- PYTEST OPTIONS", help=argparse.SUPPRESS)
-    return parser
-
-
-def rule(word: str) -> tuple[str, str]:
-    """Return ``last=30`` as an option of `conformance dataset keep`."""
-    name, _, number = word.partition("=")
-    if name not in ("last", "monthly") or not number.isdecimal():
-        raise argparse.ArgumentTypeError(f"{word}: a rule is last=30 or monthly=12")
-    return f"--{name}", number
-
-
-def positive(word: str) -> int:
-    """Return a number of at least 1."""
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is less than 1")
-    return number
-
-
-def main() -> int:
-    """Run the requested part, and return the exit status."""
-    parser = options()
-    given = parser.parse_args()
-    if (
-        not given.shard
-        and not given.on
-        and any((given.out / name).exists() for name in ("run", *["shards"] * (not given.finish)))
-    ):
-        parser.error(f"{given.out} already holds a night: give another --out, or delete it")
-    if given.baseline and not (given.baseline / "baseline.json").is_file():
-        parser.error(f"--baseline {given.baseline}: there is no baseline.json; record one with `conformance baseline`")
+def run_night(given: NightOptions) -> int:
+    """Run the requested part of a night, and return the exit status."""
     # A CI sends this signal to a job that is cancelled.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     night = Nightly(given)
@@ -407,7 +382,3 @@ def main() -> int:
         return 128 + signal.SIGINT
     print(f"wrote everything to {given.out}", flush=True)
     return int(any(step.failed for step in night.steps))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
