@@ -122,7 +122,7 @@ def run_on_cluster(arguments: Sequence[str], console: Console) -> tuple[int, Pat
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise UsageProblem("--on ray needs Ray: pip install '.[ray]'") from None
+        raise UsageProblem("--on ray needs Ray: pip install 'aten-onnx-conformance[ray]'") from None
     # CI systems and clusters send SIGTERM to a job that is cancelled.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     if given.left_out:

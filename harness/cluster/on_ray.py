@@ -131,7 +131,7 @@ class RayEngine:
             self._context = ray.init("local", include_dashboard=page, **quiet)
             return
         if address.startswith(_CLIENT) and importlib.util.find_spec("grpc") is None:
-            raise UsageProblem(f"--on {on} needs Ray's client: pip install '.[ray]'")
+            raise UsageProblem(f"--on {on} needs Ray's client: pip install 'aten-onnx-conformance[ray]'")
         where = f"--on {on}" if on != "ray" else f"RAY_ADDRESS={address}"
         try:
             _check_port(address)

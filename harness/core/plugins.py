@@ -21,7 +21,7 @@ class Unavailable:
 
     Attributes:
         reason: The missing thing, such as ``onnxruntime is not installed``.
-        install: The command that installs it, such as ``pip install '.[openvino]'``.
+        install: The command that installs it, such as ``pip install 'aten-onnx-conformance[openvino]'``.
     """
 
     reason: str

@@ -384,7 +384,7 @@ def test_without_ray_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "ray", None)
     monkeypatch.delitem(sys.modules, "harness.cluster.on_ray", raising=False)
     done = typed("run", "--on", "ray", "--op", "celu", status=4)
-    assert done.output == "Error: --on ray needs Ray: pip install '.[ray]'\n"
+    assert done.output == "Error: --on ray needs Ray: pip install 'aten-onnx-conformance[ray]'\n"
 
 
 @pytest.mark.thorough

@@ -193,7 +193,7 @@ def test_samples_of_pytorch_need_what_they_say(place: Place) -> None:
     without = ("-p", "planted.no_expecttest", "--op", "celu", "--source", "opinfo")
     done = place.run(*without, status=pytest.ExitCode.USAGE_ERROR)
     assert "--source opinfo: PyTorch's operator samples need expecttest" in done.stderr
-    assert "pip install '.[opinfo]'" in done.stderr
+    assert "pip install 'aten-onnx-conformance[opinfo]'" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 

@@ -211,7 +211,9 @@ def _available(names: Sequence[str]) -> list[str]:
         if entry.probe(argument) is None:
             found.append(name)
     if not found:
-        raise click.UsageError(f"none of {', '.join(names)} can run here; to get one: pip install '.[cpu]'")
+        raise click.UsageError(
+            f"none of {', '.join(names)} runs here; to get one: pip install 'aten-onnx-conformance[cpu]'"
+        )
     return found
 
 

@@ -156,7 +156,7 @@ def _name(target: Any) -> str:
 def _probe() -> Unavailable | None:
     if importable("executorch"):
         return None
-    return Unavailable(reason="executorch is not installed", install="pip install '.[executorch]'")
+    return Unavailable(reason="executorch is not installed", install="pip install 'aten-onnx-conformance[executorch]'")
 
 
 def _snippet(wanted: ExportWanted, *, delegates: bool) -> ExportSnippet:

@@ -57,7 +57,7 @@ class LiteRT:
 def _probe() -> Unavailable | None:
     if importable("litert_torch"):
         return None
-    return Unavailable(reason="litert-torch is not installed", install="pip install '.[litert]'")
+    return Unavailable(reason="litert-torch is not installed", install="pip install 'aten-onnx-conformance[litert]'")
 
 
 def _snippet(wanted: ExportWanted) -> ExportSnippet:

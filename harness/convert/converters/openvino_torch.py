@@ -86,7 +86,7 @@ def _missing(program: torch.export.ExportedProgram, names: Iterable[str], operat
 def _probe() -> Unavailable | None:
     if importable("openvino"):
         return None
-    return Unavailable(reason="openvino is not installed", install="pip install '.[openvino]'")
+    return Unavailable(reason="openvino is not installed", install="pip install 'aten-onnx-conformance[openvino]'")
 
 
 def _snippet(wanted: ExportWanted) -> ExportSnippet:

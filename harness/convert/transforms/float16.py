@@ -34,11 +34,11 @@ def _convert_by_common(model: onnx.ModelProto, *, keep_io: bool) -> onnx.ModelPr
 
 
 def _probe_onnxruntime() -> Unavailable | None:
-    return missing_package("onnxruntime", "pip install '.[cpu]'")
+    return missing_package("onnxruntime", "pip install 'aten-onnx-conformance[cpu]'")
 
 
 def _probe_common() -> Unavailable | None:
-    return missing_package("onnxconverter_common", "pip install '.[transforms]'")
+    return missing_package("onnxconverter_common", "pip install 'aten-onnx-conformance[transforms]'")
 
 
 def _register(

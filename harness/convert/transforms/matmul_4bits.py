@@ -18,7 +18,7 @@ _LEVELS = (None, 1, 2, 3, 4)
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxruntime", "pip install '.[cpu]'")
+    return missing_package("onnxruntime", "pip install 'aten-onnx-conformance[cpu]'")
 
 
 def _quantise(model: onnx.ModelProto, *, level: int | None) -> onnx.ModelProto:

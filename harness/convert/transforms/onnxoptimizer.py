@@ -10,7 +10,7 @@ from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxoptimizer", "pip install '.[transforms]'")
+    return missing_package("onnxoptimizer", "pip install 'aten-onnx-conformance[transforms]'")
 
 
 def _optimise(model: onnx.ModelProto, limit: int | None = None, changes: list[Change] | None = None) -> onnx.ModelProto:

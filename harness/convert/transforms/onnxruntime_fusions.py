@@ -24,7 +24,7 @@ _DOMAIN = "com.microsoft"
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxruntime", "pip install '.[cpu]'")
+    return missing_package("onnxruntime", "pip install 'aten-onnx-conformance[cpu]'")
 
 
 def _fuse(model: onnx.ModelProto, *, model_type: str) -> onnx.ModelProto:

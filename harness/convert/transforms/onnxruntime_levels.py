@@ -18,7 +18,7 @@ _LEVELS = {"ort-basic": "ORT_ENABLE_BASIC", "ort-extended": "ORT_ENABLE_EXTENDED
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxruntime", "pip install '.[cpu]'")
+    return missing_package("onnxruntime", "pip install 'aten-onnx-conformance[cpu]'")
 
 
 def _optimise(model: onnx.ModelProto, *, level: str) -> onnx.ModelProto:

@@ -26,7 +26,7 @@ _MISSING = re.compile(r"NOT_IMPLEMENTED|can't be converted to MLDataType")
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxruntime", "pip install '.[cpu]'")
+    return missing_package("onnxruntime", "pip install 'aten-onnx-conformance[cpu]'")
 
 
 def _quantise_dynamically(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -9,7 +9,7 @@ from harness.core.plugins import Unavailable, installed_version, missing_package
 
 
 def _probe() -> Unavailable | None:
-    return missing_package("onnxsim", "pip install '.[transforms]'")
+    return missing_package("onnxsim", "pip install 'aten-onnx-conformance[transforms]'")
 
 
 def _simplify(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -28,7 +28,7 @@ def probe() -> Unavailable | None:
         if importlib.util.find_spec(module) is None:
             return Unavailable(
                 reason=f"PyTorch's operator samples need {module}, which is not installed",
-                install="pip install '.[opinfo]'",
+                install="pip install 'aten-onnx-conformance[opinfo]'",
             )
     return None
 

@@ -107,7 +107,7 @@ def _translated(error: Exception, written: str, model: Artefact | None) -> Excep
 def _probe(argument: str) -> Unavailable | None:
     if importable("executorch"):
         return None
-    return Unavailable(reason="executorch is not installed", install="pip install '.[executorch]'")
+    return Unavailable(reason="executorch is not installed", install="pip install 'aten-onnx-conformance[executorch]'")
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:

@@ -145,7 +145,9 @@ def _probe(argument: str) -> Unavailable | None:
         except ModuleNotFoundError:
             missing = True
         if missing:
-            return Unavailable(reason=f"iree-base-{part} is not installed", install="pip install '.[iree]'")
+            return Unavailable(
+                reason=f"iree-base-{part} is not installed", install="pip install 'aten-onnx-conformance[iree]'"
+            )
     return None
 
 

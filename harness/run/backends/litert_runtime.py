@@ -80,7 +80,7 @@ def _translated(error: Exception) -> Exception:
 def _probe(argument: str) -> Unavailable | None:
     if importable("ai_edge_litert"):
         return None
-    return Unavailable(reason="ai-edge-litert is not installed", install="pip install '.[litert]'")
+    return Unavailable(reason="ai-edge-litert is not installed", install="pip install 'aten-onnx-conformance[litert]'")
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:

@@ -201,7 +201,7 @@ def _failed_nodes(message: str, model: onnx.ModelProto) -> dict[str, str]:
 def _probe(argument: str) -> Unavailable | None:
     if importable("openvino"):
         return None
-    return Unavailable(reason="openvino is not installed", install="pip install '.[openvino]'")
+    return Unavailable(reason="openvino is not installed", install="pip install 'aten-onnx-conformance[openvino]'")
 
 
 def _own_snippet(wanted: RunWanted) -> RunSnippet:

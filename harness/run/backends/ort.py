@@ -83,8 +83,8 @@ _CPU_PROVIDER = "CPUExecutionProvider"
 #: TF32 would look like a wrong float32 result, and an exhaustive search for a convolution algorithm would cost more
 #: than everything else that is done with a one-operator model.
 _CUDA_OPTIONS = {"use_tf32": "0", "cudnn_conv_algo_search": "HEURISTIC"}
-_INSTALL_CPU = "pip install '.[cpu]'"
-_INSTALL_CUDA = "pip uninstall onnxruntime && pip install '.[cuda]'"
+_INSTALL_CPU = "pip install 'aten-onnx-conformance[cpu]'"
+_INSTALL_CUDA = "pip uninstall onnxruntime && pip install 'aten-onnx-conformance[cuda]'"
 
 
 #: The end of the name of a profile's event for a node.
@@ -415,7 +415,9 @@ def _probe_cpu(argument: str) -> Unavailable | None:
 def _probe_cuda(argument: str) -> Unavailable | None:
     spec = importlib.util.find_spec("onnxruntime")
     if spec is None or spec.origin is None:
-        return Unavailable(reason="onnxruntime-gpu is not installed", install="pip install '.[cuda]'")
+        return Unavailable(
+            reason="onnxruntime-gpu is not installed", install="pip install 'aten-onnx-conformance[cuda]'"
+        )
     # The file proves it without an import, even if both packages were installed over each other.
     if not list((Path(spec.origin).parent / "capi").glob("*onnxruntime_providers_cuda.*")):
         return Unavailable(reason="the installed onnxruntime has no CUDA provider", install=_INSTALL_CUDA)

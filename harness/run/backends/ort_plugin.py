@@ -60,7 +60,7 @@ def _package(argument: str) -> str:
 def _probe(argument: str) -> Unavailable | None:
     """Return why a provider cannot run here, as far as that is known without loading it."""
     if not importable("onnxruntime"):
-        return Unavailable(reason="onnxruntime is not installed", install="pip install '.[cpu]'")
+        return Unavailable(reason="onnxruntime is not installed", install="pip install 'aten-onnx-conformance[cpu]'")
     if not argument:
         reason = f"name a plug-in provider: {_PREFIX}openvino, or {_PREFIX}/path/to/library.so"
         return Unavailable(reason=reason, install="pip install onnxruntime-ep-openvino")

@@ -120,7 +120,7 @@ def _bfloat16_values(model: onnx.ModelProto) -> Iterator[str]:
 def _probe(argument: str) -> Unavailable | None:
     if importable("tract"):
         return None
-    return Unavailable(reason="tract is not installed", install="pip install '.[tract]'")
+    return Unavailable(reason="tract is not installed", install="pip install 'aten-onnx-conformance[tract]'")
 
 
 def _snippet(wanted: RunWanted) -> RunSnippet:

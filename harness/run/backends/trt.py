@@ -47,7 +47,7 @@ _PACKAGES = {
 }
 #: Packages whose versions a run records.
 _RUNTIMES = {"trt": ("tensorrt",), "trt-rtx": ("tensorrt-rtx-cu13-libs",)}
-_INSTALL = {"trt": "pip install '.[trt]'", "trt-rtx": "pip install '.[trt-rtx]'"}
+_INSTALL = {"trt": "pip install 'aten-onnx-conformance[trt]'", "trt-rtx": "pip install '.[trt-rtx]'"}
 
 #: Some right models that exceed TensorRT's capabilities get the code INVALID_NODE; their messages match this.
 _LIMIT = re.compile(

@@ -135,7 +135,7 @@ def _message(error: Exception) -> str:
 
 def _probe(argument: str) -> Unavailable | None:
     if importlib.util.find_spec("tvm") is None:
-        return Unavailable(reason="apache-tvm is not installed", install="pip install '.[tvm]'")
+        return Unavailable(reason="apache-tvm is not installed", install="pip install 'aten-onnx-conformance[tvm]'")
     return None
 
 
